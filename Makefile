@@ -1,0 +1,50 @@
+# `make report` and `make test` do everything on a fresh machine that has Python 3.11 or newer.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/extrapolate
+
+SEQ_LEN := 64
+ifdef QUICK
+TOKENS := 100000
+RUNS := ckpt/report-quick
+OUT := report-quick
+EVAL := --max-targets 4096
+else
+TOKENS := 1000000
+RUNS := ckpt/report
+OUT := report
+EVAL :=
+endif
+
+.PHONY: report test check clean
+
+report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
+	$(RUN) tokenize stdlib --out data/stdlib
+	for pe in rope expe alibi none; do \
+	  $(RUN) train --pe $$pe --seq-len $(SEQ_LEN) --tokens $(TOKENS) --out $(RUNS)/$$pe --resume || exit 1; done
+	$(RUN) eval-lengths $(RUNS)/rope $(RUNS)/expe --extend pi $(EVAL)
+	$(RUN) eval-lengths $(RUNS)/alibi $(RUNS)/none $(EVAL)
+	$(RUN) report $(RUNS) --out $(OUT)
+
+test: $(VENV)/test-installed  ## the whole test suite
+	$(BIN)/pytest
+
+check: $(VENV)/test-installed  ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## remove the environment and everything the targets above made
+	rm -rf $(VENV) data/stdlib ckpt/report ckpt/report-quick report report-quick
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ $(VENV)/installed

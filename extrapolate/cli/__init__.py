@@ -1,0 +1,55 @@
+"""The command line: parse, call the library, render. Nothing here imports torch at start-up."""
+
+import errno
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from extrapolate.cli import bench, catalogue, eval_lengths, report, tokenize, train
+
+app = typer.Typer(
+    name="extrapolate",
+    help="Train short, test long: which positional encoding survives beyond its training length?\n\n"
+    "Every command takes --debug, which shows the traceback of an error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("tokenize")(tokenize.tokenize)
+app.command("train")(train.train)
+app.command("eval-lengths")(eval_lengths.eval_lengths)
+app.command("report")(report.report)
+app.command("bench")(bench.bench)
+app.command("encodings")(catalogue.encodings)
+app.command("extensions")(catalogue.extensions)
+
+BAD_INPUT, FAILED, STOPPED = 2, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command and exits: 0, 2 for bad input, 1 for a failure at run time, 130 when stopped by the user."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        app([argument for argument in given if argument != "--debug"])
+    except Exception as error:
+        if debug:
+            raise
+        _fail(error)
+
+
+def _fail(error: Exception) -> None:
+    message = " ".join(str(error).split()) or type(error).__name__
+    code = BAD_INPUT if isinstance(error, ValueError) else FAILED
+    if isinstance(error, OSError):
+        place = f" ({error.filename})" if error.filename else ""
+        hint = "; free some space and run the command again" if error.errno in (errno.ENOSPC, errno.EFBIG) else ""
+        message = f"{error.strerror or message}{place}{hint}"
+    elif type(error).__name__ == "Interrupted":
+        code = STOPPED
+    elif not isinstance(error, (ValueError, RuntimeError)):
+        message = f"{type(error).__name__}: {message} (this should not happen; --debug shows where)"
+    print(f"Error: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,34 @@
+"""extrapolate encodings, extrapolate extensions"""
+
+import inspect
+
+
+def encodings() -> None:
+    """List the encodings: name, one line, arguments with defaults, source."""
+    from extrapolate.encodings.base import encodings as known
+
+    _print([(name, known[name]) for name in known.names()], "Encodings")
+
+
+def extensions() -> None:
+    """List the extensions: name, one line, arguments with defaults, source."""
+    from extrapolate.extensions.base import extensions as known
+
+    _print([(name, known[name]) for name in known.names()], "Extensions")
+
+
+def _print(entries: list[tuple[str, type]], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from extrapolate.specs import parameters
+
+    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("name", "what it does", "arguments", "source"):
+        shown.add_column(column)
+    for name, cls in entries:
+        arguments = [f"{p.name}={'auto' if p.default is None else p.default}" for p in parameters(cls).values()]
+        shown.add_row(name, inspect.getdoc(cls).splitlines()[0], "\n".join(arguments), cls.source)  # type: ignore[union-attr, attr-defined]
+    console = Console()
+    console.print(shown, width=None if console.is_terminal else 160)

@@ -1,0 +1,81 @@
+"""extrapolate eval-lengths"""
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Which(StrEnum):
+    LAST, ALL = "last", "all"
+
+
+class Precision(StrEnum):
+    FP32, BF16 = "fp32", "bf16"
+
+
+def eval_lengths(
+    runs: Annotated[list[Path], typer.Argument(help="run directories, or folders of them")],
+    factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
+    extend: Annotated[
+        list[str] | None,
+        typer.Option(help="an extension, such as pi or pi:factor=4; may be given several times"),
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="which tokens are scored with which context")] = "windows,fixed-target",
+    split: Annotated[str, typer.Option(help="test or validation")] = "test",
+    max_targets: Annotated[
+        int | None,
+        typer.Option(min=1, help="scored tokens a protocol  [default: windows 131072, fixed-target 8192]"),
+    ] = None,
+    checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
+    precision: Annotated[Precision, typer.Option()] = Precision.FP32,
+    data: Annotated[
+        Path | None, typer.Option(help="the token store, where it is not where the run was trained")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
+) -> None:
+    """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet."""
+    from extrapolate import results
+    from extrapolate.cli.progress import Progress
+    from extrapolate.cli.render import print_table
+    from extrapolate.data.store import Store
+    from extrapolate.evaluation import lengths
+    from extrapolate.report import tables
+    from extrapolate.runs import find_runs
+
+    settings = lengths.EvaluationSettings(
+        factors=tuple(_numbers(factors)),
+        extensions=tuple(dict.fromkeys(extend or [])),
+        protocols=tuple(dict.fromkeys(part.strip() for part in protocol.split(",") if part.strip())),
+        split=split,
+        max_targets=max_targets,
+        checkpoint=checkpoint.value,
+        precision=precision.value,
+    )
+    found = find_runs(runs)
+    stores = [Store.open(data or Path(run.config.data.path)) for run in found]
+    for run, store in zip(found, stores, strict=True):
+        lengths.check(run, store, settings)
+    rows = []
+    with Progress("tokens") as progress:
+        for run, store in zip(found, stores, strict=True):
+            for new, documents in lengths.evaluate(run, store, settings, progress=progress.update):
+                results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
+                results.merge(run.path / "evals.parquet", new, results.EVALS)
+                rows.extend(new)
+    if as_json:
+        for row in rows:
+            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        return
+    for name in settings.protocols:
+        print_table(tables.quick_table(rows, name), f"{name}, loss in nats per token")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--factors '{text}' is not a list of numbers: expected something like 1,2,4,8,16") from None

@@ -1,0 +1,31 @@
+"""extrapolate report"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[Path, typer.Argument(help="a folder of evaluated runs, or one run")] = Path("ckpt"),
+    out: Annotated[Path, typer.Option(help="folder for tables and plots")] = Path("report"),
+    baseline: Annotated[
+        str | None, typer.Option(help="training times are relative to this encoding's  [default: rope]")
+    ] = None,
+    seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
+    corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
+    precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
+    split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
+) -> None:
+    """Write loss-by-length tables (Parquet, Markdown, LaTeX) and a plot from the runs' evals.parquet."""
+    from extrapolate.cli.progress import say
+    from extrapolate.cli.render import print_table
+    from extrapolate.report import write_report
+
+    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
+    written = write_report(runs, out, baseline, {name: value for name, value in only.items() if value is not None})
+    for warning in written.warnings:
+        say(warning)
+    for protocol, table in written.tables.items():
+        print_table(table, f"{protocol}, loss in nats per token")
+    say(f"wrote {out}/: {', '.join(written.files)}")

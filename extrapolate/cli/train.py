@@ -1,0 +1,89 @@
+"""extrapolate train"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_STORE = Path("data/stdlib")
+
+
+class Device(StrEnum):
+    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+
+
+class Precision(StrEnum):
+    AUTO, FP32, BF16 = "auto", "fp32", "bf16"
+
+
+def train(
+    pe: Annotated[str | None, typer.Option(help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")] = None,
+    seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
+    data: Annotated[Path | None, typer.Option(help="token store  [default: data/stdlib, made on first use]")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  [default: tiny]")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="tokens in a step")] = None,
+    lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
+    layers: Annotated[int | None, typer.Option(help="blocks, in place of the preset's")] = None,
+    seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
+    out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
+    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 45 s]")] = None,
+    keep_every: Annotated[
+        int | None, typer.Option(min=1, help="tokens between checkpoints kept for evaluation")
+    ] = None,
+    device: Annotated[Device, typer.Option()] = Device.AUTO,
+    precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware multiplies it")] = Precision.AUTO,
+    compile: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="torch.compile  [default: where it pays]")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="settings from a TOML file, or a run's config.json")] = None,
+) -> None:
+    """Train one model. Flags win over --config, which wins over --preset."""
+    from extrapolate.cli.progress import Progress, say
+    from extrapolate.cli.tokenize import make_store
+    from extrapolate.configure import TrainingRequest, resolve, run_name
+    from extrapolate.data.store import Store, StoreSettings
+    from extrapolate.training import train as train_run
+
+    if data is None:
+        if not DEFAULT_STORE.exists():
+            say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
+            make_store(StoreSettings(), DEFAULT_STORE)
+        data = DEFAULT_STORE
+    store = Store.open(data)
+    flags = {
+        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
+        "device": None if device is Device.AUTO else device.value,
+        "precision": None if precision is Precision.AUTO else precision.value,
+    }  # fmt: skip
+    request = TrainingRequest(pe, preset, config, {"layers": layers}, flags)
+    resolved, user_file = resolve(request, store)
+    path = out or Path("ckpt") / run_name(resolved)
+    training = resolved.training
+    train_tokens = store.manifest["splits"]["train"]["tokens"]
+    if training.tokens > train_tokens:
+        say(f"the budget of {training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
+    last: dict[str, float] = {}
+    with Progress("tokens") as progress:
+
+        def report(row: dict[str, float]) -> None:
+            last.update(row)
+            note = f"loss {last['loss']:.3f}" + (f"  val {last['val_loss']:.3f}" if "val_loss" in last else "")
+            step = f"step {last['step']}/{training.steps}"
+            total = training.steps * training.batch_size * training.seq_len
+            progress.update(path.name, int(last["tokens"]), total, f"{step}  {note}  lr {last['lr']:.1e}")
+
+        run = train_run(
+            resolved, store, path, resume=resume, user_encoding=user_file,
+            save_every=save_every, keep_every=keep_every, report=report,
+        )  # fmt: skip
+    if not last:
+        say(f"{path} is already finished: nothing to do")
+        return
+    seconds = run.training_seconds()
+    say(f"trained {path}: validation loss {last['val_loss']:.3f} nats, {seconds:.0f} s")
+    say(f"evaluate it with: extrapolate eval-lengths {path}")

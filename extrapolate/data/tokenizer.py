@@ -1,0 +1,96 @@
+"""Byte-level BPE, trained or loaded, and what the token store needs to know of a tokenizer."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+EOS = "<eos>"
+_KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
+SMALLEST_VOCAB = 257  # 256 bytes and <eos>
+LARGEST_VOCAB = 2**32
+TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
+    """A byte-level BPE of exactly `vocab_size` tokens, `<eos>` included, from the first 100 M characters.
+
+    Raises ValueError where the size is out of range, or the text is too little for so many tokens.
+    """
+    if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
+        raise ValueError(
+            f"a byte-level vocabulary has between {SMALLEST_VOCAB} tokens (256 bytes and {EOS}) and 2**32, "
+            f"not {vocab_size}"
+        )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_first_characters(texts, TRAINING_CHARACTERS), trainer)
+    if tokenizer.get_vocab_size() < vocab_size:
+        raise ValueError(
+            f"the text is too little for a vocabulary of {vocab_size}: it yields {tokenizer.get_vocab_size()} tokens; "
+            f"use --vocab-size {tokenizer.get_vocab_size()} or more text"
+        )
+    return tokenizer
+
+
+def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
+    for text in texts:
+        yield text[:limit]
+        limit -= len(text)
+        if limit <= 0:
+            return
+
+
+def load(spec: str) -> Tokenizer:
+    """A tokenizer from a `tokenizer.json`, or from the Hugging Face Hub as `hf:NAME`.
+
+    `<eos>` is added where the tokenizer has no end-of-text token. Raises ValueError where it cannot be read.
+    """
+    try:
+        if spec.startswith("hf:"):
+            tokenizer = Tokenizer.from_pretrained(spec.removeprefix("hf:"))
+        else:
+            tokenizer = Tokenizer.from_file(spec)
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(f"the tokenizer {spec} cannot be read: {error}") from error
+    if eos_id(tokenizer) is None:
+        tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
+    return tokenizer
+
+
+def eos_id(tokenizer: Tokenizer) -> int | None:
+    """The id of the end-of-text token, or None where there is none by any of its usual names."""
+    ids = (tokenizer.token_to_id(name) for name in _KNOWN_EOS)
+    return next((i for i in ids if i is not None), None)
+
+
+def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
+    """The number of bytes of text that each token stands for, int64 [V]; None where tokens are not bytes.
+
+    In a byte-level tokenizer every character of a token's name is one byte.
+    """
+    settings = json.loads(tokenizer.to_str())
+    if "ByteLevel" not in json.dumps(settings.get("decoder")):
+        return None
+    added = {token["id"] for token in settings.get("added_tokens", [])}
+    lengths = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
+    for name, token in tokenizer.get_vocab().items():
+        lengths[token] = 0 if token in added else len(name)
+    return lengths
+
+
+def read(path: Path) -> Tokenizer:
+    """The tokenizer of a store or run. Raises ValueError where the file is damaged."""
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(f"{path} is damaged: {error}") from error

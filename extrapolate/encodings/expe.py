@@ -1,0 +1,62 @@
+"""ExPE: exact positional embeddings, written over the first channels of what queries and keys read."""
+
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import POSITIONS, VALUES, Dims, Encoding, register
+from extrapolate.extensions.base import Plan
+
+
+@register("expe")
+class ExPE(Encoding):
+    """Overrides the first l channels of the query and key projections' input with values linear in the position.
+
+    In every block, W_q and W_k read p_n[c] = start + step n + slope c in channels c = 0..l-1 of the token at
+    position n, and the normalised residual stream in the others; W_v and the residual stream keep what was
+    overridden. Beyond L: the values go on growing past the trained range, slowly and in a straight line, and
+    the loss with them.
+
+    Our reading: the paper's equations and constants are missing from every copy found. We override after the
+    block's RMSNorm, with the defaults below, which put the training range at about -1..1.
+    Arguments: size, l in channels (default D/8); start (default -1); step per token (default 2/L); slope per
+    channel (default: step).
+    Source: Datseris et al., arXiv 2509.19569.
+    """
+
+    display = "ExPE"
+    source = "arXiv 2509.19569"
+    caption = "ExPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
+    accepts: ClassVar[frozenset[str]] = frozenset({POSITIONS, VALUES})
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        size: int | None = None,
+        start: float = -1.0,
+        step: float | None = None,
+        slope: float | None = None,
+    ) -> None:
+        super().__init__(dims)
+        self.size = max(1, dims.width // 8) if size is None else size
+        if not 0 <= self.size <= dims.width:
+            raise ValueError(f"expe: size must be between 0 and the width {dims.width}, not {self.size}")
+        self.start = start
+        self.step = 2.0 / dims.seq_len if step is None else step
+        self.slope = self.step if slope is None else slope
+        self.value_scale = 1.0
+
+    def values(self, pos_T: Tensor) -> Tensor:
+        """p, [T, l], float32."""
+        channel_C = torch.arange(self.size, device=pos_T.device, dtype=torch.float32)
+        return self.start + self.step * pos_T[:, None] + self.slope * channel_C
+
+    def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
+        value_TC = (self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
+        value_BTC = value_TC.expand(x_BTD.shape[0], -1, -1)
+        return torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1), x_BTD
+
+    def extended(self, plan: Plan) -> Self:
+        return self.view(value_scale=plan.value_scale)

@@ -1,0 +1,61 @@
+"""Rotary position embedding."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, Encoding, register
+
+
+@register("rope")
+class RoPE(Encoding):
+    """Rotates pairs of query and key channels by an angle proportional to the position.
+
+    Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K): (x, y) -> (x cos - y sin, y cos + x sin). The product of a
+    query at i and a key at j then depends on i - j alone. Values are untouched. Beyond L: pairs that have not
+    completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the loss rises steeply.
+
+    Arguments: theta, the base (default 10 000; Llama 3 uses 500 000); pairing, which channels form a pair:
+    "half" (m, m + K/2), as in Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Both give
+    the same class of functions when trained from scratch, but weights do not carry over.
+    Source: Su et al., arXiv 2104.09864.
+    """
+
+    display = "RoPE"
+    source = "arXiv 2104.09864"
+
+    def __init__(
+        self, dims: Dims, *, theta: float = 10_000.0, pairing: Literal["half", "interleaved"] = "half"
+    ) -> None:
+        super().__init__(dims)
+        if dims.head_dim % 2:
+            raise ValueError(f"rope needs an even head size, not {dims.head_dim}")
+        if theta <= 0:
+            raise ValueError(f"rope: theta must be positive, not {theta:g}")
+        self.theta = theta
+        self.pairing = pairing
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """w_m in radians per token, [K/2], float32, fastest first."""
+        return self.theta ** (-torch.arange(0, self.dims.head_dim, 2, device=device) / self.dims.head_dim)
+
+    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        frequencies = self.frequencies(pos_T.device)
+        turn_T = _turn(pos_T, frequencies)
+        turn_S = turn_T if pos_S is pos_T else _turn(pos_S, frequencies)
+        return self._rotated(q_BHTK, *turn_T), self._rotated(k_BGSK, *turn_S)
+
+    def _rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
+        if self.pairing == "half":
+            a, b = x_BHTK.float().chunk(2, dim=-1)
+            pair = torch.cat([a * cos_TM - b * sin_TM, b * cos_TM + a * sin_TM], dim=-1)
+        else:
+            a, b = x_BHTK.float().unflatten(-1, (-1, 2)).unbind(-1)
+            pair = torch.stack([a * cos_TM - b * sin_TM, b * cos_TM + a * sin_TM], dim=-1).flatten(-2)
+        return pair.to(x_BHTK.dtype)
+
+
+def _turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    angle_TM = torch.outer(pos_T, frequencies)
+    return angle_TM.cos(), angle_TM.sin()

@@ -1,0 +1,1 @@
+"""Which tokens are scored with which context, and what they cost."""

@@ -1,0 +1,254 @@
+"""Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from extrapolate import __version__, provenance
+from extrapolate.data.store import Split, Store
+from extrapolate.data.tokenizer import token_bytes
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.protocols import (
+    DEFAULT_MAX_TARGETS,
+    PROTOCOLS,
+    Layout,
+    Windows,
+    lengths_of,
+    targets_hash,
+)
+from extrapolate.extensions import base as extensions
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+from extrapolate.runs import Checkpoint, Run
+from extrapolate.specs import did_you_mean
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default)."""
+
+    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
+    extensions: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = tuple(PROTOCOLS)
+    split: str = "test"
+    max_targets: int | None = None
+    checkpoint: str = "last"
+    precision: str = "fp32"
+
+    def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
+        """The windows of one protocol."""
+        most = DEFAULT_MAX_TARGETS[protocol] if self.max_targets is None else self.max_targets
+        return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Per document, [documents]: the summed loss (nats), the number of targets, and their bytes of text."""
+
+    loss_D: np.ndarray
+    targets_D: np.ndarray
+    bytes_D: np.ndarray
+    seconds: float
+
+
+def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
+    """Raises ValueError where anything asked for cannot be evaluated, before any work is done."""
+    for protocol in settings.protocols:
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+    if store.corpus_hash != run.config.data.corpus_hash:
+        raise ValueError(
+            f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
+            "name the run's own token store with --data"
+        )
+    run.checkpoints(settings.checkpoint)
+    model = run.build_model()
+    for text in settings.extensions:
+        extensions.build(text)
+        extensions.check_applies(text, model.encoding, model.encoding.display)
+    split = store.split(settings.split)
+    for protocol in settings.protocols:
+        settings.layout(protocol, split, run.config.training.seq_len)
+
+
+def evaluate(
+    run: Run,
+    store: Store,
+    settings: EvaluationSettings,
+    *,
+    device: str = "cpu",
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.py`), a setting at a time.
+
+    The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
+    """
+    split = store.split(settings.split)
+    bytes_of = _byte_counter(store, split)
+    for checkpoint in run.checkpoints(settings.checkpoint):
+        model = run.load_model(checkpoint).to(device)
+        for protocol in settings.protocols:
+            layout = settings.layout(protocol, split, model.seq_len)
+            evaluation = _ProtocolEvaluation(model, split, layout, settings.precision, bytes_of, progress)
+            common = _common(run, model, checkpoint, protocol, settings)
+            common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
+            control = evaluation.sums(layout.control, PLAIN, f"{run.name} {protocol} control")
+            for text in (PLAIN_NAME, *settings.extensions):
+                extension = None if text == PLAIN_NAME else extensions.build(text)
+                label = model.label() + (f" + {extension.label()}" if extension else "")
+                rows: list[dict[str, Any]] = []
+                document_rows: list[dict[str, Any]] = []
+                for length in sorted(layout.rows):
+                    plan = extension.plan(model.seq_len, length) if extension else PLAIN
+                    setting = common | {
+                        "model": label,
+                        "extension": text,
+                        "length": length,
+                        "factor": length / model.seq_len,
+                    }
+                    ended = model.encoding.max_length is not None and length > model.encoding.max_length
+                    what = f"{run.name} {protocol} {label} {setting['factor']:g}x"
+                    sums = None if ended else evaluation.sums(layout.rows[length], plan, what)
+                    inputs = sum(len(w.start_W) * w.length for w in layout.rows[length])
+                    rows.append(_row(setting, sums, control, inputs))
+                    document_rows.extend(_document_rows(setting, sums, control, split))
+                yield rows, document_rows
+
+
+class _ProtocolEvaluation:
+    """Sums of losses over windows, each computed once: settings whose plans are equal share them."""
+
+    def __init__(
+        self,
+        model: Model,
+        split: Split,
+        layout: Layout,
+        precision: str,
+        bytes_of: Callable[[Windows], np.ndarray],
+        progress: Callable[[str, int, int], None],
+    ) -> None:
+        self.model, self.split, self.precision, self.bytes_of = model, split, precision, bytes_of
+        self.progress = progress
+        self._known: dict[tuple[Plan, tuple[int, ...]], _Sums] = {}
+
+    def sums(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
+        key = (plan, tuple(id(group) for group in groups))
+        if key not in self._known:
+            self._known[key] = self._compute(groups, plan, what)
+        return self._known[key]
+
+    def _compute(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
+        total = sum(len(group.start_W) * group.length for group in groups)
+        done = 0
+
+        def advance(tokens: int) -> None:
+            nonlocal done
+            done += tokens
+            self.progress(what, done, total)
+
+        documents = len(self.split.ids)
+        loss_D, targets_D, bytes_D = (np.zeros(documents) for _ in range(3))
+        began = time.perf_counter()
+        for group in groups:
+            losses = target_losses(self.model, self.split, group, plan, precision=self.precision, progress=advance)
+            loss_D += np.bincount(group.document_W, weights=losses.sum(axis=1, dtype=np.float64), minlength=documents)
+            targets_D += np.bincount(group.document_W, minlength=documents) * group.scored
+            bytes_D += np.bincount(group.document_W, weights=self.bytes_of(group), minlength=documents)
+        return _Sums(loss_D, targets_D.astype(np.int64), bytes_D, time.perf_counter() - began)
+
+
+def _byte_counter(store: Store, split: Split) -> Callable[[Windows], np.ndarray]:
+    """The bytes of text in the targets of each window: exact for byte-level tokenizers, else documents' means."""
+    per_token = token_bytes(store.tokenizer())
+
+    def exact(windows: Windows) -> np.ndarray:
+        assert per_token is not None
+        ends = split.offsets[windows.document_W] + windows.start_W + windows.length + 1
+        return np.array([per_token[split.slice(end - windows.scored, end)].sum() for end in ends], dtype=np.float64)
+
+    def mean(windows: Windows) -> np.ndarray:
+        return (split.bytes / np.maximum(split.lengths, 1))[windows.document_W] * windows.scored
+
+    return mean if per_token is None else exact
+
+
+def _row(setting: dict[str, Any], sums: _Sums | None, control: _Sums, inputs: int) -> dict[str, Any]:
+    n_targets, n_bytes = int(control.targets_D.sum()), float(control.bytes_D.sum())
+    total = None if sums is None else float(sums.loss_D.sum())
+    loss = None if total is None else total / n_targets
+    return setting | {
+        "loss": loss,
+        "perplexity": None if loss is None else _exp(loss),
+        "bits_per_byte": None if total is None or not n_bytes else total / math.log(2) / n_bytes,
+        "control_loss": float(control.loss_D.sum()) / n_targets,
+        "n_targets": n_targets,
+        "n_documents": int((control.targets_D > 0).sum()),
+        "n_bytes": n_bytes,
+        "tokens_per_s": None if sums is None else inputs / sums.seconds,
+        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
+    }
+
+
+def _exp(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, split: Split) -> list[dict[str, Any]]:
+    return [
+        setting
+        | {
+            "document": split.ids[d],
+            "loss": None if sums is None else sums.loss_D[d] / control.targets_D[d],
+            "control_loss": control.loss_D[d] / control.targets_D[d],
+            "n_targets": int(control.targets_D[d]),
+            "n_bytes": control.bytes_D[d],
+        }
+        for d in np.flatnonzero(control.targets_D)
+    ]
+
+
+def _common(
+    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, settings: EvaluationSettings
+) -> dict[str, Any]:
+    """What every row of a run, checkpoint and protocol shares."""
+    config = run.config
+    decisive = config.model_dump(exclude={"data": {"path"}, "training": {"seed"}})
+    return {
+        "run": run.name,
+        "protocol": protocol,
+        "split": settings.split,
+        "step": checkpoint.step,
+        "precision": settings.precision,
+        "encoding": config.encoding.name,
+        "encoding_arguments": json.dumps(config.encoding.arguments),
+        "display": model.encoding.display,
+        "caption": model.encoding.caption,
+        "seq_len": config.training.seq_len,
+        "tokens": checkpoint.tokens,
+        "seed": config.training.seed,
+        "preset": config.preset,
+        "parameters": model.parameter_count(),
+        "training_precision": config.training.precision,
+        "training_seconds": run.training_seconds(),
+        "config_hash": hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16],
+        "corpus_hash": config.data.corpus_hash,
+        "weights_sha256": checkpoint.sha256,
+        "version": __version__,
+        "commit": provenance.commit(),
+        "machine": provenance.machine(),
+    }
+
+
+def validation_loss(model: Model, split: Split, max_targets: int) -> float:
+    """The mean loss, nats, of disjoint windows of the training length over a split: `windows` at 1x."""
+    layout = PROTOCOLS["windows"](split.lengths, model.seq_len, [model.seq_len], max(max_targets, model.seq_len))
+    losses = [target_losses(model, split, group) for group in layout.rows[model.seq_len]]
+    return float(np.mean(np.concatenate([part.ravel() for part in losses]), dtype=np.float64))

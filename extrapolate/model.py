@@ -1,0 +1,137 @@
+"""The Llama decoder, readable top to bottom.
+
+Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extrapolate.attention import attend
+from extrapolate.config import ModelConfig
+from extrapolate.encodings.base import Dims, Encoding, build
+from extrapolate.extensions.base import PLAIN, Plan
+
+
+class Attention(nn.Module):
+    """Multi-head, or grouped-query, causal attention."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.sizes = (config.heads * config.head_dim, config.kv_heads * config.head_dim)
+        self.head_dim = config.head_dim
+        queries, keys = self.sizes
+        # One matrix: one product where queries, keys and values read the same input.
+        self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
+        self.out = nn.Linear(queries, config.width, bias=False)
+
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor) -> Tensor:
+        queries, keys = self.sizes
+        qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
+        if qk_input_BTD is v_input_BTD:
+            q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
+        else:
+            q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
+            v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
+        q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
+        mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T)
+        return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+
+
+class FeedForward(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
+        self.down = nn.Linear(config.ff_width, config.width, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
+        return self.down(F.silu(gate_BTF) * up_BTF)
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each on the normalised residual stream."""
+
+    def __init__(self, config: ModelConfig, encoding: Encoding) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BTD: Tensor, index_T: Tensor, plan: Plan) -> Tensor:
+        encoding = self.encoding.extended(plan)
+        pos_T = _positions(encoding, index_T, plan)
+        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), encoding, pos_T))
+        return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
+
+
+class Model(nn.Module):
+    """A Llama decoder whose position enters through `encoding`, one instance per layer."""
+
+    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
+        """Builds the model with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
+
+        `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
+        Raises ValueError where the encoding refuses its arguments or the sizes.
+        """
+        super().__init__()
+        self.config, self.seq_len = config, seq_len
+        self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
+        instances = build(encoding, arguments, self.dims)
+        self.embedding = nn.Embedding(config.vocab_size, config.width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config, instance) for instance in instances)
+        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.head = nn.Linear(config.width, config.vocab_size, bias=False)
+        if config.tied_embeddings:
+            self.head.weight = self.embedding.weight
+        encoding_parameters = {id(p) for instance in instances for p in instance.parameters()}
+        for parameter in self.parameters():
+            if parameter.ndim == 2 and id(parameter) not in encoding_parameters:
+                nn.init.normal_(parameter, std=0.02)
+
+    @property
+    def encoding(self) -> Encoding:
+        """The first layer's encoding: the one that sees the embedding."""
+        return self.blocks[0].encoding  # type: ignore[return-value]
+
+    def label(self) -> str:
+        """The encoding's name in tables."""
+        return self.encoding.label(self.encoding.arguments(), self.dims)
+
+    def parameter_count(self) -> int:
+        """Trained parameters; tied embeddings count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
+        """The normalised output of the last block, [B, T, D]; the first token of every window has index 0."""
+        index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
+        x_BTD = self.embedding(tokens_BT)
+        encoding = self.encoding.extended(plan)
+        x_BTD = self.dropout(encoding.embed(x_BTD, _positions(encoding, index_T, plan)))
+        for block in self.blocks:
+            x_BTD = block(x_BTD, index_T, plan)
+        return self.norm(x_BTD)
+
+    def forward(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
+        """Logits, [B, T, V]."""
+        return self.head(self.hidden(tokens_BT, plan))
+
+    def loss(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Mean negative log-likelihood of the targets, nats, float32."""
+        logits_BTV = self(tokens_BT)
+        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+
+
+def _positions(encoding: Encoding, index_T: Tensor, plan: Plan) -> Tensor:
+    pos_T = encoding.positions(index_T)
+    return pos_T if plan.position_scale == 1.0 else pos_T * plan.position_scale

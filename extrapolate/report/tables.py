@@ -1,0 +1,131 @@
+"""Loss-by-length tables in the shape of the ExPE paper (arXiv 2509.19569)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.specs import did_you_mean
+
+# What all rows of one table must share.
+COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+
+
+def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of the runs' last checkpoints, restricted to `only`.
+
+    Raises ValueError where they differ in corpus, training length, precision or split, or nothing is left.
+    """
+    rows = evals
+    for column, value in only.items():
+        known = sorted({str(v) for v in rows[column]})
+        rows = rows[rows[column].astype(str) == str(value)]
+        if rows.empty:
+            raise ValueError(f"no row has {column} {value}: there are {', '.join(known)}")
+    for column in COMPARABLE:
+        values = sorted({str(v) for v in rows[column]})
+        if len(values) > 1:
+            flag = {"corpus_hash": "corpus"}.get(column, column).replace("_", "-")
+            raise ValueError(
+                f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
+                f"choose with --{flag}"
+            )
+    return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
+
+
+def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Of one protocol's rows those that score one set of targets: the one with most models, then the newest.
+
+    Returns them and warnings that say which rows were left out.
+    """
+    sets = rows.groupby("targets_hash").agg(
+        models=("model", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
+    )
+    best = sets.sort_values(["models", "factors", "newest"]).index[-1]
+    left_out = rows[rows["targets_hash"] != best]
+    warnings = []
+    if not left_out.empty:
+        who = ", ".join(
+            f"{model} at {factor:g}x"
+            for model, factor in sorted({*zip(left_out["model"], left_out["factor"], strict=True)})
+        )
+        warnings.append(
+            f"{rows['protocol'].iloc[0]}: left out rows on other targets ({who}); to compare them, evaluate every run "
+            "with the same --factors and --max-targets"
+        )
+    return rows[rows["targets_hash"] == best], warnings
+
+
+def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
+    """`Model`, `Loss (ev=1)`, ..., `Training time`: means over seeds, one row a model.
+
+    `rows` are one protocol's, on one set of targets. Training time is relative to the baseline's (default rope),
+    and missing where there is none. Raises ValueError where runs of one model differ in more than their seed, or
+    the baseline named is not there.
+    """
+    _check_replicates(rows)
+    seconds = rows.groupby("model")["training_seconds"].mean()
+    base = _baseline_model(rows, baseline)
+    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=_strict_mean, dropna=False)
+    order = sorted(table.index, key=lambda model: (_plain(rows, model) != base, _plain(rows, model), model))
+    table = table.loc[order, sorted(table.columns)]
+    table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
+    table["Training time"] = seconds[order] / seconds[base] if base is not None else float("nan")
+    return table.reset_index().rename(columns={"model": "Model"})
+
+
+def control_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
+    """As `loss_by_ev`, of the difference to the control: negative is better than the context cut back to L."""
+    differences = rows.assign(loss=rows["loss"] - rows["control_loss"])
+    return loss_by_ev(differences, baseline).drop(columns="Training time")
+
+
+def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
+    """What was just evaluated, one row a run, step and model, with its control."""
+    frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
+    index = ["run", "step", "model"]
+    table = frame.pivot(index=index, columns="factor", values="loss")
+    table.columns = [f"ev={factor:g}" for factor in table.columns]
+    table["control"] = frame.groupby(index)["control_loss"].first()
+    order = pd.MultiIndex.from_frame(frame[index].drop_duplicates())
+    table = table.loc[order].reset_index().astype({"step": str})
+    return table if table["step"].nunique() > 1 else table.drop(columns="step")
+
+
+def _strict_mean(losses: "pd.Series[float]") -> float:
+    return float(losses.mean(skipna=False))
+
+
+def _plain(rows: pd.DataFrame, model: str) -> str:
+    """`RoPE + PI` -> `RoPE`, by the rows themselves."""
+    mine = rows[rows["model"] == model].iloc[0]
+    if mine["extension"] == PLAIN_NAME:
+        return model
+    same = rows[(rows["run"] == mine["run"]) & (rows["extension"] == PLAIN_NAME)]
+    return str(same["model"].iloc[0]) if len(same) else model
+
+
+def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
+    plain = rows[rows["extension"] == PLAIN_NAME]
+    wanted = baseline or "rope"
+    matching = plain[(plain["encoding"] == wanted) | (plain["model"] == wanted)]
+    if not matching.empty:
+        usual = matching[matching["model"] == matching["display"]]
+        return str((usual if len(usual) else matching)["model"].iloc[0])
+    if baseline is not None:
+        raise ValueError(f"no run has the encoding '{baseline}'; {did_you_mean(baseline, set(plain['encoding']))}")
+    return None
+
+
+def _check_replicates(rows: pd.DataFrame) -> None:
+    for model, mine in rows.groupby("model"):
+        if mine["config_hash"].nunique() > 1:
+            raise ValueError(
+                f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
+                "report on them separately"
+            )
+        if mine.duplicated(["seed", "factor"]).any():
+            raise ValueError(
+                f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them"
+            )

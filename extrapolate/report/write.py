@@ -1,0 +1,130 @@
+"""Writes a report: the runs' rows, loss-by-length tables in three formats, a plot, a page of Markdown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.report import plots, tables
+
+MAIN_PROTOCOL = "windows"
+
+
+@dataclass
+class Written:
+    """What a report wrote: file names, the table of each protocol, and what the user should know."""
+
+    files: list[str] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
+    """Writes the report on the evaluated runs in a folder. `only` restricts rows: column -> value.
+
+    Raises ValueError where there is nothing to report, or rows that cannot be compared.
+    """
+    evals, documents = _gather(runs)
+    rows = tables.comparable(evals, only)
+    out.mkdir(parents=True, exist_ok=True)
+    written = Written()
+    results.write(out / "evals.parquet", results.records(evals), results.EVALS)
+    results.write(out / "eval_documents.parquet", results.records(documents), results.EVAL_DOCUMENTS)
+    written.files += ["evals.parquet", "eval_documents.parquet"]
+    sections = []
+    protocols = sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name))
+    for protocol in protocols:
+        mine, warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        written.warnings += warnings
+        table = tables.loss_by_ev(mine, baseline)
+        written.tables[protocol] = table
+        stem = "loss_by_ev" if protocol == MAIN_PROTOCOL else f"loss_by_ev.{protocol}"
+        files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
+        files.write_text(out / f"{stem}.tex", _latex(table, protocol))
+        for suffix in ("png", "svg"):
+            plots.loss_against_length(mine, list(table["Model"]), f"Protocol {protocol}", out / f"{stem}.{suffix}")
+        written.files += [f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")]
+        sections.append(_section(protocol, mine, table, tables.control_by_ev(mine, baseline), stem))
+    files.write_text(out / "report.md", "\n".join(["# Loss by evaluation length", "", *sections]))
+    written.files.append("report.md")
+    return written
+
+
+def _gather(runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    if not runs.is_dir():
+        raise ValueError(f"{runs}: no such folder; train and evaluate runs first")
+    folders = [runs] if (runs / "evals.parquet").exists() else sorted(p.parent for p in runs.glob("*/evals.parquet"))
+    if not folders:
+        raise ValueError(f"{runs} holds no evaluated run; evaluate with: extrapolate eval-lengths {runs}")
+    evals = [results.read(folder / "evals.parquet", results.EVALS) for folder in folders]
+    documents = [results.read(folder / "eval_documents.parquet", results.EVAL_DOCUMENTS) for folder in folders]
+    return pd.concat(evals, ignore_index=True), pd.concat(documents, ignore_index=True)
+
+
+def _section(protocol: str, rows: pd.DataFrame, table: pd.DataFrame, control: pd.DataFrame, stem: str) -> str:
+    return "\n".join(
+        [
+            f"## Protocol {protocol}",
+            "",
+            markdown(table),
+            "",
+            caption(rows),
+            "",
+            f"![loss against length]({stem}.png)",
+            "",
+            "Difference to the control: the same targets, the plain model, its context cut back to the training",
+            "length. What is not below zero does not extrapolate, it only survives.",
+            "",
+            markdown(control, signed=True),
+            "",
+        ]
+    )
+
+
+def caption(rows: pd.DataFrame) -> str:
+    """What the numbers are, under which conditions, where and when they were made."""
+
+    def values(column: str) -> str:
+        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
+
+    seeds = rows[rows["extension"] == "none"].groupby("model")["seed"].nunique()
+    lines = [
+        f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
+        f"at every length; training length {values('seq_len')} tokens; {values('split')} split of corpus "
+        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
+        f"{values('training_precision')}; evaluated in {values('precision')}; "
+        f"{'one seed' if seeds.max() == 1 else f'means over {seeds.min()} to {seeds.max()} seeds'}.",
+        f"extrapolate {values('version')}, commit {values('commit') or 'unknown'}; {values('machine')}; "
+        f"{rows['evaluated_at'].max():%Y-%m-%d}.",
+        *sorted({text + "." for text in rows["caption"] if text}),
+    ]
+    return " ".join(lines)
+
+
+def markdown(table: pd.DataFrame, signed: bool = False) -> str:
+    """A Markdown table: losses to three decimals, training time to two, n/a where there is no number."""
+    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+    for row in table.itertuples(index=False):
+        cells = [_cell(value, column, signed) for value, column in zip(row, table.columns, strict=True)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: Any, column: str, signed: bool) -> str:
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return "n/a"
+    return f"{value:{'+' if signed else ''}.{2 if column == 'Training time' else 3}f}"
+
+
+def _latex(table: pd.DataFrame, protocol: str) -> str:
+    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a", escape="latex")
+    styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
+    return styler.to_latex(
+        hrules=True, caption=f"Loss by evaluation length, protocol {protocol}.", position_float="centering"
+    )

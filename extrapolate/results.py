@@ -1,0 +1,142 @@
+"""The columns of every table, declared once as data; and writing and reading tables by them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from extrapolate import files
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value."""
+
+    name: str
+    type: pa.DataType
+    unit: str = ""
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's columns, and those that identify a row: a row with the same key replaces the old one."""
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema; units are in the fields' metadata."""
+        return pa.schema(
+            [pa.field(c.name, c.type, nullable=not c.required, metadata={"unit": c.unit}) for c in self.columns]
+        )
+
+
+_TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
+
+_SETTING = (
+    Column("run", _TEXT),
+    Column("model", _TEXT),
+    Column("extension", _TEXT),
+    Column("protocol", _TEXT),
+    Column("factor", _REAL, "evaluation length / training length"),
+    Column("length", _INT, "tokens"),
+    Column("split", _TEXT),
+    Column("step", _INT, "steps"),
+    Column("precision", _TEXT),
+    Column("targets_hash", _TEXT),
+)
+_KEY = ("run", "extension", "protocol", "factor", "split", "step", "precision", "targets_hash")
+
+EVALS = Table(
+    columns=(
+        *_SETTING,
+        # None where the encoding ends before this length.
+        Column("loss", _REAL, "nats per target", required=False),
+        Column("perplexity", _REAL, "", required=False),
+        Column("bits_per_byte", _REAL, "bits", required=False),
+        # The plain model on the same targets with its context cut back to the training length.
+        Column("control_loss", _REAL, "nats per target"),
+        Column("n_targets", _INT, "targets"),
+        Column("n_documents", _INT, "documents"),
+        Column("n_bytes", _REAL, "bytes of text in the targets"),
+        Column("encoding", _TEXT),
+        Column("encoding_arguments", _TEXT, "JSON"),
+        Column("display", _TEXT),
+        Column("caption", _TEXT),
+        Column("seq_len", _INT, "tokens"),
+        Column("tokens", _INT, "training tokens"),
+        Column("seed", _INT),
+        Column("preset", _TEXT),
+        Column("parameters", _INT),
+        Column("training_precision", _TEXT),
+        Column("training_seconds", _REAL, "seconds: median step time times steps", required=False),
+        Column("tokens_per_s", _REAL, "inputs per second of evaluation", required=False),
+        Column("config_hash", _TEXT, "everything that decides the weights but the seed"),
+        Column("corpus_hash", _TEXT),
+        Column("weights_sha256", _TEXT),
+        Column("version", _TEXT),
+        Column("commit", _TEXT),
+        Column("machine", _TEXT),
+        Column("evaluated_at", pa.timestamp("s", tz="UTC")),
+    ),
+    key=_KEY,
+)
+
+EVAL_DOCUMENTS = Table(
+    columns=(
+        *_SETTING,
+        Column("document", _TEXT),
+        Column("loss", _REAL, "nats per target", required=False),
+        Column("control_loss", _REAL, "nats per target"),
+        Column("n_targets", _INT, "targets"),
+        Column("n_bytes", _REAL, "bytes of text in the targets"),
+    ),
+    key=(*_KEY, "document"),
+)
+
+
+def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
+    """Writes rows as a Parquet file, atomically. Raises ValueError where a row does not fit the table's columns."""
+    try:
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=table.schema())
+        for column in table.columns:
+            if column.required and data.column(column.name).null_count:
+                raise ValueError(f"{path.name}: a row has no {column.name}")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    files.write_atomically(path, lambda temporary: pq.write_table(data, temporary))
+
+
+def read(path: Path, table: Table) -> pd.DataFrame:
+    """Reads a table. Raises ValueError where the file is damaged, or lacks a column."""
+    try:
+        data = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} is damaged: {error}; evaluate again") from error
+    missing = [c.name for c in table.columns if c.name not in data.column_names]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; evaluate again")
+    return data.select([c.name for c in table.columns]).to_pandas()
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A frame's rows as dictionaries, None where a value is missing."""
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
+
+
+def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
+    """Adds rows to a table on disk; those with the key of a new row are replaced."""
+    replaced = {tuple(row[name] for name in table.key) for row in rows}
+    kept: list[dict[str, Any]] = []
+    if path.exists():
+        old = records(read(path, table))
+        kept = [row for row in old if tuple(row[name] for name in table.key) not in replaced]
+    write(path, [*kept, *rows], table)

@@ -1,0 +1,227 @@
+"""The run directory: one trained model. Every write is atomic, every read checked.
+
+`config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.pt` while
+training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and a copy of the
+user's encoding, `encoding.py`, where there is one.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from extrapolate import config as configs
+from extrapolate import files
+from extrapolate.config import RunConfig
+from extrapolate.model import Model
+from extrapolate.provenance import provenance
+
+FORMAT = 1
+CONFIG, WEIGHTS, STATE, METRICS = "config.json", "model.safetensors", "state.pt", "metrics.jsonl"
+USER_ENCODING = "encoding.py"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content."""
+
+    path: Path
+    step: int
+    tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run directory."""
+
+    path: Path
+    config: RunConfig
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, tokenizer: Path, user_encoding: Path | None = None) -> "Run":
+        """Starts a run in `path`: everything but weights."""
+        path.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(path / "tokenizer.json", lambda to: _copy(tokenizer, to))
+        if user_encoding is not None:
+            files.write_atomically(path / USER_ENCODING, lambda to: _copy(user_encoding, to))
+        record = {"format": FORMAT, "config": config.model_dump(), "provenance": provenance()}
+        files.write_json(path / CONFIG, record)
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Raises ValueError where there is no run, or its configuration is damaged."""
+        if not (path / CONFIG).is_file():
+            raise ValueError(f"{path} is not a run: it has no {CONFIG}")
+        record = files.read_json(path / CONFIG)
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
+        return cls(path, configs.validate(record.get("config", {}), str(path / CONFIG)))
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.resolve().name
+
+    @property
+    def finished(self) -> bool:
+        """Whether training ended: the final weights are there."""
+        return (self.path / WEIGHTS).is_file()
+
+    def build_model(self) -> Model:
+        """The run's model with fresh weights, on the CPU. Raises ValueError where the user's file was changed."""
+        encoding = self.config.encoding
+        name = encoding.name
+        if encoding.file_sha256 is not None:
+            copy = self.path / USER_ENCODING
+            if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
+                raise ValueError(f"{copy} is missing or was changed since training: its hash differs")
+            name = f"{copy}:{name.rpartition(':')[2]}"
+        return Model(self.config.model, name, encoding.arguments, self.config.training.seq_len)
+
+    def load_model(self, checkpoint: Checkpoint) -> Model:
+        """The model with a checkpoint's weights, in eval mode. Raises ValueError where they are damaged."""
+        model = self.build_model()
+        load_weights(model, _read_weights(checkpoint), str(checkpoint.path))
+        return model.eval()
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        """`last`, the final weights alone, or `all`, those kept along the way before them.
+
+        Raises ValueError where training is not finished, or weights are damaged.
+        """
+        if not self.finished:
+            raise ValueError(
+                f"{self.path} is not finished: it has no {WEIGHTS}; continue with the same `extrapolate train` "
+                "command and --resume"
+            )
+        kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
+        found = [_describe(path) for path in [*kept, self.path / WEIGHTS]]
+        return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
+
+    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
+        """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
+        path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
+        path.parent.mkdir(exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_weights(model).items()}
+        metadata = {
+            "format": "pt",
+            "step": str(step),
+            "tokens": str(tokens),
+            "sha256": weights_sha256(weights),
+        }
+        files.write_atomically(path, lambda temporary: save_file(weights, temporary, metadata))
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        """Writes what a killed training continues from."""
+        files.write_atomically(self.path / STATE, lambda temporary: torch.save(state, temporary))
+
+    def load_state(self) -> dict[str, Any] | None:
+        """What was saved last, or None. Raises ValueError where it is damaged."""
+        path = self.path / STATE
+        if not path.exists():
+            return None
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds for a damaged file
+            raise ValueError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl; a last line that a kill cut short is left out."""
+        path = self.path / METRICS
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def training_seconds(self) -> float | None:
+        """Median step time times steps, seconds: what training took, whatever interrupted it."""
+        rates = sorted(row["tokens_per_s"] for row in self.metrics() if row.get("tokens_per_s"))
+        if not rates:
+            return None
+        training = self.config.training
+        return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
+
+
+def find_runs(paths: list[Path]) -> list[Run]:
+    """Runs, from run directories or folders of them. Raises ValueError where a path holds none."""
+    found: dict[Path, Run] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise ValueError(f"{path}: no such folder; train a run with: extrapolate train --pe rope --seq-len 512")
+        inside = [path] if (path / CONFIG).exists() else sorted(p.parent for p in path.glob(f"*/{CONFIG}"))
+        if not inside:
+            raise ValueError(f"{path} holds no run (a folder with a {CONFIG})")
+        found.update((folder.resolve(), Run.open(folder)) for folder in inside)
+    return list(found.values())
+
+
+def unique_weights(model: Model) -> dict[str, Tensor]:
+    """The state dict with every shared tensor (tied embeddings) once, under its first name."""
+    seen: set[int] = set()
+    weights = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor
+    return weights
+
+
+def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
+    """Copies weights into the model. Raises ValueError where names or shapes differ."""
+    own = unique_weights(model)
+    wrong = [name for name in {*own, *weights} if name not in own or name not in weights]
+    wrong += [name for name in own if name in weights and own[name].shape != weights[name].shape]
+    if wrong:
+        raise ValueError(f"{where} does not belong to its {CONFIG}: {', '.join(sorted(wrong)[:3])} differ")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+
+def weights_sha256(weights: dict[str, Tensor]) -> str:
+    """A hash of names, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """A hash of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _describe(path: Path) -> Checkpoint:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+        return Checkpoint(path, int(metadata["step"]), int(metadata["tokens"]), metadata["sha256"])
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}; delete {path.parent} and train again") from error
+
+
+def _read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    try:
+        weights = load_file(checkpoint.path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{checkpoint.path} is damaged: {error}; train again") from error
+    if weights_sha256(weights) != checkpoint.sha256:
+        raise ValueError(f"{checkpoint.path} is damaged: its content does not have the hash it was written with")
+    return weights
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.write_bytes(source.read_bytes())

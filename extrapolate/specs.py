@@ -1,0 +1,189 @@
+"""`name:key=value,key=value` <-> an object, for encodings and extensions.
+
+A value may itself be a spec, in parentheses: `random:base=(rope:theta=500),max=2048`.
+A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=value`.
+"""
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+_FILE_SPEC = re.compile(r"^(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed spec: the name (`rope`, or `mine.py:MyEncoding`) and its arguments, as written."""
+
+    name: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(text: str) -> Spec:
+    """Reads `name:key=value,...`. Raises ValueError where the text has another form."""
+    text = text.strip()
+    if match := _FILE_SPEC.match(text):
+        name, arguments = f"{match['file']}:{match['name']}", match["arguments"] or ""
+    else:
+        name, _, arguments = text.partition(":")
+    if not name:
+        raise ValueError(f"'{text}' names nothing: expected name:key=value,key=value")
+    pairs: dict[str, str] = {}
+    for part in split_outside_parentheses(arguments, ","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value):
+            raise ValueError(f"'{part}' in '{text}' is not an argument: expected key=value")
+        if key in pairs:
+            raise ValueError(f"'{key}' is given twice in '{text}'")
+        if value.startswith("(") and value.endswith(")"):
+            value = value[1:-1]
+        pairs[key] = value
+    return Spec(name, pairs)
+
+
+def split_outside_parentheses(text: str, separator: str) -> list[str]:
+    """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            break
+        if character == separator and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    if depth != 0:
+        raise ValueError(f"the parentheses of '{text}' do not match")
+    return [part for part in [*parts, current] if part.strip()]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'rope'?` where something known is near, else the whole list."""
+    known = sorted(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known) or 'none'}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One keyword argument of an encoding or extension."""
+
+    name: str
+    type: Any
+    default: Any
+
+    def convert(self, value: Any, owner: str) -> Any:
+        """A spec's text, or a JSON value, as this parameter's type. Raises ValueError where it is not one."""
+        choices, optional = _choices(self.type)
+        for kind in choices:
+            try:
+                return _convert(value, kind)
+            except (ValueError, TypeError):
+                continue
+        if optional and (value is None or str(value).lower() == "none"):
+            return None
+        wanted = " or ".join(getattr(kind, "__name__", str(kind)) for kind in choices)
+        raise ValueError(f"{owner}: {self.name}={value} is not {wanted}")
+
+
+def _choices(annotation: Any) -> tuple[list[Any], bool]:
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        members = typing.get_args(annotation)
+        return [member for member in members if member is not type(None)], type(None) in members
+    return [annotation], False
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    if typing.get_origin(kind) is typing.Literal:
+        if value in typing.get_args(kind):
+            return value
+        raise ValueError(value)
+    if kind is bool:
+        if str(value).lower() not in ("true", "false"):
+            raise ValueError(value)
+        return str(value).lower() == "true"
+    if (kind in (int, float) and isinstance(value, bool)) or (kind is int and isinstance(value, float)):
+        raise ValueError(value)
+    return kind(value)
+
+
+def parameters(cls: type) -> dict[str, Parameter]:
+    """The keyword-only arguments of a class: they are its configuration."""
+    signature = inspect.signature(cls.__init__, eval_str=True)  # type: ignore[misc]
+    return {
+        name: Parameter(name, parameter.annotation, parameter.default)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Arguments as the class's own types. Raises ValueError on an unknown name or a value of another type."""
+    known = parameters(cls)
+    for name in arguments:
+        if name not in known:
+            raise ValueError(f"{owner} has no argument '{name}'; {did_you_mean(name, known)}")
+    return {name: known[name].convert(value, owner) for name, value in arguments.items()}
+
+
+class Registry(Generic[T]):
+    """Names to classes. A class registers itself where it is defined: one concept, one file."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Class decorator: makes the class known under `name`."""
+
+        def decorate(cls: type[T]) -> type[T]:
+            if name in self._classes:
+                raise ValueError(f"two {self.kind}s are called '{name}'")
+            self._classes[name] = cls
+            return cls
+
+        return decorate
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name not in self._classes:
+            raise ValueError(f"unknown {self.kind} '{name}'; {did_you_mean(name, self._classes)}")
+        return self._classes[name]
+
+    def names(self) -> list[str]:
+        """Every registered name, sorted."""
+        return sorted(self._classes)
+
+
+def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
+    """The class `name` of the Python file `file`, which must derive from `base`.
+
+    Raises ValueError where the file, the class or its base is not there, or the file does not import.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    module_spec = importlib.util.spec_from_file_location(f"extrapolate_user_{digest}", file)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{file} does not import: {type(error).__name__}: {error}") from error
+    candidates = {
+        key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)
+    }
+    candidates.pop(base.__name__, None)
+    if name not in candidates:
+        raise ValueError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
+    return candidates[name]

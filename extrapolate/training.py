@@ -1,0 +1,253 @@
+"""The training loop: optimiser, schedule, validation, saving, exact resume."""
+
+import contextlib
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from extrapolate import files
+from extrapolate.config import RunConfig, TrainingConfig, differences
+from extrapolate.data.store import Split, Store
+from extrapolate.data.windows import TrainingWindows
+from extrapolate.encodings.base import Encoding
+from extrapolate.evaluation.lengths import validation_loss
+from extrapolate.model import Model
+from extrapolate.runs import CONFIG, METRICS, STATE, Run
+
+SAVE_EVERY_S = 45.0  # a killed run loses less than a minute
+VALIDATIONS = 10  # in the course of a run, the last at its end
+VALIDATION_TARGETS = 16_384
+
+Report = Callable[[dict[str, Any]], None]
+
+
+class Interrupted(RuntimeError):  # noqa: N818 (not an error)
+    """Training was stopped from outside; what was done is saved."""
+
+
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, so that a step is never cut in half. A second Ctrl-C stops at once."""
+    requests: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield requests
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def learning_rate(training: TrainingConfig, step: int) -> float:
+    """Of step 0, 1, ...: linear warm-up, then a cosine down to min_lr_ratio of the peak at the last step."""
+    warmup = round(training.warmup_ratio * training.steps)
+    if step < warmup:
+        return training.lr * (step + 1) / warmup
+    progress = (step - warmup) / max(1, training.steps - 1 - warmup)
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * cosine)
+
+
+def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
+    """AdamW; weight decay on the blocks' matrices alone: not on norms, embeddings or an encoding's parameters."""
+    exempt = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
+    exempt.update((id(model.embedding.weight), id(model.head.weight)))
+    parameters = list(model.parameters())
+    decayed = [p for p in parameters if p.ndim >= 2 and id(p) not in exempt]
+    spared = [p for p in parameters if p.ndim < 2 or id(p) in exempt]
+    return torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": training.weight_decay}, {"params": spared, "weight_decay": 0.0}],
+        lr=training.lr,
+        betas=(training.beta1, training.beta2),
+        fused=True,
+    )
+
+
+def initial_model(config: RunConfig, run: Run) -> Model:
+    """Fresh weights, decided by the seed alone."""
+    torch.manual_seed(config.training.seed)
+    return run.build_model()
+
+
+def train(
+    config: RunConfig,
+    store: Store,
+    path: Path,
+    *,
+    resume: bool = False,
+    user_encoding: Path | None = None,
+    save_every: int | None = None,
+    keep_every: int | None = None,
+    report: Report = lambda row: None,
+) -> Run:
+    """Trains a run in the folder `path`, or with `resume` continues the one that is there.
+
+    save_every: tokens between saved states (default: every 45 s); keep_every: tokens between checkpoints kept
+    for evaluation (default: none). `report` is called with every row of metrics.jsonl. Raises ValueError where
+    the data do not fill a window, or `path` holds another run; RuntimeError where the loss is no longer finite;
+    Interrupted on Ctrl-C, with the state saved.
+    """
+    with files.locked(path):
+        files.remove_partials(path)
+        run = _opened(config, store, path, resume, user_encoding)
+        if not run.finished:
+            _Training(run, store, report).loop(save_every, keep_every)
+    return run
+
+
+def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
+    begun = (path / STATE).exists() or (path / "model.safetensors").exists()
+    if not begun:  # nothing there, or what was killed before it first saved
+        (path / METRICS).unlink(missing_ok=True)
+        return Run.create(path, config, store.path / "tokenizer.json", user_encoding)
+    if not resume:
+        raise ValueError(f"{path} already holds a run; continue it with --resume, or choose another --out")
+    run = Run.open(path)
+    if changed := differences(run.config, config):
+        raise ValueError(
+            f"{path} cannot be resumed with another configuration ({'; '.join(changed)}); "
+            "give the settings that it was started with, or choose another --out"
+        )
+    return run
+
+
+class _Training:
+    """One run's training, from its last saved state to its end."""
+
+    def __init__(self, run: Run, store: Store, report: Report) -> None:
+        self.run, self.report = run, report
+        self.training = run.config.training
+        self.windows = TrainingWindows(store.split("train"), self.training.seq_len, self.training.seed)
+        self.validation: Split = store.split("validation")
+        self.model = initial_model(run.config, run).to(self.training.device)
+        self.optimizer = optimizer_of(self.model, self.training)
+        self.step = 0
+        self._restore()
+        self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
+
+    @property
+    def tokens(self) -> int:
+        """Targets trained on so far."""
+        return self.step * self.training.batch_size * self.training.seq_len
+
+    def _passed(self, every: int) -> bool:
+        """Whether the last step passed a multiple of so many tokens."""
+        per_step = self.training.batch_size * self.training.seq_len
+        return self.tokens // every > (self.tokens - per_step) // every
+
+    def loop(self, save_every: int | None, keep_every: int | None) -> None:
+        """Trains to the end, saving as it goes, and writes the final weights."""
+        validate_at = {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}
+        saved_at = time.monotonic()
+        self.model.train()
+        with (self.run.path / METRICS).open("a", encoding="utf-8") as metrics, _stop_requests() as stop:
+            while self.step < self.training.steps:
+                self._log(metrics, self._step())
+                if self.step in validate_at:
+                    self._log(metrics, self._validate())
+                if keep_every and self._passed(keep_every):
+                    self.run.save_weights(self.model, self.step, self.tokens, final=False)
+                due = self._passed(save_every) if save_every else time.monotonic() - saved_at > SAVE_EVERY_S
+                if self.step < self.training.steps and (due or stop):
+                    self._save()
+                    saved_at = time.monotonic()
+                    if stop:
+                        raise Interrupted(
+                            f"stopped after step {self.step} of {self.training.steps}, which is saved; "
+                            "the same command with --resume continues"
+                        )
+        rows = pd.DataFrame(self.run.metrics())
+        files.write_atomically(self.run.path / "metrics.parquet", rows.to_parquet)
+        self.run.save_weights(self.model, self.step, self.tokens, final=True)
+        (self.run.path / STATE).unlink(missing_ok=True)
+
+    def _step(self) -> dict[str, Any]:
+        began = time.perf_counter()
+        lr = learning_rate(self.training, self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batch = torch.from_numpy(self.windows.batch(self.step * self.training.batch_size, self.training.batch_size))
+        loss = self._accumulate(batch.to(self.training.device))
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise RuntimeError(
+                f"the loss is {loss:g} and its gradient's norm {float(norm):g} at step {self.step + 1} "
+                f"of {self.run.path}; a lower --lr is the first thing to try"
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        seconds = time.perf_counter() - began
+        return {
+            "loss": loss,
+            "lr": lr,
+            "grad_norm": float(norm),
+            "tokens_per_s": batch[:, 1:].numel() / seconds,
+        }
+
+    def _accumulate(self, batch: Tensor) -> float:
+        """Gradients of the batch's mean loss, from as many forward passes as memory asks for."""
+        total = 0.0
+        for part in batch.split(self.training.micro_batch_size):
+            with torch.autocast(self.training.device, torch.bfloat16, enabled=self.training.precision == "bf16"):
+                loss = self.loss(part[:, :-1], part[:, 1:]) * (len(part) / len(batch))
+            loss.backward()
+            total += loss.item()
+        return total
+
+    def _validate(self) -> dict[str, Any]:
+        self.model.eval()
+        loss = validation_loss(self.model, self.validation, VALIDATION_TARGETS)
+        self.model.train()
+        return {"val_loss": loss}
+
+    def _log(self, metrics: Any, values: dict[str, Any]) -> None:
+        row = {"step": self.step, "tokens": self.tokens} | values
+        metrics.write(json.dumps(row) + "\n")
+        metrics.flush()
+        self.report(row)
+
+    def _save(self) -> None:
+        self.run.save_state(
+            {
+                "step": self.step,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "rng": torch.get_rng_state(),
+                "cuda_rng": torch.cuda.get_rng_state() if self.training.device == "cuda" else None,
+            }
+        )
+
+    def _restore(self) -> None:
+        state = self.run.load_state()
+        if state is None:
+            return
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step = state["step"]
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise ValueError(f"{self.run.path / STATE} does not belong to its {CONFIG}: {error}") from error
+        torch.set_rng_state(state["rng"])
+        if state["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(state["cuda_rng"])
+        # Steps after the saved one are taken again, and logged once.
+        rows = [row for row in self.run.metrics() if row["step"] <= self.step]
+        files.write_text(self.run.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
