@@ -20,8 +20,7 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, encoding: Encoding, p
     """Causal attention, with the encoding's bias and window. Returns [B, H, T, K].
 
     Three paths give the same numbers: the fused causal kernel; the fused kernel with a bias, in chunks of
-    queries, so that no [H, T, T] ever exists; and for short windows in training
-    the explicit product.
+    queries, so that no [H, T, T] ever exists; and for short windows in training the explicit product.
     """
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
     groups = heads // k_BGTK.shape[1]
@@ -58,6 +57,6 @@ def _masked_bias(encoding: Encoding, pos_T: Tensor, first: int, start: int, end:
 
 
 def _explicit(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, bias_HTS: Tensor) -> Tensor:
-    scores_BHTS = (q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHTK.transpose(-1, -2)
-    weights_BHTS = (scores_BHTS.float() + bias_HTS).softmax(dim=-1)
-    return weights_BHTS.to(v_BHTK.dtype) @ v_BHTK
+    scores_BHTS = ((q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHTK.transpose(-1, -2)).float()
+    scores_BHTS += bias_HTS
+    return scores_BHTS.softmax(dim=-1).to(v_BHTK.dtype) @ v_BHTK

@@ -43,21 +43,23 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
     file = _read_file(request.file)
     preset = request.preset or file.get("preset") or "tiny"
     sections = configs.preset(preset)
-    name, arguments = _encoding(request.pe, file)
-    model = sections["model"] | _section(file, "model") | _given(request.model)
+    given_model = _section(file, "model") | _given(request.model)
+    if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
+        raise ValueError(
+            f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
+            "leave it out, or tokenise with that vocabulary"
+        )
+    model = sections["model"] | given_model | {"vocab_size": store.vocab_size}
+    if "heads" in given_model and "kv_heads" not in given_model:
+        model["kv_heads"] = model["heads"]
     training = sections["training"] | _section(file, "training") | _given(request.training)
-    _check_vocabulary(file, store)
-    model["vocab_size"] = store.vocab_size
-    if "kv_heads" not in _section(file, "model") | _given(request.model):
-        model["kv_heads"] = model.get("heads", configs.ModelConfig.model_fields["heads"].default)
     if "seq_len" not in training:
         raise ValueError("name the training length in tokens: --seq-len 512")
-    _resolve_automatic(model, training)
     raw = {
         "preset": preset,
-        "encoding": {"name": name},
+        "encoding": _encoding(request, file),
         "model": model,
-        "training": training,
+        "training": training | _hardware(training),
         "data": {
             "path": str(store.path.resolve()),
             "source": store.manifest["source"],
@@ -65,27 +67,29 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
         },
     }
     config = configs.validate(raw, str(request.file) if request.file else "configuration")
-    sizes = config.model
-    dims = Dims(sizes.width, sizes.heads, sizes.head_dim, config.training.seq_len, layers=1)
-    resolved = build(name, arguments, dims)[0].arguments()
-    user_file = _user_file(name)
+    config = config.model_copy(update={"training": _with_automatic(config, training)})
+    name, arguments = config.encoding.name, config.encoding.arguments
+    user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
         name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
-        arguments=resolved,
+        arguments=build(name, arguments, dims_of(config))[0].arguments(),
         file_sha256=runs.file_sha256(user_file) if user_file else None,
     )
     return config.model_copy(update={"encoding": encoding}), user_file
 
 
+def dims_of(config: RunConfig) -> Dims:
+    """What the first layer's encoding may know of its model."""
+    return Dims(config.model.width, config.model.heads, config.model.head_dim, config.training.seq_len)
+
+
 def run_name(config: RunConfig) -> str:
     """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset where it is not tiny."""
-    name = config.encoding.name.rpartition(":")[2]
-    dims = Dims(config.model.width, config.model.heads, config.model.head_dim, config.training.seq_len)
     encoding = config.encoding
-    usual = {} if encoding.file_sha256 else build(encoding.name, {}, dims)[0].arguments()
+    usual = {} if encoding.file_sha256 else build(encoding.name, {}, dims_of(config))[0].arguments()
     given = [f"{key}={value}" for key, value in encoding.arguments.items() if usual.get(key) != value]
     parts = [] if config.preset == "tiny" else [config.preset]
-    parts += [name, *given, f"L{config.training.seq_len}", f"s{config.training.seed}"]
+    parts += [encoding.name.rpartition(":")[2], *given, f"L{config.training.seq_len}", f"s{config.training.seed}"]
     return re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
 
@@ -93,7 +97,10 @@ def _read_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     content = configs.read_config_file(path)
-    content = content.get("config", content) if isinstance(content, dict) else {}  # a run's own config.json
+    if isinstance(content, dict):
+        content = content.get("config", content)  # a run's own config.json
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
     for key in content:
         if key not in RunConfig.model_fields:
             raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
@@ -104,44 +111,59 @@ def _section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = file.get(name, {})
     if not isinstance(section, dict):
         raise ValueError(f"{name} must be a section of settings, not '{section}'")
-    return {key: value for key, value in section.items() if not (name == "model" and key == "vocab_size")}
+    return dict(section)
 
 
 def _given(flags: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (flags or {}).items() if value is not None}
 
 
-def _encoding(pe: str | None, file: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    if pe is not None:
-        spec = specs.parse(pe)
-        return spec.name, spec.arguments
+def _encoding(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
+    """The encoding section: --pe, or the file's, whose name may be a spec, or a run's own copy of a user's file."""
+    if request.pe is not None:
+        spec = specs.parse(request.pe)
+        return {"name": spec.name, "arguments": dict(spec.arguments)}
     section = _section(file, "encoding")
-    if "name" not in section:
+    if not isinstance(section.get("name"), str):
         raise ValueError("name an encoding: --pe rope (extrapolate encodings lists them)")
-    return section["name"], section.get("arguments", {})
+    spec = specs.parse(section["name"])
+    name = spec.name
+    if section.pop("file_sha256", None) is not None and request.file is not None:
+        name = f"{request.file.parent / runs.USER_ENCODING}:{name.rpartition(':')[2]}"
+    arguments = section.get("arguments", {})
+    merged = dict(spec.arguments) | arguments if isinstance(arguments, dict) else arguments
+    return section | {"name": name, "arguments": merged}
 
 
-def _check_vocabulary(file: Mapping[str, Any], store: Store) -> None:
-    wanted = (file.get("model") or {}).get("vocab_size", store.vocab_size)
-    if wanted != store.vocab_size:
-        raise ValueError(
-            f"model.vocab_size is {wanted}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
-            "leave it out, or tokenise with that vocabulary"
-        )
-
-
-def _resolve_automatic(model: Mapping[str, Any], training: dict[str, Any]) -> None:
-    if training.get("device", "auto") == "auto":
-        training["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    if training["device"] == "cuda" and not torch.cuda.is_available():
+def _hardware(training: Mapping[str, Any]) -> dict[str, str]:
+    """Device and precision, where they are left to the machine."""
+    device = training.get("device", "auto")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("this machine has no CUDA device that torch can use; use --device cpu")
-    if training.get("precision", "auto") == "auto":
-        training["precision"] = "bf16" if training["device"] == "cuda" or fast_bf16() else "fp32"
-    if "micro_batch_tokens" not in training:
-        small = MICRO_BATCH_TOKENS[0 if model["vocab_size"] <= 8192 else 1]
-        training["micro_batch_tokens"] = 2**29 // model["vocab_size"] if training["device"] == "cuda" else small
-    if "compile" not in training:
-        training["compile"] = _operations(model, training) > COMPILE_ABOVE and _can_compile(training["device"])
+    precision = training.get("precision", "auto")
+    if precision == "auto":
+        precision = "bf16" if device == "cuda" or fast_bf16() else "fp32"
+    return {"device": device, "precision": precision}
+
+
+def _with_automatic(config: RunConfig, given: Mapping[str, Any]) -> configs.TrainingConfig:
+    """The training section with what was not given and depends on the sizes."""
+    training = config.training
+    automatic: dict[str, Any] = {}
+    if "micro_batch_tokens" not in given:
+        automatic["micro_batch_tokens"] = micro_batch_tokens(config.model.vocab_size, training.device)
+    if "compile" not in given:
+        automatic["compile"] = _operations(config) > COMPILE_ABOVE and _can_compile(training.device)
+    return training.model_copy(update=automatic)
+
+
+def micro_batch_tokens(vocab_size: int, device: str) -> int:
+    """Tokens in a forward pass that the device works on fast, without filling its memory."""
+    if device == "cuda":
+        return 2**29 // vocab_size
+    return MICRO_BATCH_TOKENS[0 if vocab_size <= 8192 else 1]
 
 
 def fast_bf16() -> bool:
@@ -150,17 +172,13 @@ def fast_bf16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def _operations(model: Mapping[str, Any], training: Mapping[str, Any]) -> float:
-    sizes = configs.ModelConfig.model_validate(model)
-    block = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim + 3 * sizes.width * sizes.ff_width
-    parameters = sizes.layers * block + sizes.vocab_size * sizes.width
-    return 6.0 * parameters * training.get("tokens", configs.TrainingConfig.model_fields["tokens"].default)
+def _operations(config: RunConfig) -> float:
+    """Floating point operations of the whole training, attention's scores left out: 6 a parameter and token."""
+    sizes = config.model
+    attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+    parameters = sizes.layers * (attention + 3 * sizes.width * sizes.ff_width) + sizes.vocab_size * sizes.width
+    return 6.0 * parameters * config.training.tokens
 
 
 def _can_compile(device: str) -> bool:
     return device == "cuda" or shutil.which("g++") is not None or shutil.which("clang++") is not None
-
-
-def _user_file(name: str) -> Path | None:
-    file, colon, _ = name.rpartition(":")
-    return Path(file) if colon else None

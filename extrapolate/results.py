@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -102,41 +101,46 @@ EVAL_DOCUMENTS = Table(
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
     """Writes rows as a Parquet file, atomically. Raises ValueError where a row does not fit the table's columns."""
+    rows = [dict(row) for row in rows]
+    for row in rows:
+        _check_row(row, table, path.name)
     try:
-        data = pa.Table.from_pylist([dict(row) for row in rows], schema=table.schema())
-        for column in table.columns:
-            if column.required and data.column(column.name).null_count:
-                raise ValueError(f"{path.name}: a row has no {column.name}")
+        data = pa.Table.from_pylist(rows, schema=table.schema())
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(f"{path.name}: {error}") from error
     files.write_atomically(path, lambda temporary: pq.write_table(data, temporary))
 
 
-def read(path: Path, table: Table) -> pd.DataFrame:
-    """Reads a table. Raises ValueError where the file is damaged, or lacks a column."""
+def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
+    known = {column.name for column in table.columns}
+    if unknown := sorted(set(row) - known):
+        raise ValueError(f"{where}: there is no column {', '.join(unknown)}")
+    for column in table.columns:
+        value = row.get(column.name)
+        if column.required and value is None:
+            raise ValueError(f"{where}: a row has no {column.name}")
+        if pa.types.is_integer(column.type) and isinstance(value, float) and not value.is_integer():
+            raise ValueError(f"{where}: {column.name} is {value}, not a whole number")
+
+
+def read(path: Path, table: Table) -> list[dict[str, Any]]:
+    """Reads a table's rows; None where there is no value, which is not the same as NaN.
+
+    Raises ValueError where the file is damaged, or lacks a column.
+    """
     try:
         data = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is damaged: {error}; evaluate again") from error
+        raise ValueError(f"{path} is damaged: {error}; delete it and evaluate again") from error
     missing = [c.name for c in table.columns if c.name not in data.column_names]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; evaluate again")
-    return data.select([c.name for c in table.columns]).to_pandas()
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A frame's rows as dictionaries, None where a value is missing."""
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
+        raise ValueError(f"{path} has no column {', '.join(missing)}; delete it and evaluate again")
+    return data.select([c.name for c in table.columns]).to_pylist()
 
 
 def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
     """Adds rows to a table on disk; those with the key of a new row are replaced."""
-    replaced = {tuple(row[name] for name in table.key) for row in rows}
-    kept: list[dict[str, Any]] = []
-    if path.exists():
-        old = records(read(path, table))
-        kept = [row for row in old if tuple(row[name] for name in table.key) not in replaced]
+    replaced = {tuple(row.get(name) for name in table.key) for row in rows}
+    old = read(path, table) if path.exists() else []
+    kept = [row for row in old if tuple(row[name] for name in table.key) not in replaced]
     write(path, [*kept, *rows], table)

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-_FILE_SPEC = re.compile(r"^(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
+_FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def parse(text: str) -> Spec:
     if match := _FILE_SPEC.match(text):
         name, arguments = f"{match['file']}:{match['name']}", match["arguments"] or ""
     else:
-        name, _, arguments = text.partition(":")
+        name, arguments = (part.strip() for part in (*text.split(":", 1), "")[:2])
     if not name:
         raise ValueError(f"'{text}' names nothing: expected name:key=value,key=value")
     pairs: dict[str, str] = {}
@@ -44,10 +45,19 @@ def parse(text: str) -> Spec:
             raise ValueError(f"'{part}' in '{text}' is not an argument: expected key=value")
         if key in pairs:
             raise ValueError(f"'{key}' is given twice in '{text}'")
-        if value.startswith("(") and value.endswith(")"):
-            value = value[1:-1]
-        pairs[key] = value
+        pairs[key] = _without_outer_parentheses(value)
     return Spec(name, pairs)
+
+
+def _without_outer_parentheses(value: str) -> str:
+    """`(rope:theta=5)` -> `rope:theta=5`; `(a)+(b)` stays, for its first parenthesis closes before its end."""
+    if not (value.startswith("(") and value.endswith(")")):
+        return value
+    try:
+        split_outside_parentheses(value[1:-1], ",")
+    except ValueError:
+        return value
+    return value[1:-1]
 
 
 def split_outside_parentheses(text: str, separator: str) -> list[str]:
@@ -85,15 +95,22 @@ class Parameter:
     def convert(self, value: Any, owner: str) -> Any:
         """A spec's text, or a JSON value, as this parameter's type. Raises ValueError where it is not one."""
         choices, optional = _choices(self.type)
+        if optional and value is None:
+            return None
         for kind in choices:
             try:
                 return _convert(value, kind)
             except (ValueError, TypeError):
                 continue
-        if optional and (value is None or str(value).lower() == "none"):
+        if optional and str(value).lower() == "none":
             return None
-        wanted = " or ".join(getattr(kind, "__name__", str(kind)) for kind in choices)
-        raise ValueError(f"{owner}: {self.name}={value} is not {wanted}")
+        raise ValueError(f"{owner}: {self.name}={value} is not {' or '.join(map(_type_name, choices))}")
+
+
+def _type_name(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(str(choice) for choice in typing.get_args(kind))
+    return getattr(kind, "__name__", str(kind))
 
 
 def _choices(annotation: Any) -> tuple[list[Any], bool]:
@@ -105,8 +122,9 @@ def _choices(annotation: Any) -> tuple[list[Any], bool]:
 
 def _convert(value: Any, kind: Any) -> Any:
     if typing.get_origin(kind) is typing.Literal:
-        if value in typing.get_args(kind):
-            return value
+        for choice in typing.get_args(kind):
+            if str(choice) == str(value):
+                return choice
         raise ValueError(value)
     if kind is bool:
         if str(value).lower() not in ("true", "false"):
@@ -171,14 +189,16 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     """
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(str(file.resolve()).encode() + file.read_bytes()).hexdigest()[:16]
     module_spec = importlib.util.spec_from_file_location(f"extrapolate_user_{digest}", file)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module  # dataclasses look their module up
     try:
         module_spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[module_spec.name]
         raise ValueError(f"{file} does not import: {type(error).__name__}: {error}") from error
     candidates = {
         key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)

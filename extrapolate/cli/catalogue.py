@@ -19,9 +19,9 @@ def extensions() -> None:
 
 def _print(entries: list[tuple[str, type]], title: str) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from extrapolate.cli.render import wide_console
     from extrapolate.specs import parameters
 
     shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
@@ -30,5 +30,4 @@ def _print(entries: list[tuple[str, type]], title: str) -> None:
     for name, cls in entries:
         arguments = [f"{p.name}={'auto' if p.default is None else p.default}" for p in parameters(cls).values()]
         shown.add_row(name, inspect.getdoc(cls).splitlines()[0], "\n".join(arguments), cls.source)  # type: ignore[union-attr, attr-defined]
-    console = Console()
-    console.print(shown, width=None if console.is_terminal else 160)
+    wide_console().print(shown)

@@ -39,6 +39,7 @@ def eval_lengths(
 ) -> None:
     """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet."""
     from extrapolate import results
+    from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress
     from extrapolate.cli.render import print_table
     from extrapolate.data.store import Store
@@ -46,6 +47,7 @@ def eval_lengths(
     from extrapolate.report import tables
     from extrapolate.runs import find_runs
 
+    keep_freed_memory()
     settings = lengths.EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),

@@ -43,12 +43,14 @@ def train(
     config: Annotated[Path | None, typer.Option(help="settings from a TOML file, or a run's config.json")] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
+    from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.tokenize import make_store
     from extrapolate.configure import TrainingRequest, resolve, run_name
     from extrapolate.data.store import Store, StoreSettings
     from extrapolate.training import train as train_run
 
+    keep_freed_memory()
     if data is None:
         if not DEFAULT_STORE.exists():
             say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")

@@ -81,7 +81,8 @@ class LocalFiles:
 
     def __init__(self, spec: str, text_field: str) -> None:
         self.text_field = text_field
-        path = Path(spec).expanduser()
+        spec = str(Path(spec).expanduser())
+        path = Path(spec)
         if path.is_dir():
             self.root, self.files = (
                 path,
@@ -129,12 +130,16 @@ class LocalFiles:
 
     def _parquet(self, file: Path, name: str) -> Iterator[Document]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            table = pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{file} is not a Parquet file: {error}") from error
+            yield from self._parquet_rows(file, name)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file} is not a Parquet file, or is damaged: {error}") from error
+
+    def _parquet_rows(self, file: Path, name: str) -> Iterator[Document]:
+        import pyarrow.parquet as pq
+
+        table = pq.ParquetFile(file)
         if self.text_field not in table.schema_arrow.names:
             raise ValueError(_missing(self.text_field, table.schema_arrow.names, str(file)))
         number = 0
@@ -161,12 +166,14 @@ class HuggingFace:
     def __iter__(self) -> Iterator[Document]:
         import datasets
 
+        number = 0
         try:
-            rows = datasets.load_dataset(self.name, self.config, split=self.split, streaming=True)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"hf:{self.name} cannot be opened: {error}") from error
-        for number, row in enumerate(rows):
-            yield Document(str(number), _field(row, self.text_field, f"hf:{self.name}, row {number}"))
+            rows = iter(datasets.load_dataset(self.name, self.config, split=self.split, streaming=True))
+            while (row := next(rows, None)) is not None:
+                yield Document(str(number), _field(row, self.text_field, f"row {number}"))
+                number += 1
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ValueError(f"hf:{self.name} cannot be read: {error}") from error
 
 
 def _checked(raw: bytes, place: str) -> str:
@@ -184,6 +191,10 @@ def _field(row: dict[str, object], field: str, place: str) -> str:
     text = row[field]
     if not isinstance(text, str):
         raise ValueError(f"{place}: '{field}' is {type(text).__name__}, not text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
+        raise ValueError(f"{place}: '{field}' is not valid Unicode: {error}") from error
     return text
 
 

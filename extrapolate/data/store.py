@@ -21,6 +21,8 @@ from extrapolate.data.sources import Document, Source
 
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
+MANIFEST_KEYS = {"source", "settings", "vocab_size", "eos_id", "dtype", "splits", "corpus_hash"}
+COLUMNS = ["id", "bytes", "tokens"]
 BATCH_CHARACTERS = 4_000_000
 SHARD_TOKENS = 2**27
 # Of the long documents a quarter is for testing and a twentieth for validation, and never more than this many.
@@ -63,6 +65,8 @@ class Split:
 
     def slice(self, start: int, end: int) -> np.ndarray:
         """Tokens start..end-1 of the stream: a view where they lie in one piece."""
+        if start >= end:
+            return np.zeros(0, np.uint16)
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
         parts = []
         while start < end:
@@ -85,7 +89,8 @@ class Store:
         if not (path / "manifest.json").exists():
             raise ValueError(f"{path} is not a token store; make one with: extrapolate tokenize SOURCE --out {path}")
         manifest = files.read_json(path / "manifest.json")
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        known = isinstance(manifest, dict) and manifest.get("format") == FORMAT
+        if not known or not set(manifest) >= MANIFEST_KEYS or set(manifest["splits"]) != set(SPLITS):
             raise ValueError(f"{path}/manifest.json is damaged, or of another version of extrapolate")
         return cls(path, manifest)
 
@@ -115,9 +120,12 @@ class Store:
 
 def _open_arrow(path: Path) -> pa.Table:
     try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is damaged or missing: {error}; delete the store and tokenise again") from error
+    if table.column_names != COLUMNS:
+        raise ValueError(f"{path} is damaged: it has the columns {table.column_names}; tokenise again")
+    return table
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,8 @@ def build(
     min_heldout_tokens, a quarter (by hash, at most 256) become the test split, a twentieth (at most 64) the
     validation split. `progress(stage, bytes)` is called as text is read. Raises ValueError on unusable input.
     """
+    if out.exists():
+        raise ValueError(f"{out} already exists; choose another folder, or delete it")
     partial = out.with_name(f".{out.name}.partial")
     if partial.exists():  # what a killed process left
         with files.locked(partial):
@@ -177,10 +187,7 @@ def _build(
     tokenizer.no_padding()
     eos = tokenizers.eos_id(tokenizer)
     assert eos is not None
-    # Ids can have gaps: what counts is the largest.
-    vocab_size = max(tokenizer.get_vocab().values()) + 1
-    if vocab_size > tokenizers.LARGEST_VOCAB:
-        raise ValueError(f"the tokenizer's ids reach {vocab_size - 1}, more than 32 bits hold")
+    vocab_size = max(tokenizer.get_vocab().values()) + 1  # ids can have gaps
     tokenizer.save(str(folder / "tokenizer.json"))
     dtype = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
     schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(dtype))])
@@ -188,12 +195,13 @@ def _build(
     digests: list[str] = []
     lengths: list[int] = []
     with _Shards(folder, "all", schema) as everything:
-        for document, tokens in _encoded(source, tokenizer, settings, progress):
-            digests.append(hashlib.sha256(document.text.encode()).hexdigest())
+        for document_id, text, digest, tokens in _encoded(source, tokenizer, settings, progress):
+            digests.append(digest)
             lengths.append(len(tokens))
-            everything.add(document.id, len(document.text.encode()), [*tokens, eos])
+            everything.add(document_id, len(text), [*tokens, eos])
     if not lengths:
-        raise ValueError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens")
+        limit = "" if settings.max_tokens is None else f" within --max-tokens {settings.max_tokens}"
+        raise ValueError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
     chosen = _choose_splits(digests, lengths, settings.min_heldout_tokens)
     splits = {name: _write_split(folder, name, everything.paths, chosen, schema) for name in SPLITS}
     for path in everything.paths:
@@ -221,15 +229,16 @@ def _texts(source: Source, progress: Callable[[int], None]) -> Iterator[str]:
 
 def _encoded(
     source: Source, tokenizer: Tokenizer, settings: StoreSettings, progress: Callable[[str, int], None]
-) -> Iterator[tuple[Document, list[int]]]:
-    """The documents that go into the store, with their tokens, in batches that keep every core busy."""
-    seen: set[bytes] = set()
+) -> Iterator[tuple[str, bytes, str, list[int]]]:
+    """Id, text, hash and tokens of what goes into the store; encoded in batches that keep every core busy."""
+    seen: set[str] = set()
     budget = settings.max_tokens
     for batch in _batches(source):
         encodings = tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):
             progress("tokenising", len(document.text))
-            digest = hashlib.sha256(document.text.encode()).digest()
+            text = document.text.encode()
+            digest = hashlib.sha256(text).hexdigest()
             if digest in seen or len(encoding.ids) < max(1, settings.min_doc_tokens):
                 continue
             seen.add(digest)
@@ -237,7 +246,7 @@ def _encoded(
                 return
             if budget is not None:
                 budget -= len(encoding.ids) + 1
-            yield document, encoding.ids
+            yield document.id, text, digest, encoding.ids
 
 
 def _batches(source: Source) -> Iterator[list[Document]]:
@@ -286,7 +295,7 @@ def _write_split(folder: Path, name: str, paths: list[Path], chosen: list[str], 
                     counts = np.diff(kept.column("tokens").offsets.to_numpy())
                     documents, size = documents + kept.num_rows, size + sum(kept.column("bytes").to_pylist())
                     longest = max(longest, int(counts.max()) - 1)
-                    shards.write(kept, int(counts.sum()))
+                    shards.write(kept)
     return {
         "shards": [path.name for path in shards.paths],
         "documents": documents,
@@ -330,11 +339,13 @@ class _Shards:
                 pa.array(column, field.type)
                 for column, field in zip(zip(*self._rows, strict=True), self.schema, strict=True)
             ]
-            self.write(pa.RecordBatch.from_arrays(columns, schema=self.schema), self._pending)
+            self.write(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             self._rows, self._pending = [], 0
 
-    def write(self, batch: pa.RecordBatch, tokens: int) -> None:
-        """One record batch of so many tokens."""
+    def write(self, batch: pa.RecordBatch) -> None:
+        """One record batch."""
+        offsets = batch.column("tokens").offsets
+        tokens = offsets[-1].as_py() - offsets[0].as_py()
         if self._writer is not None and self._in_shard + tokens > SHARD_TOKENS:
             self._writer.close()
             self._writer = None

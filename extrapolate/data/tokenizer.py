@@ -63,7 +63,10 @@ def load(spec: str) -> Tokenizer:
     except Exception as error:  # the library raises plain Exception
         raise ValueError(f"the tokenizer {spec} cannot be read: {error}") from error
     if eos_id(tokenizer) is None:
+        taken = set(tokenizer.get_vocab().values())
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
+        if eos_id(tokenizer) in taken:  # the library numbers by count, so ids with gaps collide
+            raise ValueError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
     return tokenizer
 
 
@@ -76,15 +79,20 @@ def eos_id(tokenizer: Tokenizer) -> int | None:
 def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
     """The number of bytes of text that each token stands for, int64 [V]; None where tokens are not bytes.
 
-    In a byte-level tokenizer every character of a token's name is one byte.
+    In a byte-level tokenizer every character of a token's name is one byte, unless the text is changed before it
+    is split: by a normalizer, or a space put in front.
     """
     settings = json.loads(tokenizer.to_str())
-    if "ByteLevel" not in json.dumps(settings.get("decoder")):
+    splitter = json.dumps(settings.get("pre_tokenizer"))
+    changed = settings.get("normalizer") is not None or '"add_prefix_space": true' in splitter
+    if changed or "ByteLevel" not in json.dumps(settings.get("decoder")):
         return None
-    added = {token["id"] for token in settings.get("added_tokens", [])}
-    lengths = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
-    for name, token in tokenizer.get_vocab().items():
-        lengths[token] = 0 if token in added else len(name)
+    vocabulary = tokenizer.get_vocab()
+    lengths = np.zeros(max(vocabulary.values()) + 1, dtype=np.int64)
+    for name, token in vocabulary.items():
+        lengths[token] = len(name)
+    for token in settings.get("added_tokens", []):  # their names are text, not bytes spelt as characters
+        lengths[token["id"]] = 0 if token["special"] else len(token["content"].encode())
     return lengths
 
 

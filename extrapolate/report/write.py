@@ -29,11 +29,11 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
     evals, documents = _gather(runs)
-    rows = tables.comparable(evals, only)
+    rows = tables.comparable(pd.DataFrame(evals), only)
     out.mkdir(parents=True, exist_ok=True)
     written = Written()
-    results.write(out / "evals.parquet", results.records(evals), results.EVALS)
-    results.write(out / "eval_documents.parquet", results.records(documents), results.EVAL_DOCUMENTS)
+    results.write(out / "evals.parquet", evals, results.EVALS)
+    results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
     written.files += ["evals.parquet", "eval_documents.parquet"]
     sections = []
     protocols = sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name))
@@ -54,15 +54,15 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     return written
 
 
-def _gather(runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _gather(runs: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     if not runs.is_dir():
         raise ValueError(f"{runs}: no such folder; train and evaluate runs first")
     folders = [runs] if (runs / "evals.parquet").exists() else sorted(p.parent for p in runs.glob("*/evals.parquet"))
     if not folders:
         raise ValueError(f"{runs} holds no evaluated run; evaluate with: extrapolate eval-lengths {runs}")
-    evals = [results.read(folder / "evals.parquet", results.EVALS) for folder in folders]
-    documents = [results.read(folder / "eval_documents.parquet", results.EVAL_DOCUMENTS) for folder in folders]
-    return pd.concat(evals, ignore_index=True), pd.concat(documents, ignore_index=True)
+    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
+    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
+    return evals, documents
 
 
 def _section(protocol: str, rows: pd.DataFrame, table: pd.DataFrame, control: pd.DataFrame, stem: str) -> str:

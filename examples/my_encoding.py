@@ -1,0 +1,32 @@
+"""An encoding of one's own, in one file:
+
+extrapolate train --pe examples/my_encoding.py:LogBias --seq-len 64
+extrapolate train --pe examples/my_encoding.py:LogBias:strength=2 --seq-len 64
+"""
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, Encoding
+
+
+class LogBias(Encoding):
+    """Subtracts strength_h ln(1 + distance) from every score: what is twice as far counts a constant less.
+
+    Head h of H has strength_h = strength h / H, so that some heads look further than others.
+
+    Arguments: strength, that of the last head (default 1).
+    Source: this file.
+    """
+
+    display = "LogBias"
+    source = "this file"
+
+    def __init__(self, dims: Dims, *, strength: float = 1.0) -> None:
+        super().__init__(dims)
+        self.strength = strength  # every argument is kept under its own name
+
+    def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor:
+        heads = torch.arange(1, self.dims.heads + 1, device=pos_T.device) / self.dims.heads
+        distance_TS = (pos_T[:, None] - pos_S[None, :]).clamp(min=0)
+        return -self.strength * heads[:, None, None] * torch.log1p(distance_TS)

@@ -1,0 +1,467 @@
+"""What the commands do when all goes well: their files, their tables, their promises."""
+
+import json
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from extrapolate import results
+from extrapolate.encodings.base import encodings
+from extrapolate.extensions.base import extensions
+
+FEW = ["--max-targets", "512"]
+# Everything that may differ between two evaluations of the same weights.
+VOLATILE = ["tokens_per_s", "evaluated_at"]
+
+USER_ENCODING = '''
+"""A user's encoding, in a file of their own."""
+
+from extrapolate.encodings.base import Encoding
+
+
+class Slope(Encoding):
+    """Subtracts from each score the distance times a slope."""
+
+    display = "Slope"
+    source = "this file"
+
+    def __init__(self, dims, *, slope: float = 0.5):
+        super().__init__(dims)
+        self.slope = slope
+
+    def bias(self, pos_T, pos_S):
+        return (-self.slope * (pos_T[:, None] - pos_S[None, :])).expand(self.dims.heads, -1, -1)
+'''
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
+
+
+def rows_of(run: Path) -> pd.DataFrame:
+    return results.read(run / "evals.parquet", results.EVALS)
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine" / "slope.py"
+    path.parent.mkdir()
+    path.write_text(USER_ENCODING, encoding="utf-8")
+    return path
+
+
+class TestTokenize:
+    def test_a_store_has_its_files_and_says_what_it_holds(self, cli, corpus, leftovers, tmp_path):
+        ended = cli("tokenize", corpus, "--out", "data/new", "--vocab-size", 300, "--min-heldout-tokens", 300)
+        said = ended.succeeded().err
+        manifest = json.loads((tmp_path / "data/new/manifest.json").read_text())
+        assert manifest["vocab_size"] == 300
+        assert f"corpus {manifest['corpus_hash']}" in said
+        for name in ("train", "validation", "test"):
+            assert manifest["splits"][name]["documents"] > 0
+            assert f"{name}: {manifest['splits'][name]['documents']} documents" in said
+        assert sum(split["documents"] for split in manifest["splits"].values()) == 24
+        assert (tmp_path / "data/new/tokenizer.json").is_file()
+        assert not leftovers(tmp_path)
+
+    def test_the_same_again_changes_nothing_and_says_so(self, cli, corpus, store, contents):
+        before = contents(store)
+        ended = cli("tokenize", corpus, "--out", store, "--vocab-size", 400, "--min-heldout-tokens", 300)
+        assert "nothing to do" in ended.succeeded().err
+        assert contents(store) == before
+
+    def test_other_settings_do_not_replace_a_store(self, cli, corpus, store, contents):
+        before = contents(store)
+        message = cli("tokenize", corpus, "--out", store, "--vocab-size", 300, "--min-heldout-tokens", 300).error()
+        assert "vocab_size: 400 there, 300 now" in message
+        assert contents(store) == before
+
+    def test_a_run_with_the_same_tokenizer_has_the_same_corpus(self, cli, corpus, store, tmp_path):
+        flags = ["--tokenizer", store / "tokenizer.json", "--min-heldout-tokens", 300]
+        cli("tokenize", corpus, "--out", "again", *flags).succeeded()
+        theirs = json.loads((store / "manifest.json").read_text())
+        ours = json.loads((tmp_path / "again/manifest.json").read_text())
+        assert ours["corpus_hash"] == theirs["corpus_hash"]
+
+
+class TestTrain:
+    def test_a_run_has_its_files(self, trained):
+        run = trained / "rope"
+        names = {path.name for path in run.iterdir() if path.name != ".lock"}
+        assert names == {
+            "config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "metrics.parquet", "checkpoints",
+        }  # fmt: skip
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert [row["step"] for row in rows if "loss" in row] == list(range(1, 11))
+        assert [row["step"] for row in rows if "val_loss" in row] == list(range(1, 11))
+        for row in rows:
+            assert row["tokens"] == 512 * row["step"]
+        assert len(pq.read_table(run / "metrics.parquet")) == len(rows)
+
+    def test_training_learns(self, trained):
+        rows = [json.loads(line) for line in (trained / "rope" / "metrics.jsonl").read_text().splitlines()]
+        losses = [row["loss"] for row in rows if "loss" in row]
+        assert losses[-1] < losses[0] - 0.2
+
+    def test_the_default_folder_says_what_was_trained(self, cli, tiny, tmp_path):
+        said = cli("train", "--pe", "rope:theta=500", *tiny, "--seed", 3).succeeded().err
+        assert (tmp_path / "ckpt/rope-theta=500.0-L16-s3/model.safetensors").is_file()
+        assert "extrapolate eval-lengths ckpt/rope-theta=500.0-L16-s3" in said
+
+    def test_the_same_command_makes_the_same_weights_and_another_seed_others(self, cli, tiny, trained, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--out", "same").succeeded()
+        cli("train", "--pe", "rope", *tiny, "--out", "other", "--seed", 1).succeeded()
+        assert weights(tmp_path / "same") == weights(trained / "rope")
+        assert weights(tmp_path / "other") != weights(trained / "rope")
+
+    def test_training_again_without_resume_refuses_and_loses_nothing(self, cli, tiny, ckpt, contents):
+        before = contents(ckpt)
+        message = cli("train", "--pe", "rope", *tiny, "--out", ckpt / "rope").error()
+        assert "--resume" in message
+        assert contents(ckpt) == before
+
+    def test_resuming_a_finished_run_says_so_and_changes_nothing(self, cli, tiny, ckpt, contents):
+        before = contents(ckpt)
+        ended = cli("train", "--pe", "rope", *tiny, "--out", ckpt / "rope", "--resume").succeeded()
+        assert "already finished" in ended.err
+        assert contents(ckpt) == before
+
+    def test_resume_starts_a_run_where_there_is_none(self, cli, tiny, trained, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--out", "new", "--resume").succeeded()
+        assert weights(tmp_path / "new") == weights(trained / "rope")
+
+    def test_a_toml_file_and_a_runs_own_config_reproduce_its_weights(self, cli, store, tmp_path):
+        (tmp_path / "study.toml").write_text(
+            """
+            [encoding]
+            name = "expe"
+            arguments = {size = 8}
+
+            [model]
+            width = 48
+            layers = 1
+            heads = 3
+            head_dim = 16
+            ff_width = 64
+            dropout = 0.1
+
+            [training]
+            seq_len = 16
+            tokens = 2048
+            batch_tokens = 512
+            precision = "fp32"
+            compile = false
+            """,
+            encoding="utf-8",
+        )
+        cli("train", "--config", "study.toml", "--data", store, "--out", "first").succeeded()
+        cli("train", "--config", "first/config.json", "--data", store, "--out", "second").succeeded()
+        first = json.loads((tmp_path / "first/config.json").read_text())["config"]
+        assert first == json.loads((tmp_path / "second/config.json").read_text())["config"]
+        assert first["encoding"]["arguments"]["size"] == 8
+        assert first["model"]["kv_heads"] == 3
+        assert weights(tmp_path / "first") == weights(tmp_path / "second")
+
+    def test_a_runs_own_config_finds_the_data_it_was_trained_on(self, cli, trained, tmp_path):
+        """Without --data: the standard library in place of the run's corpus would be another experiment."""
+        cli("train", "--config", trained / "rope" / "config.json", "--out", "again").succeeded()
+        assert weights(tmp_path / "again") == weights(trained / "rope")
+
+    def test_flags_win_over_a_file(self, cli, tiny, tmp_path):
+        (tmp_path / "study.toml").write_text('[encoding]\nname = "rope"\n[training]\nlr = 0.5\nseed = 7\n')
+        cli("train", "--config", "study.toml", *tiny, "--pe", "none", "--lr", 0.001, "--out", "run").succeeded()
+        config = json.loads((tmp_path / "run/config.json").read_text())["config"]
+        assert config["encoding"]["name"] == "none"
+        assert config["training"]["lr"] == 0.001
+        assert config["training"]["seed"] == 7
+
+    def test_a_budget_beyond_the_data_is_announced(self, cli, tiny):
+        ended = cli("train", "--pe", "none", *tiny, "--tokens", 102_400, "--batch-tokens", 51_200).succeeded()
+        assert "repeats" in ended.err
+
+
+class TestEvalLengths:
+    def test_a_table_for_each_protocol(self, cli, ckpt):
+        ended = cli("eval-lengths", ckpt / "rope", "--factors", "4,1,2,2", "--extend", "pi:factor=2", *FEW)
+        out = ended.succeeded().out
+        for protocol in ("windows", "fixed-target"):
+            assert f"{protocol}, loss in nats per token" in out
+        header = next(line for line in out.splitlines() if "ev=1" in line)
+        assert header.split() == ["run", "model", "ev=1", "ev=2", "ev=4", "control"]
+        rows = [line for line in out.splitlines() if line.split()[:1] == ["rope"]]
+        assert len(rows) == 4
+        assert sum("RoPE + PI(2)" in line for line in rows) == 2
+        assert "…" not in out
+
+    def test_the_table_shows_the_rows_of_the_file(self, cli, ckpt):
+        out = cli("eval-lengths", ckpt / "rope", "--factors", "1,2", "--protocol", "windows", *FEW).succeeded().out
+        shown = next(line for line in out.splitlines() if "RoPE" in line).split()
+        rows = rows_of(ckpt / "rope").set_index("factor")
+        losses = [rows.loc[1, "loss"], rows.loc[2, "loss"], rows.loc[1, "control_loss"]]
+        assert shown[-3:] == [f"{loss:.3f}" for loss in losses]
+
+    def test_json_gives_the_rows_of_the_file(self, cli, ckpt):
+        out = cli("eval-lengths", ckpt / "rope", "--factors", "1,2", "--json", *FEW).succeeded().out
+        printed = [json.loads(line) for line in out.splitlines()]
+        filed = rows_of(ckpt / "rope")
+        assert len(printed) == len(filed) == 4
+        for row in printed:
+            assert set(row) == {column.name for column in results.EVALS.columns}
+            mine = filed[(filed["protocol"] == row["protocol"]) & (filed["factor"] == row["factor"])]
+            assert mine["loss"].item() == row["loss"]
+            assert row["length"] == row["factor"] * 16
+
+    def test_json_stays_json_where_there_is_no_loss(self, cli, ckpt):
+        out = cli("eval-lengths", ckpt / "learned", "--factors", "1,2", "--json", *FEW).succeeded().out
+
+        def refuse(constant):
+            raise AssertionError(f"{constant} is not JSON")
+
+        rows = [json.loads(line, parse_constant=refuse) for line in out.splitlines()]
+        assert {row["factor"]: row["loss"] is None for row in rows} == {1.0: False, 2.0: True}
+
+    def test_learned_is_na_beyond_its_table(self, cli, ckpt):
+        ended = cli("eval-lengths", ckpt / "learned", "--factors", "1,2,4", *FEW).succeeded()
+        shown = [line.split() for line in ended.out.splitlines() if "Learned" in line]
+        assert len(shown) == 2
+        for row in shown:
+            assert row[-4] != "n/a"
+            assert row[-3:-1] == ["n/a", "n/a"]
+        table = pq.read_table(ckpt / "learned" / "evals.parquet")
+        beyond = table.filter(pq.read_table(ckpt / "learned" / "evals.parquet")["factor"].to_numpy() > 1)
+        for column in ("loss", "perplexity", "bits_per_byte"):
+            assert beyond[column].null_count == len(beyond) == 4
+        # A control there is nevertheless: the table's own length.
+        assert beyond["control_loss"].null_count == 0
+
+    def test_rope_beyond_is_evaluated(self, evaluated):
+        rows = rows_of(evaluated / "rope")
+        assert rows["loss"].notna().all()
+        assert set(rows["model"]) == {"RoPE", "RoPE + PI(2)"}
+        assert set(rows["extension"]) == {"none", "pi:factor=2"}
+
+    def test_evaluating_again_replaces_the_same_rows_and_keeps_the_others(self, cli, ckpt):
+        flags = ["--protocol", "windows", *FEW]
+        cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags).succeeded()
+        before = rows_of(ckpt / "rope")
+        cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags).succeeded()
+        again = rows_of(ckpt / "rope")
+        pd.testing.assert_frame_equal(before.drop(columns=VOLATILE), again.drop(columns=VOLATILE))
+        cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags, "--extend", "pi").succeeded()
+        assert len(rows_of(ckpt / "rope")) == 4
+        documents = results.read(ckpt / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS)
+        assert not documents.duplicated([*results.EVALS.key, "document"]).any()
+
+    def test_a_folder_of_runs(self, cli, ckpt):
+        out = cli("eval-lengths", ckpt, "--factors", "1", "--protocol", "windows", *FEW).succeeded().out
+        assert {line.split()[0] for line in out.splitlines() if line.split()[:1]} >= {"rope", "expe", "learned", "none"}
+
+    def test_kept_checkpoints_are_evaluated_like_the_last(self, cli, ckpt):
+        """--keep-every 2048 of 5 120 tokens in steps of 512: steps 4 and 8, and the last, 10."""
+        flags = ["--factors", "1", "--protocol", "windows", *FEW]
+        out = cli("eval-lengths", ckpt / "rope", "--checkpoint", "all", *flags).succeeded().out
+        rows = rows_of(ckpt / "rope").sort_values("step")
+        assert rows["step"].tolist() == [4, 8, 10]
+        assert rows["tokens"].tolist() == [2048, 4096, 5120]
+        assert rows["weights_sha256"].nunique() == 3
+        assert rows["loss"].is_monotonic_decreasing
+        header = next(line for line in out.splitlines() if "ev=1" in line)
+        assert "step" in header.split()
+
+    def test_the_weights_kept_last_are_the_default(self, cli, ckpt):
+        cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW).succeeded()
+        assert set(rows_of(ckpt / "rope")["step"]) == {10}
+
+    def test_a_moved_store_is_named(self, cli, ckpt, store, tmp_path):
+        shutil.copytree(store, tmp_path / "moved")
+        config = ckpt / "rope" / "config.json"
+        record = json.loads(config.read_text())
+        record["config"]["data"]["path"] = str(tmp_path / "gone")
+        config.write_text(json.dumps(record))
+        flags = ["--factors", "1", *FEW]
+        assert "gone is not a token store" in cli("eval-lengths", ckpt / "rope", *flags).error()
+        cli("eval-lengths", ckpt / "rope", *flags, "--data", "moved").succeeded()
+
+    def test_the_folders_name_never_hides_a_column(self, cli, ckpt):
+        """A folder called seed=0, as sweeps call them, must not be read as a column by Parquet's conventions."""
+        run = ckpt / "seed=0"
+        (ckpt / "rope").rename(run)
+        for _ in range(2):
+            cli("eval-lengths", run, "--factors", "1", *FEW).succeeded()
+        assert set(rows_of(run)["seed"]) == {0}
+
+
+class TestUserEncoding:
+    def test_it_trains_and_evaluates_from_its_copy(self, cli, tiny, own_file, tmp_path):
+        cli("train", "--pe", "mine/slope.py:Slope:slope=1", *tiny, "--out", "run").succeeded()
+        run = tmp_path / "run"
+        assert (run / "encoding.py").read_text() == own_file.read_text()
+        config = json.loads((run / "config.json").read_text())["config"]
+        assert config["encoding"]["arguments"] == {"slope": 1.0}
+        assert len(config["encoding"]["file_sha256"]) == 64
+        own_file.unlink()
+        out = cli("eval-lengths", "run", "--factors", "1,2", *FEW).succeeded().out
+        assert "Slope(slope=1)" in out
+        cli("report", "run").succeeded()
+
+    def test_the_default_folder_is_called_after_the_class(self, cli, tiny, own_file, tmp_path):
+        cli("train", "--pe", f"{own_file}:Slope", *tiny).succeeded()
+        runs = [path.name for path in (tmp_path / "ckpt").iterdir()]
+        assert len(runs) == 1
+        assert runs[0].startswith("Slope")
+
+    def test_a_changed_copy_is_refused(self, cli, tiny, own_file, tmp_path, contents):
+        cli("train", "--pe", "mine/slope.py:Slope", *tiny, "--out", "run").succeeded()
+        copy = tmp_path / "run/encoding.py"
+        copy.write_text(copy.read_text().replace("-self.slope", "-2 * self.slope"))
+        before = contents(tmp_path / "run")
+        message = cli("eval-lengths", "run", "--factors", "1", *FEW).error()
+        assert "encoding.py" in message
+        assert "changed" in message
+        assert contents(tmp_path / "run") == before
+
+    def test_a_changed_file_is_another_configuration(self, cli, tiny, own_file, tmp_path, contents):
+        cli("train", "--pe", "mine/slope.py:Slope", *tiny, "--out", "run").succeeded()
+        before = contents(tmp_path / "run")
+        own_file.write_text(own_file.read_text() + "\n# edited\n")
+        message = cli("train", "--pe", "mine/slope.py:Slope", *tiny, "--out", "run", "--resume").error()
+        assert "file_sha256" in message
+        assert contents(tmp_path / "run") == before
+
+    def test_a_runs_own_config_finds_the_copy(self, cli, tiny, own_file, store, tmp_path):
+        cli("train", "--pe", "mine/slope.py:Slope:slope=2", *tiny, "--out", "run").succeeded()
+        own_file.unlink()
+        cli("train", "--config", "run/config.json", "--data", store, "--out", "again").succeeded()
+        assert weights(tmp_path / "run") == weights(tmp_path / "again")
+
+
+class TestReport:
+    def test_files_and_tables(self, cli, evaluated, tmp_path, leftovers):
+        ended = cli("report", evaluated, "--out", "made").succeeded()
+        made = {path.name for path in (tmp_path / "made").iterdir()}
+        for stem in ("loss_by_ev", "loss_by_ev.fixed-target"):
+            assert {f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")} <= made
+        assert {"evals.parquet", "eval_documents.parquet", "report.md"} <= made
+        assert all((tmp_path / "made" / name).stat().st_size for name in made)
+        for name in made:
+            assert name in ended.err
+        assert "RoPE + PI(2)" in ended.out
+        assert "Loss (ev=4)" in ended.out
+        assert "…" not in ended.out
+        assert not leftovers(tmp_path)
+
+    def test_the_papers_columns(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")
+        assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)", "Training time"]
+        assert pq.read_schema(tmp_path / "report/loss_by_ev.parquet").names == list(table.columns)
+        none = encodings["none"].display
+        assert set(table["Model"]) == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", "Learned", none}
+        table = table.set_index("Model")
+        assert table.loc["RoPE", "Training time"] == 1.0
+        assert table.loc["RoPE + PI(2)", "Training time"] == 1.0
+        assert table["Training time"].notna().all()
+        assert table.index[:2].tolist() == ["RoPE", "RoPE + PI(2)"]
+        rows = rows_of(evaluated / "rope")
+        plain = rows[(rows["protocol"] == "windows") & (rows["extension"] == "none")].set_index("factor")["loss"]
+        for factor in (1, 2, 4):
+            assert table.loc["RoPE", f"Loss (ev={factor})"] == plain[factor]
+
+    def test_what_a_learned_table_does_not_reach_is_null_and_na(self, cli, evaluated, tmp_path):
+        ended = cli("report", evaluated).succeeded()
+        column = pq.read_table(tmp_path / "report/loss_by_ev.parquet").to_pandas().set_index("Model")
+        assert pd.notna(column.loc["Learned", "Loss (ev=1)"])
+        assert pd.isna(column.loc["Learned", "Loss (ev=2)"])
+        assert pq.read_table(tmp_path / "report/loss_by_ev.parquet")["Loss (ev=2)"].null_count == 1
+        shown = next(line for line in ended.out.splitlines() if "Learned" in line)
+        assert shown.split().count("n/a") == 2
+        markdown = (tmp_path / "report/report.md").read_text()
+        assert next(line for line in markdown.splitlines() if line.startswith("| Learned")).count("n/a") == 2
+        assert "n/a" in (tmp_path / "report/loss_by_ev.tex").read_text()
+        assert "nan" not in markdown.lower()
+
+    def test_latex(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        latex = (tmp_path / "report/loss_by_ev.tex").read_text()
+        for word in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}", r"\caption", "Loss (ev=4)"):
+            assert word in latex
+        rope = next(line for line in latex.splitlines() if line.startswith("RoPE &"))
+        assert rope.endswith(r"1.00 \\")
+
+    def test_training_times_are_relative_to_the_baseline(self, cli, evaluated, tmp_path):
+        for baseline, label in (("rope", "RoPE"), ("expe", "ExPE")):
+            cli("report", evaluated, "--baseline", baseline).succeeded()
+            lines = (tmp_path / "report/report.md").read_text().splitlines()
+            first = next(line for line in lines if line.startswith(f"| {label} |"))
+            assert first.endswith("| 1.00 |")
+            assert lines.index(first) == next(n for n, line in enumerate(lines) if line.startswith("|---")) + 1
+
+    def test_it_needs_no_model(self, cli, evaluated, tmp_path):
+        for run in evaluated.iterdir():
+            (tmp_path / "bare" / run.name).mkdir(parents=True)
+            for name in ("evals.parquet", "eval_documents.parquet"):
+                shutil.copy(run / name, tmp_path / "bare" / run.name / name)
+        cli("report", evaluated, "--out", "full").succeeded()
+        cli("report", "bare", "--out", "from-tables").succeeded()
+        full = pd.read_parquet(tmp_path / "full/loss_by_ev.parquet")
+        pd.testing.assert_frame_equal(full, pd.read_parquet(tmp_path / "from-tables/loss_by_ev.parquet"))
+
+    def test_making_it_again_gives_the_same_files(self, cli, evaluated, contents, tmp_path):
+        cli("report", evaluated).succeeded()
+        before = contents(tmp_path / "report")
+        cli("report", evaluated).succeeded()
+        assert contents(tmp_path / "report") == before
+
+    def test_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
+        cli("eval-lengths", ckpt / "rope", ckpt / "rope-1", "--factors", "1", *FEW).succeeded()
+        cli("report", ckpt).succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")
+        both = pd.concat([rows_of(ckpt / "rope"), rows_of(ckpt / "rope-1")])
+        assert len(table) == 1
+        assert table["Loss (ev=1)"].item() == pytest.approx(both[both["protocol"] == "windows"]["loss"].mean())
+
+    def test_rows_on_other_targets_are_left_out_aloud(self, cli, ckpt):
+        cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", *FEW).succeeded()
+        cli("eval-lengths", ckpt / "none", "--factors", "1,2", "--max-targets", "256").succeeded()
+        ended = cli("report", ckpt).succeeded()
+        assert "left out" in ended.err
+        assert encodings["none"].display not in {line.strip().split("  ")[0] for line in ended.out.splitlines()}
+
+
+@pytest.mark.parametrize(("command", "registry"), [("encodings", encodings), ("extensions", extensions)])
+def test_the_catalogue_lists_everything(cli, command, registry):
+    out = cli(command).succeeded().out
+    words = out.split()
+    for name in registry.names():
+        assert name in words
+        for argument in results_of(registry[name]):
+            assert argument in out
+    assert "…" not in out
+
+
+def results_of(cls: type) -> list[str]:
+    """An entry's arguments, each with an equals sign, as the catalogue shows them."""
+    from extrapolate.specs import parameters
+
+    return [f"{name}=" for name in parameters(cls)]
+
+
+def test_the_two_commands_in_an_empty_folder(process, tmp_path):
+    """As a newcomer types them, but for flags that keep them small: real processes, the embedded corpus."""
+    script = [str(Path(sysconfig.get_path("scripts")) / "extrapolate")]
+    small = ["--tokens", "1024", "--batch-tokens", "512", "--layers", "1", "--precision", "fp32"]
+    ended = process("train", "--pe", "expe", "--seq-len", "512", *small, program=script).succeeded()
+    assert "data/stdlib" in ended.err
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "ckpt"}
+    few = ["--max-targets", "8192", "--protocol", "windows"]
+    ended = process("eval-lengths", "ckpt/", "--factors", "1,2,4,16", *few, program=script).succeeded()
+    header = next(line for line in ended.out.splitlines() if "ev=1" in line)
+    assert [word for word in header.split() if word.startswith("ev=")] == ["ev=1", "ev=2", "ev=4", "ev=16"]
+    rows = rows_of(tmp_path / "ckpt" / "expe-L512-s0")
+    assert rows["length"].tolist() == [512, 1024, 2048, 8192]
+    assert rows["loss"].between(5, 9).all()

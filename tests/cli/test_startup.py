@@ -1,0 +1,65 @@
+"""The program answers at once: help needs none of the heavy libraries."""
+
+import sys
+
+import pytest
+
+from extrapolate.cli import app, main
+
+COMMANDS = sorted(command.name for command in app.registered_commands)
+HEAVY = {"torch", "pandas", "pyarrow", "numpy", "datasets", "tokenizers", "matplotlib", "safetensors"}
+# Runs the program with the arguments that follow, and says at its end what it had imported.
+SPY = """
+import atexit, sys
+from extrapolate.cli import main
+atexit.register(lambda: print("IMPORTED", *{name.partition(".")[0] for name in sys.modules}))
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["eval-lengths", "--help"]])
+def test_help_imports_no_heavy_library(process, arguments):
+    ended = process(*arguments, program=[sys.executable, "-c", SPY]).succeeded()
+    imported = set(ended.out.partition("IMPORTED")[2].split())
+    assert "typer" in imported  # the spy works
+    assert not imported & HEAVY
+
+
+def test_help_lists_every_command(cli):
+    shown = cli("--help").succeeded().out
+    assert {"tokenize", "train", "eval-lengths", "report", "encodings", "extensions"} <= set(COMMANDS)
+    for command in COMMANDS:
+        assert command in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_every_option_is_explained(cli, command):
+    shown = " ".join(cli(command, "--help").succeeded().out.split())
+    assert "Usage:" in shown
+    callback = next(c.callback for c in app.registered_commands if c.name == command)
+    described = (callback.__doc__ or "").strip()
+    assert described.endswith(".")
+    assert len(described.split()) >= 3
+    assert described.split()[0] in shown
+
+
+def test_no_command_shows_the_help_and_fails(cli):
+    ended = cli()
+    assert ended.code == 2
+    assert "Usage:" in ended.out + ended.err
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["train", "--sequence", "16"], ["train", "--seq-len", "many"]])
+def test_usage_errors_exit_with_2_and_no_traceback(cli, arguments):
+    ended = cli(*arguments)
+    assert ended.code == 2
+    assert arguments[-1] in ended.err or arguments[-2] in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_main_takes_the_programs_own_arguments(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["extrapolate", "train", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "--seq-len" in capsys.readouterr().out

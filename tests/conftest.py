@@ -1,0 +1,215 @@
+"""What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# The tests' models are too small to gain from a second thread, and on a busy machine threads that wait for each other
+# make them many times slower. Read when torch is first imported, and inherited by the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from extrapolate.cli import main
+
+SEQ_LEN = 16
+VOCAB_SIZE = 400
+# The real program, whether or not its script is on the PATH.
+PROGRAM = [sys.executable, "-c", "from extrapolate.cli import main; main()"]
+ENCODINGS = ("rope", "expe", "learned", "none")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    def succeeded(self) -> "Outcome":
+        """This outcome, which must be a success."""
+        assert self.code == 0, self.err
+        return self
+
+    def error(self, code: int = 2) -> str:
+        """The message of a command that must have failed with `code`: one line, the last one, and no traceback."""
+        assert self.code == code, f"exit code {self.code}, stderr: {self.err}"
+        assert "Traceback" not in self.err
+        lines = [line for line in self.err.splitlines() if line.startswith("Error: ")]
+        assert len(lines) == 1, self.err
+        assert self.err.splitlines()[-1] == lines[0]
+        return lines[0].removeprefix("Error: ")
+
+
+def corpus_text(rng: random.Random, words: list[str], count: int) -> str:
+    """Text with something to learn: a word is often followed by its successor in the list."""
+    place = rng.randrange(len(words))
+    chosen = []
+    for _ in range(count):
+        place = (place + 1) % len(words) if rng.random() < 0.6 else rng.randrange(len(words))
+        chosen.append(words[place])
+    return " ".join(chosen)
+
+
+def write_corpus(folder: Path, documents: int, words_each: int, seed: int = 0) -> Path:
+    """A folder of .txt files, the same for the same arguments."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 8))) for _ in range(200)]
+    folder.mkdir(parents=True)
+    for number in range(documents):
+        (folder / f"{number:03}.txt").write_text(corpus_text(rng, words, words_each), encoding="utf-8")
+    return folder
+
+
+def quietly(*arguments: object) -> None:
+    """Runs a command that must succeed."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert not ended.value.code, arguments
+
+
+@pytest.fixture(scope="session")
+def make_corpus() -> Callable[..., Path]:
+    """write_corpus, for tests that need another one."""
+    return write_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 documents of about 2 000 tokens each: long enough for 64 times the training length."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus", documents=24, words_each=600)
+
+
+@pytest.fixture(scope="session")
+def store(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The token store of the corpus. Not to be changed."""
+    out = tmp_path_factory.mktemp("store") / "store"
+    quietly("tokenize", corpus, "--out", out, "--vocab-size", VOCAB_SIZE, "--min-heldout-tokens", 300)
+    return out
+
+
+@pytest.fixture(scope="session")
+def tiny(store: Path) -> list[str]:
+    """The flags of `train` that make a run of ten steps, which takes a fraction of a second."""
+    return [
+        "--data", str(store), "--seq-len", str(SEQ_LEN), "--tokens", "5120", "--batch-tokens", "512",
+        "--layers", "1", "--precision", "fp32", "--device", "cpu", "--no-compile",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def trained(tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of each of ENCODINGS, called after it. Not to be changed: see `ckpt`."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name in ENCODINGS:
+        quietly("train", "--pe", name, *tiny, "--keep-every", 2048, "--out", folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `trained`, evaluated at 1, 2 and 4 times the training length; rope and expe also with pi:factor=2."""
+    folder = tmp_path_factory.mktemp("evaluated") / "ckpt"
+    shutil.copytree(trained, folder)
+    flags = ["--factors", "1,2,4", "--max-targets", "512"]
+    quietly("eval-lengths", folder / "rope", folder / "expe", *flags, "--extend", "pi:factor=2")
+    quietly("eval-lengths", folder / "learned", folder / "none", *flags)
+    return folder
+
+
+@pytest.fixture
+def ckpt(trained: Path, tmp_path: Path) -> Path:
+    """A copy of `trained` in the test's own folder, to be changed."""
+    return Path(shutil.copytree(trained, tmp_path / "ckpt"))
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Runs a command in this process, in the test's own folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        written = capsys.readouterr()
+        code = ended.value.code
+        assert code is None or isinstance(code, int)
+        return Outcome(code or 0, written.out, written.err)
+
+    return call
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts a command as a process of its own, in the test's own folder; what is left running is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object, program: list[str] = PROGRAM, **options: object) -> "subprocess.Popen[str]":
+        command = [*program, *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        process = subprocess.Popen(  # type: ignore[call-overload]
+            command, cwd=tmp_path, text=True, **pipes
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+@pytest.fixture
+def process(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Outcome]:
+    """Runs a command as a process of its own, to its end."""
+
+    def call(*arguments: object, **options: object) -> Outcome:
+        begun = start(*arguments, **options)
+        out, err = begun.communicate(timeout=120)
+        return Outcome(begun.returncode, out, err)
+
+    return call
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, with its bytes; locks, which stay empty, are left out."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def leftovers_of(folder: Path) -> list[str]:
+    """Whatever still has a temporary name."""
+    return [str(path.relative_to(folder)) for path in folder.rglob("*.partial")]
+
+
+@pytest.fixture(scope="session")
+def contents() -> Callable[[Path], dict[str, bytes]]:
+    """contents_of, to compare a folder with what it was."""
+    return contents_of
+
+
+@pytest.fixture(scope="session")
+def leftovers() -> Callable[[Path], list[str]]:
+    """leftovers_of, which should find nothing."""
+    return leftovers_of
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's own terminal settings must not decide a test."""
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)

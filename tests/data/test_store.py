@@ -1,0 +1,461 @@
+"""The token store: what goes in comes out, in the right split, whole or not at all."""
+
+import functools
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from extrapolate import files
+from extrapolate.data import store as stores
+from extrapolate.data.sources import Document, open_source
+from extrapolate.data.store import SPLITS, Split, Store, StoreSettings, build
+
+WORDS = [a + b for a in ("ba", "ke", "ño", "ti", "zü", "ra") for b in ("lo", "mi", "se", "du", "ç")]
+
+
+def make_documents(lengths: list[int], seed: int = 0) -> list[Document]:
+    """Documents of so many words, all different."""
+    chooser = random.Random(seed)
+    return [
+        Document(f"document-{row}", f"{row}: " + " ".join(chooser.choices(WORDS, k=length)))
+        for row, length in enumerate(lengths)
+    ]
+
+
+DOCUMENTS = make_documents(random.Random(1).choices(range(1, 60), k=80))
+SETTINGS = StoreSettings(source="made up", vocab_size=300, min_heldout_tokens=40)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store in many small pieces: batches of documents, record batches, files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "BATCH_CHARACTERS", 1000)  # a record batch holds a quarter as many tokens
+        patch.setattr(stores, "SHARD_TOKENS", 600)
+        return build(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
+
+
+@pytest.fixture
+def copy(store: Store, tmp_path: Path) -> Store:
+    """A store of the test's own, to damage."""
+    return Store.open(Path(shutil.copytree(store.path, tmp_path / "copy")))
+
+
+def encoded(store: Store, text: str) -> list[int]:
+    """A text's tokens, from the tokenizer alone."""
+    tokenizer = store.tokenizer()
+    tokenizer.encode_special_tokens = True
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def stream(split: Split) -> np.ndarray:
+    return split.slice(0, split.n_tokens)
+
+
+@functools.cache
+def expected_stream(store_path: Path) -> list[int]:
+    """The training stream from the texts and the tokenizer alone: no slice, no shard."""
+    store = Store.open(store_path)
+    kept = set(store.split("train").ids)
+    eos = store.manifest["eos_id"]
+    return [token for d in DOCUMENTS if d.id in kept for token in [*encoded(store, d.text), eos]]
+
+
+def contents(store: Store) -> dict[str, list[int]]:
+    """Every document's tokens, by id, over all splits."""
+    return {
+        document: split.slice(start, end).tolist()
+        for split in map(store.split, SPLITS)
+        for document, start, end in zip(split.ids, split.offsets[:-1], split.offsets[1:], strict=True)
+    }
+
+
+def ids(store: Store) -> dict[str, set[str]]:
+    return {name: set(store.split(name).ids) for name in SPLITS}
+
+
+def word_tokenizer(path: Path, vocabulary: dict[str, int]) -> str:
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(path))
+    return str(path)
+
+
+class TestContent:
+    def test_every_document_is_whole_in_one_split(self, store: Store) -> None:
+        names = [name for split in SPLITS for name in store.split(split).ids]
+        assert sorted(names) == sorted(document.id for document in DOCUMENTS)
+        expected = {d.id: [*encoded(store, d.text), store.manifest["eos_id"]] for d in DOCUMENTS}
+        assert contents(store) == expected
+
+    def test_documents_keep_their_order(self, store: Store) -> None:
+        for name in SPLITS:
+            rows = [int(document.removeprefix("document-")) for document in store.split(name).ids]
+            assert rows == sorted(rows)
+
+    def test_lengths_and_bytes_are_those_of_the_documents(self, store: Store) -> None:
+        texts = {document.id: document.text for document in DOCUMENTS}
+        for split in map(store.split, SPLITS):
+            assert split.bytes.tolist() == [len(texts[name].encode()) for name in split.ids]
+            assert split.lengths.tolist() == [len(encoded(store, texts[name])) for name in split.ids]
+
+    def test_the_manifest_counts_what_is_there(self, store: Store) -> None:
+        for name in SPLITS:
+            split, counted = store.split(name), store.manifest["splits"][name]
+            assert counted["documents"] == len(split.ids)
+            assert counted["tokens"] == split.n_tokens == int(split.lengths.sum()) + len(split.ids)
+            assert counted["bytes"] == int(split.bytes.sum())
+            assert counted["longest_document"] == int(split.lengths.max())
+        assert store.manifest["settings"] == vars(SETTINGS)
+        assert store.vocab_size == 300
+
+    def test_a_special_token_spelled_out_is_text(self, tmp_path: Path) -> None:
+        spelled = Document("spelled", "before <eos> after <eos>")
+        store = build([spelled, *DOCUMENTS], SETTINGS, tmp_path / "store")
+        tokens = contents(store)["spelled"]
+        assert tokens.count(store.manifest["eos_id"]) == 1
+        assert tokens[-1] == store.manifest["eos_id"]
+        assert store.tokenizer().decode(tokens[:-1]) == spelled.text
+
+    def test_repeated_and_empty_documents_are_left_out(self, store: Store, tmp_path: Path) -> None:
+        repeated = [Document(f"again-{d.id}", d.text) for d in DOCUMENTS[:5]]
+        other = build([*DOCUMENTS, Document("empty", ""), *repeated], SETTINGS, tmp_path / "store")
+        # The tokenizer saw the repeated text as well, so only the ids can be compared.
+        assert set(contents(other)) == set(contents(store))
+
+    def test_repetition_is_noticed_across_batches(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stores, "BATCH_CHARACTERS", 1)
+        other = build([*DOCUMENTS, Document("again", DOCUMENTS[0].text)], SETTINGS, tmp_path / "store")
+        assert "again" not in contents(other)
+
+    def test_progress_reports_every_character_of_every_stage(self, tmp_path: Path) -> None:
+        seen: dict[str, int] = {}
+
+        def progress(stage: str, amount: int) -> None:
+            seen[stage] = seen.get(stage, 0) + amount
+
+        build(DOCUMENTS, SETTINGS, tmp_path / "store", progress)
+        size = sum(len(document.text) for document in DOCUMENTS)
+        assert seen == {"training BPE": size, "tokenising": size}
+
+
+class TestPieces:
+    def test_the_store_is_in_several_files_of_bounded_size(self, store: Store) -> None:
+        shards = store.manifest["splits"]["train"]["shards"]
+        assert len(shards) > 2
+        sizes = [Split("train", [store.path / shard]).n_tokens for shard in shards]
+        assert sum(sizes) == store.split("train").n_tokens
+        assert max(sizes) <= 600
+        assert {path.name for path in store.path.glob("*.arrow")} == {
+            shard for name in SPLITS for shard in store.manifest["splits"][name]["shards"]
+        }
+
+    def test_pieces_make_no_difference(self, store: Store, tmp_path: Path) -> None:
+        whole = build(DOCUMENTS, SETTINGS, tmp_path / "store")
+        assert whole.corpus_hash == store.corpus_hash
+        for name in SPLITS:
+            assert len(whole.manifest["splits"][name]["shards"]) == 1
+            assert whole.split(name).ids == store.split(name).ids
+            np.testing.assert_array_equal(stream(whole.split(name)), stream(store.split(name)))
+
+    @given(st.data())
+    def test_a_slice_is_that_of_the_concatenation(self, store: Store, data: st.DataObject) -> None:
+        split = store.split("train")
+        expected = expected_stream(store.path)
+        start = data.draw(st.integers(0, split.n_tokens - 1), label="start")
+        end = data.draw(st.integers(start + 1, split.n_tokens), label="end")
+        np.testing.assert_array_equal(split.slice(start, end), expected[start:end])
+
+    @pytest.mark.parametrize("place", [0, 700, -1])
+    def test_a_slice_may_be_empty(self, store: Store, place: int) -> None:
+        split = store.split("train")
+        place %= split.n_tokens + 1
+        assert len(split.slice(place, place)) == 0
+
+    def test_tokens_are_not_copied_where_they_lie_together(self, tmp_path: Path) -> None:
+        split = build(DOCUMENTS, SETTINGS, tmp_path / "store").split("train")
+        assert np.shares_memory(split.slice(3, 90), split.slice(50, 60))
+        assert not split.slice(3, 90).flags.writeable
+
+
+class TestTypes:
+    def test_a_small_vocabulary_takes_two_bytes_a_token(self, store: Store) -> None:
+        assert stream(store.split("train")).dtype == np.uint16
+        assert store.manifest["dtype"] == "uint16"
+
+    @pytest.mark.parametrize(("largest", "dtype"), [(2**16 - 1, "uint16"), (2**16, "uint32")])
+    def test_the_largest_id_decides(self, tmp_path: Path, largest: int, dtype: str) -> None:
+        # Ids without gaps below 4, and <eos> at 4: the largest is far from the number of tokens.
+        path = word_tokenizer(tmp_path / "t.json", {"a": 0, "b": 1, "c": 2, "d": 3, "</s>": 4, "far": largest})
+        documents = [Document(str(i), " ".join(["far", *"abcd"[:i], "far"])) for i in range(4)]
+        settings = StoreSettings(tokenizer=path, min_heldout_tokens=1)
+        store = build(documents, settings, tmp_path / "store")
+        assert store.vocab_size == largest + 1
+        assert store.manifest["dtype"] == dtype
+        assert contents(store)["1"] == [largest, 0, largest, 4]
+        assert stream(store.split("train")).dtype == np.dtype(dtype)
+
+    def test_truncation_and_padding_of_a_tokenizer_are_not_applied(self, store: Store, tmp_path: Path) -> None:
+        tokenizer = store.tokenizer()
+        tokenizer.enable_truncation(4)
+        tokenizer.enable_padding(length=100)
+        tokenizer.save(str(tmp_path / "t.json"))
+        settings = StoreSettings(tokenizer=str(tmp_path / "t.json"), min_heldout_tokens=40)
+        assert contents(build(DOCUMENTS, settings, tmp_path / "store")) == contents(store)
+
+
+class TestLimits:
+    @pytest.mark.parametrize(("spare", "documents"), [(0, 30), (-1, 29), (1, 30)])
+    def test_max_tokens_stops_before_the_document_that_passes_it(
+        self, store: Store, tmp_path: Path, spare: int, documents: int
+    ) -> None:
+        limit = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS[:30]) + spare
+        settings = StoreSettings(vocab_size=300, max_tokens=limit, min_heldout_tokens=20)
+        kept = contents(build(DOCUMENTS, settings, tmp_path / "store"))
+        assert set(kept) == {document.id for document in DOCUMENTS[:documents]}
+
+    def test_max_tokens_is_not_reached_by_a_corpus_of_exactly_so_many(self, store: Store, tmp_path: Path) -> None:
+        total = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS)
+        settings = StoreSettings(vocab_size=300, max_tokens=total, min_heldout_tokens=40)
+        assert build(DOCUMENTS, settings, tmp_path / "store").corpus_hash == store.corpus_hash
+
+    def test_a_limit_that_no_document_fits_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"max[-_]tokens"):
+            build(DOCUMENTS, StoreSettings(vocab_size=300, max_tokens=1), tmp_path / "store")
+
+    def test_min_doc_tokens_leaves_out_the_shorter(self, store: Store, tmp_path: Path) -> None:
+        sizes = {document.id: len(encoded(store, document.text)) for document in DOCUMENTS}
+        limit = sorted(sizes.values())[30]
+        settings = StoreSettings(vocab_size=300, min_doc_tokens=limit, min_heldout_tokens=40)
+        kept = contents(build(DOCUMENTS, settings, tmp_path / "store"))
+        assert set(kept) == {name for name, size in sizes.items() if size >= limit}
+
+    def test_a_source_of_only_shorter_documents_is_refused(self, tmp_path: Path) -> None:
+        settings = StoreSettings(source="tales", vocab_size=300, min_doc_tokens=10_000)
+        with pytest.raises(ValueError, match="tales holds no document of at least 10000 tokens"):
+            build(DOCUMENTS, settings, tmp_path / "store")
+
+    def test_too_few_long_documents_are_refused_with_the_numbers(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"0 of 80 documents have at least 8193.*lower --min-heldout-tokens"):
+            build(DOCUMENTS, StoreSettings(vocab_size=300), tmp_path / "store")
+
+    def test_two_documents_leave_nothing_to_train_on(self, tmp_path: Path) -> None:
+        settings = StoreSettings(vocab_size=270, min_heldout_tokens=2)
+        with pytest.raises(ValueError, match=r"2 of 2 documents.*training a third"):
+            build(make_documents([30, 30]), settings, tmp_path / "store")
+        store = build(make_documents([30, 30, 30]), settings, tmp_path / "other")
+        assert [len(store.split(name).ids) for name in SPLITS] == [1, 1, 1]
+
+    def test_a_vocabulary_the_text_cannot_yield_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="too little for a vocabulary"):
+            build(DOCUMENTS, StoreSettings(vocab_size=30_000), tmp_path / "store")
+
+
+class TestSplits:
+    def test_held_out_documents_are_long(self, store: Store) -> None:
+        for name in ("validation", "test"):
+            assert store.split(name).lengths.min() >= SETTINGS.min_heldout_tokens
+
+    def test_held_out_documents_are_the_first_by_hash_among_the_long(self, store: Store) -> None:
+        long = sorted(
+            (hashlib.sha256(document.text.encode()).hexdigest(), document.id)
+            for document in DOCUMENTS
+            if len(encoded(store, document.text)) >= SETTINGS.min_heldout_tokens
+        )
+        assert len(long) > 30
+        tests, validations = round(len(long) / 4), round(len(long) / 20)
+        assert ids(store)["test"] == {name for _, name in long[:tests]}
+        assert ids(store)["validation"] == {name for _, name in long[tests : tests + validations]}
+
+    def test_the_order_of_the_documents_does_not_matter(self, store: Store, tmp_path: Path) -> None:
+        shuffled = random.Random(0).sample(DOCUMENTS, len(DOCUMENTS))
+        other = build(shuffled, SETTINGS, tmp_path / "store")
+        assert ids(other) == ids(store)
+
+    def test_more_than_so_many_are_never_held_out(self, tmp_path: Path) -> None:
+        settings = StoreSettings(vocab_size=300, min_heldout_tokens=2)
+        store = build(make_documents([3] * 1400), settings, tmp_path / "store")
+        assert [len(store.split(name).ids) for name in SPLITS] == [1400 - 256 - 64, 64, 256]
+
+    def test_an_unknown_split_is_refused_with_those_there(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="no split 'dev': choose from train, validation, test"):
+            store.split("dev")
+
+
+class TestCorpusHash:
+    def test_it_does_not_say_where_the_store_or_the_source_is(self, tmp_path: Path) -> None:
+        hashes = []
+        for place in ("here", "there"):
+            folder = tmp_path / place / "texts"
+            folder.mkdir(parents=True)
+            for document in DOCUMENTS:
+                (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
+            settings = StoreSettings(source=str(folder), vocab_size=300, min_heldout_tokens=40)
+            hashes.append(build(open_source(str(folder)), settings, tmp_path / place / "store").corpus_hash)
+        assert hashes[0] == hashes[1]
+
+    @pytest.mark.parametrize("changed", ["text", "vocab_size", "max_tokens", "min_heldout_tokens", "order"])
+    def test_it_changes_with_what_is_in_the_store(self, store: Store, tmp_path: Path, changed: str) -> None:
+        documents, settings = list(DOCUMENTS), dict(vars(SETTINGS))
+        if changed == "text":
+            documents[7] = Document(documents[7].id, documents[7].text + "!")
+        elif changed == "order":
+            documents[7], documents[8] = documents[8], documents[7]
+        else:
+            settings[changed] = {"vocab_size": 301, "max_tokens": 2000, "min_heldout_tokens": 60}[changed]
+        other = build(documents, StoreSettings(**settings), tmp_path / "store")
+        assert other.corpus_hash != store.corpus_hash
+
+    def test_it_changes_with_the_text_alone(self, store: Store, tmp_path: Path) -> None:
+        # The same tokenizer, splits and lengths: only what a short document says differs.
+        settings = StoreSettings(tokenizer=str(store.path / "tokenizer.json"), min_heldout_tokens=40)
+        row = next(row for row, d in enumerate(DOCUMENTS) if row < 10 and len(encoded(store, d.text)) < 40)
+        changed = list(DOCUMENTS)
+        changed[row] = Document(DOCUMENTS[row].id, "x" + DOCUMENTS[row].text[1:])
+        assert len(encoded(store, changed[row].text)) == len(encoded(store, DOCUMENTS[row].text))
+        hashes = {build(d, settings, tmp_path / n).corpus_hash for n, d in (("a", DOCUMENTS), ("b", changed))}
+        assert len(hashes) == 2
+
+
+class TestDamage:
+    def test_a_folder_that_is_no_store_is_refused_with_the_command(self, tmp_path: Path) -> None:
+        for path in (tmp_path, tmp_path / "absent"):
+            with pytest.raises(ValueError, match="is not a token store; make one with: extrapolate tokenize"):
+                Store.open(path)
+
+    @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1}', b"\xff", b"half"])
+    def test_a_damaged_manifest_is_refused(self, copy: Store, content: bytes) -> None:
+        manifest = copy.path / "manifest.json"
+        manifest.write_bytes(manifest.read_bytes()[:200] if content == b"half" else content)
+        with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+            Store.open(copy.path)
+
+    @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
+    def test_a_truncated_shard_is_refused(self, copy: Store, kept: float) -> None:
+        shard = copy.path / copy.manifest["splits"]["train"]["shards"][1]
+        raw = shard.read_bytes()
+        shard.write_bytes(raw[: int(kept * len(raw))])
+        with pytest.raises(ValueError, match=rf"{shard.name} is damaged or missing.*tokenise again"):
+            copy.split("train")
+
+    def test_a_missing_shard_is_refused(self, copy: Store) -> None:
+        shard = copy.path / copy.manifest["splits"]["test"]["shards"][0]
+        shard.unlink()
+        with pytest.raises(ValueError, match=rf"{shard.name} is damaged or missing"):
+            copy.split("test")
+
+    def test_a_shard_of_another_split_is_refused(self, copy: Store) -> None:
+        splits = copy.manifest["splits"]
+        shutil.copy(copy.path / splits["validation"]["shards"][0], copy.path / splits["train"]["shards"][0])
+        with pytest.raises(ValueError, match="train shards do not hold what its manifest says"):
+            copy.split("train")
+
+    def test_an_arrow_file_of_another_kind_is_refused(self, copy: Store) -> None:
+        table = pa.table({"name": ["a"]})
+        with pa.ipc.new_file(str(copy.path / "train-00000.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        with pytest.raises(ValueError, match="damaged"):
+            copy.split("train")
+
+    def test_a_damaged_tokenizer_is_refused(self, copy: Store) -> None:
+        (copy.path / "tokenizer.json").write_text("{")
+        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged"):
+            copy.tokenizer()
+
+
+class Failing:
+    """A source that ends in an exception, in its first or second reading: the first one trains the tokenizer."""
+
+    def __init__(self, error: BaseException, reading: int) -> None:
+        self.error, self.reading = error, reading
+
+    def __iter__(self) -> Iterator[Document]:
+        self.reading -= 1
+        yield from DOCUMENTS
+        if self.reading == 0:
+            raise self.error
+
+
+class TestFailure:
+    @pytest.mark.parametrize("reading", [1, 2])
+    @pytest.mark.parametrize("error", [ValueError("bad row"), KeyboardInterrupt(), OSError("disk")])
+    def test_a_failure_leaves_nothing_behind(self, tmp_path: Path, error: BaseException, reading: int) -> None:
+        with pytest.raises(type(error)):
+            build(Failing(error, reading), SETTINGS, tmp_path / "store")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_failure_while_writing_splits_leaves_nothing_behind(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*arguments: object) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr(stores, "_write_split", full)
+        with pytest.raises(OSError, match="no space left"):
+            build(DOCUMENTS, SETTINGS, tmp_path / "store")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_a_killed_process_left_is_replaced(self, store: Store, tmp_path: Path) -> None:
+        program = (
+            "import os, signal, sys; from pathlib import Path\n"
+            "from extrapolate.data.sources import Document\n"
+            "from extrapolate.data.store import StoreSettings, build\n"
+            "def texts():\n"
+            "    yield Document('a', 'some text')\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+            "class Source:\n"
+            "    def __iter__(self): return texts()\n"
+            "build(Source(), StoreSettings(), Path(sys.argv[1]))\n"
+        )
+        killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "store")], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        left = [path.name for path in tmp_path.iterdir()]
+        assert len(left) == 1
+        assert "store" not in left
+        (tmp_path / left[0] / "all-00009.arrow").write_bytes(b"half")  # as a later kill would have left
+        assert build(DOCUMENTS, SETTINGS, tmp_path / "store").corpus_hash == store.corpus_hash
+        assert os.listdir(tmp_path) == ["store"]
+        assert sorted(os.listdir(tmp_path / "store")) == sorted(
+            ["manifest.json", "test-00000.arrow", "tokenizer.json", "train-00000.arrow", "validation-00000.arrow"]
+        )
+
+    def test_two_at_a_time_are_refused_and_the_first_goes_on(self, tmp_path: Path) -> None:
+        class Meanwhile:
+            """A source in the middle of which another process would start."""
+
+            refused = 0
+
+            def __iter__(self) -> Iterator[Document]:
+                yield from DOCUMENTS
+                with pytest.raises(ValueError, match="being written by another process"):
+                    build(DOCUMENTS, SETTINGS, tmp_path / "store")
+                self.refused += 1
+
+        source = Meanwhile()
+        assert build(source, SETTINGS, tmp_path / "store").split("train").n_tokens > 0
+        assert source.refused == 2
+
+    def test_what_is_there_already_is_not_overwritten(self, copy: Store) -> None:
+        before = {path.name: path.read_bytes() for path in copy.path.iterdir()}
+        with pytest.raises((ValueError, OSError)):
+            build(make_documents([50] * 10), SETTINGS, copy.path)
+        assert {path.name: path.read_bytes() for path in copy.path.iterdir()} == before
+        assert [path.name for path in copy.path.parent.iterdir()] == [copy.path.name]
+
+    def test_the_manifest_is_plain_json(self, store: Store) -> None:
+        assert json.loads((store.path / "manifest.json").read_text(encoding="utf-8")) == store.manifest
+        assert files.read_json(store.path / "manifest.json")["source"] == "made up"

@@ -1,0 +1,196 @@
+"""Byte-level BPE: exact sizes, exact bytes, the same every time."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, eos_id, load, read, token_bytes, train_bpe
+
+# Spelled with what the training text has and with what it has not: other scripts, emoji joined of several, controls.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.text("aeé ß\n\t🙂<os>", max_size=60)
+
+
+def made_up_text(seed: int = 0, words: int = 3000) -> str:
+    chooser = random.Random(seed)
+    syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u", "é", "ö")]
+    return " ".join("".join(chooser.choices(syllables, k=chooser.randint(1, 3))) for _ in range(words))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Tokenizer:
+    return train_bpe([made_up_text()], 400)
+
+
+def save(tokenizer: Tokenizer, path: Path) -> str:
+    tokenizer.save(str(path))
+    return str(path)
+
+
+class TestTraining:
+    @pytest.mark.parametrize("size", [SMALLEST_VOCAB, 258, 300, 512])
+    def test_the_vocabulary_has_exactly_the_size_asked(self, size: int) -> None:
+        vocabulary = train_bpe([made_up_text()], size).get_vocab()
+        assert sorted(vocabulary.values()) == list(range(size))
+
+    def test_the_smallest_vocabulary_is_the_bytes_and_the_end_of_text(self) -> None:
+        tokenizer = train_bpe([made_up_text()], SMALLEST_VOCAB)
+        text = "naïve 🙂"
+        assert SMALLEST_VOCAB == 2**8 + 1
+        assert eos_id(tokenizer) == tokenizer.token_to_id("<eos>")
+        assert len(tokenizer.encode(text).ids) == len(text.encode())
+
+    def test_training_merges_frequent_pairs(self, trained: Tokenizer) -> None:
+        text = made_up_text(seed=1)
+        assert len(trained.encode(text).ids) < 0.7 * len(text.encode())
+
+    @pytest.mark.parametrize("size", [-1, 0, 256, 2**32 + 1])
+    def test_sizes_out_of_range_are_refused_with_the_range(self, size: int) -> None:
+        with pytest.raises(ValueError, match=rf"between 257 tokens .* and 2\*\*32, not {size}"):
+            train_bpe([made_up_text()], size)
+
+    def test_a_size_the_text_cannot_yield_is_refused_with_one_it_can(self) -> None:
+        text = "one two three " * 5
+        with pytest.raises(ValueError, match=r"too little for a vocabulary of 5000.*use --vocab-size \d+") as caught:
+            train_bpe([text], 5000)
+        advice = int(str(caught.value).split("--vocab-size ")[1].split()[0])
+        assert train_bpe([text], advice).get_vocab_size() == advice
+
+    def test_no_text_at_all_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="too little"):
+            train_bpe([], 300)
+
+    def test_two_trainings_agree(self, trained: Tokenizer) -> None:
+        assert train_bpe([made_up_text()], 400).to_str() == trained.to_str()
+
+    def test_processes_with_other_threads_agree(self) -> None:
+        # Counts are gathered by threads, and ties must not fall to whoever is first, nor to a hash's random seed.
+        program = (
+            "import hashlib, sys; from extrapolate.data.tokenizer import train_bpe\n"
+            "texts = sys.stdin.read().split('|')\n"
+            "print(hashlib.sha256(train_bpe(texts, 320).to_str().encode()).hexdigest())"
+        )
+        texts = [made_up_text(seed, 100) for seed in range(20)]
+        expected = hashlib.sha256(train_bpe(texts, 320).to_str().encode()).hexdigest()
+        result = subprocess.run(
+            [sys.executable, "-X", "utf8", "-c", program],
+            input="|".join(texts), capture_output=True, encoding="utf-8", check=True,
+            env={**os.environ, "RAYON_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert result.stdout.strip() == expected
+
+    def test_only_the_first_characters_are_learned_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, rest = made_up_text(0), made_up_text(1)
+        monkeypatch.setattr(tokenizers, "TRAINING_CHARACTERS", len(first) + 10)
+        taken: list[str] = []
+
+        def texts() -> Iterator[str]:
+            for text in (first, rest, "never read"):
+                taken.append(text)
+                yield text
+
+        expected = train_bpe([first, rest[:10]], 300).to_str()
+        assert train_bpe(texts(), 300).to_str() == expected
+        assert "never read" not in taken
+
+
+class TestRoundTrip:
+    @given(TEXT)
+    def test_tokens_spell_the_text_again(self, trained: Tokenizer, text: str) -> None:
+        trained.encode_special_tokens = True
+        assert trained.decode(trained.encode(text).ids, skip_special_tokens=False) == text
+
+    @given(TEXT)
+    def test_bytes_of_the_tokens_add_up_to_the_text(self, trained: Tokenizer, text: str) -> None:
+        trained.encode_special_tokens = True
+        sizes = token_bytes(trained)
+        assert sizes is not None
+        assert int(sizes[trained.encode(text).ids].sum()) == len(text.encode())
+
+
+class TestTokenBytes:
+    def test_one_number_per_token_and_none_for_the_end_of_text(self, trained: Tokenizer) -> None:
+        sizes = token_bytes(trained)
+        assert sizes is not None
+        assert sizes.shape == (400,)
+        assert sizes[eos_id(trained)] == 0
+        assert sorted(set(sizes.tolist())) == list(range(max(sizes) + 1))
+
+    def test_tokens_that_are_not_bytes_have_none(self) -> None:
+        assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))) is None
+
+    def test_added_tokens_that_are_text_count_their_bytes(self, tmp_path: Path) -> None:
+        # GPT-NeoX's tokenizer has runs of spaces as added, not special, tokens: they stand for text.
+        tokenizer = train_bpe([made_up_text()], 300)
+        tokenizer.add_tokens([AddedToken("    ", normalized=False), AddedToken("é__é", normalized=False)])
+        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))
+        tokenizer.encode_special_tokens = True
+        text = "if x:\n        é__é bada"
+        encoding = tokenizer.encode(text)
+        assert "    " in encoding.tokens
+        assert "é__é" in encoding.tokens
+        sizes = token_bytes(tokenizer)
+        assert sizes is not None
+        assert int(sizes[encoding.ids].sum()) == len(text.encode())
+
+    def test_ids_may_have_gaps(self) -> None:
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        tokenizer = Tokenizer(models.BPE({name: 3 * i for i, name in enumerate(alphabet)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        sizes = token_bytes(tokenizer)
+        assert sizes is not None
+        assert int(sizes[tokenizer.encode("naïve").ids].sum()) == 6
+
+
+class TestLoading:
+    def test_a_saved_tokenizer_is_loaded_as_it_is(self, trained: Tokenizer, tmp_path: Path) -> None:
+        assert load(save(trained, tmp_path / "t.json")).to_str() == trained.to_str()
+
+    def test_an_end_of_text_token_is_added_where_there_is_none(self, tmp_path: Path) -> None:
+        bare = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+        loaded = load(save(bare, tmp_path / "t.json"))
+        assert eos_id(bare) is None
+        assert eos_id(loaded) == 2
+        assert json.loads(loaded.to_str())["added_tokens"][0]["special"] is True
+
+    def test_a_token_that_would_share_its_id_is_not_added(self, tmp_path: Path) -> None:
+        # Three words and the largest id 3: the library numbers the next token 3 as well.
+        bare = Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 3}, unk_token="a"))
+        with pytest.raises(ValueError, match="gaps in its ids"):
+            load(save(bare, tmp_path / "t.json"))
+
+    @pytest.mark.parametrize("name", ["<eos>", "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>"])
+    def test_the_usual_names_are_known(self, tmp_path: Path, name: str) -> None:
+        tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+        tokenizer.add_special_tokens([name])
+        loaded = load(save(tokenizer, tmp_path / "t.json"))
+        assert eos_id(loaded) == 1
+        assert loaded.get_vocab_size() == 2
+
+    @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"model": 3}', b"\xff\xfe"])
+    def test_what_is_no_tokenizer_is_refused(self, tmp_path: Path, content: bytes | None) -> None:
+        path = tmp_path / "t.json"
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"the tokenizer .*t\.json cannot be read"):
+            load(str(path))
+        with pytest.raises(ValueError, match=r"t\.json is damaged"):
+            read(path)
+
+    def test_special_tokens_spelled_out_are_recognised_only_by_default(self, trained: Tokenizer) -> None:
+        # What the store relies on: the setting makes the same characters plain text.
+        trained.encode_special_tokens = False
+        assert eos_id(trained) in trained.encode(f"a{EOS}b").ids
+        trained.encode_special_tokens = True
+        assert eos_id(trained) not in trained.encode(f"a{EOS}b").ids

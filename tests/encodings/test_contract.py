@@ -1,0 +1,171 @@
+"""What every registered encoding must do, whatever its formula."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from extrapolate import attention
+from extrapolate.config import ModelConfig
+from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.model import Model
+
+L = 16
+SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+NAMES = encodings.names()
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def make(name: str, seq_len: int = L) -> Model:
+    torch.manual_seed(0)
+    return Model(SIZES, name, {}, seq_len)
+
+
+def reach(model: Model, factor: int) -> int:
+    """factor times L, or as far as the encoding is defined."""
+    length = factor * model.seq_len
+    return min(length, model.encoding.max_length or length)
+
+
+def tokens(length: int, rows: int = 2) -> torch.Tensor:
+    return torch.randint(0, SIZES.vocab_size, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def gradient_by_token(model: Model, length: int, place: int) -> torch.Tensor:
+    """The size of the gradient of the loss at one place by each token's embedding, [T]."""
+    embedded = model.embedding(tokens(length + 1, rows=1)[:, :-1]).detach().requires_grad_()
+    handle = model.embedding.register_forward_hook(lambda *_: embedded)
+    try:
+        logits = model(tokens(length, rows=1))
+    finally:
+        handle.remove()
+    F.cross_entropy(logits[0, place], tokens(length + 1, rows=1)[0, place + 1]).backward()
+    assert embedded.grad is not None
+    return embedded.grad[0].abs().sum(dim=-1)
+
+
+@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
+@pytest.mark.parametrize("factor", [1, 4])
+def test_causality_by_gradient(name: str, factor: int, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 10**6 if explicit else 0)
+    model = make(name)
+    length = reach(model, factor)
+    for place in (length // 2, length - 1):
+        size_T = gradient_by_token(model, length, place)
+        assert (size_T[place + 1 :] == 0).all(), "a later token is seen"
+        assert size_T[place] > 0
+        assert size_T[place - 1] > 0
+        assert size_T[: max(1, place - L // 2)].max() > 0, "nothing beyond L/2 is seen"
+
+
+def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(name)
+    x = tokens(reach(model, 4))
+    with torch.no_grad():
+        whole = model(x)
+        monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
+        chunked = model(x)
+    explicit = model(x)  # gradients are on, and the window is short
+    torch.testing.assert_close(chunked, whole, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(explicit, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_finite_at_16x_forward_and_backward(name: str, precision: str) -> None:
+    model = make(name)
+    x = tokens(reach(model, 16) + 1)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        loss = model.loss(x[:, :-1][:, : reach(model, 16)], x[:, 1:][:, : reach(model, 16)])
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_positions_are_float32_under_autocast(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(name)
+    seen: list[torch.dtype] = []
+    cls = type(model.encoding)
+    for hook, place in {"embed": 1, "attention_input": 1, "rotate": 2, "bias": 0}.items():
+        original = getattr(cls, hook)
+
+        def spy(self, *arguments, _original=original, _place=place):  # type: ignore[no-untyped-def]
+            seen.append(arguments[_place].dtype)
+            return _original(self, *arguments)
+
+        monkeypatch.setattr(cls, hook, spy)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(tokens(L))
+    assert len(seen) >= 4
+    assert set(seen) == {torch.float32}
+
+
+def test_far_positions_stay_apart_under_autocast(name: str) -> None:
+    """At 65 534 and 65 535 an encoding must not say the same: bfloat16 would."""
+    encoding = build(name, {}, Dims(32, 2, 16, seq_len=4096))[0]
+    if not encoding.accepts:
+        pytest.skip("there are no positions to tell apart, or they end at L")
+    pos = torch.tensor([65_534.0, 65_535.0])
+    x_BTD = torch.ones(1, 2, 32)
+    q_BHTK = torch.ones(1, 2, 2, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        embedded, read = encoding.embed(x_BTD, pos), encoding.attention_input(x_BTD, pos)[0]
+        rotated, _ = encoding.rotate(q_BHTK, q_BHTK, pos, pos)
+        bias = encoding.bias(pos, torch.zeros(1))
+    differs = [
+        not torch.equal(embedded[:, 0], embedded[:, 1]),
+        not torch.equal(read[:, 0], read[:, 1]),
+        not torch.equal(rotated[:, :, 0], rotated[:, :, 1]),
+        bias is not None and not torch.equal(bias[:, 0], bias[:, 1]),
+    ]
+    assert any(differs)
+
+
+def test_state_dict_round_trip(name: str) -> None:
+    model, other = make(name), Model(SIZES, name, {}, L)
+    other.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        assert torch.equal(model(tokens(L)), other(tokens(L)))
+
+
+def test_a_few_steps_lower_the_loss(name: str) -> None:
+    model = make(name)
+    x = tokens(L + 1, rows=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(6):
+        loss = model.loss(x[:, :-1], x[:, 1:])
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_resolved_arguments_rebuild_the_same_encoding(name: str) -> None:
+    """At another training length too: what was derived from L is inherited."""
+    model = make(name)
+    arguments = model.encoding.arguments()
+    again = Model(SIZES, name, arguments, 2 * L)
+    assert again.encoding.arguments() == arguments
+
+
+def test_order_matters_to_the_last_token(name: str) -> None:
+    """Swapping two tokens changes what follows, with one layer, only where the encoding tells places apart."""
+    torch.manual_seed(0)
+    model = Model(SIZES.model_copy(update={"layers": 1}), name, {}, L)
+    x = tokens(L, rows=1)
+    swapped = x.clone()
+    swapped[0, [3, 9]] = x[0, [9, 3]]
+    with torch.no_grad():
+        same = torch.allclose(model(x)[0, -1], model(swapped)[0, -1], atol=1e-6)
+    assert same == (name == "none")
+
+
+def test_docstring_names_its_source(name: str) -> None:
+    cls = encodings[name]
+    assert cls.__doc__
+    assert cls.source.removeprefix("arXiv ") in cls.__doc__
+    assert cls.display

@@ -1,0 +1,125 @@
+"""The rows of an evaluation: exact counts, the control, documents that add up, what is shared and what is n/a."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate.configure import TrainingRequest, resolve
+from extrapolate.data.sources import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.runs import Run
+
+L = 16
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    rng = np.random.default_rng(0)
+    words = ["très", "rouge", "vert", "pierre", "été", "nuage", "chante", "tombe"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 250 + 20 * i))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=290, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+@pytest.fixture(scope="module")
+def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """A run with random weights, scaled up so that losses differ between tokens."""
+
+    def make(pe: str) -> Run:
+        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
+        config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
+        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, store.path / "tokenizer.json")
+        torch.manual_seed(0)
+        model = run.build_model()
+        with torch.no_grad():
+            model.head.weight.mul_(20)
+            model.blocks[0].attention.qkv.weight.mul_(10)
+        run.save_weights(model, 32, 8192, final=True)
+        return run
+
+    return make
+
+
+def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    pieces = list(evaluate(run, store, settings))
+    return tuple(pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))  # type: ignore[return-value]
+
+
+def test_rows_are_exact(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+    """Loss, counts and bytes against sums over the documents' own tokens and text."""
+    run = run_of("rope")
+    settings = EvaluationSettings(factors=(1, 4), max_targets=640)
+    rows, documents = rows_of(run, store, settings)
+    split, tokenizer = store.split("test"), store.tokenizer()
+    model = run.load_model(run.checkpoints("last")[0])
+    for protocol in PROTOCOLS:
+        layout = settings.layout(protocol, split, L)
+        for length, groups in layout.rows.items():
+            row = rows[(rows["protocol"] == protocol) & (rows["length"] == length)].iloc[0]
+            targets = np.concatenate([g.targets().reshape(-1, 2) for g in groups])
+            total = sum(target_losses(model, split, g).astype(np.float64).sum() for g in groups)
+            assert row["n_targets"] == len(targets)
+            assert row["n_documents"] == len(set(targets[:, 0]))
+            assert row["loss"] == pytest.approx(total / len(targets), rel=1e-9)
+            assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+            ids = [int(split.slice(split.offsets[d] + p, split.offsets[d] + p + 1)[0]) for d, p in targets]
+            # A byte-level token's name has a character a byte: decoding single tokens would break "été".
+            assert row["n_bytes"] == sum(len(tokenizer.id_to_token(i)) for i in ids)
+            assert row["bits_per_byte"] == pytest.approx(total / math.log(2) / row["n_bytes"])
+            mine = documents[(documents["protocol"] == protocol) & (documents["length"] == length)]
+            assert mine["n_targets"].sum() == row["n_targets"]
+            assert (mine["loss"] * mine["n_targets"]).sum() / row["n_targets"] == pytest.approx(row["loss"])
+            assert (mine["control_loss"] * mine["n_targets"]).sum() / row["n_targets"] == pytest.approx(
+                row["control_loss"]
+            )
+
+
+def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+    settings = EvaluationSettings(factors=(1, 2, 4), extensions=("pi", "pi:factor=2"), max_targets=640)
+    rows, _ = rows_of(run_of("rope"), store, settings)
+    fixed = rows[rows["protocol"] == "fixed-target"]
+    plain = fixed[(fixed["extension"] == "none") & (fixed["factor"] == 1)]["loss"].item()
+    assert set(fixed["control_loss"]) == {plain}
+    assert fixed[(fixed["extension"] == "pi") & (fixed["factor"] == 1)]["loss"].item() == plain
+    assert fixed[(fixed["extension"] == "pi:factor=2") & (fixed["factor"] == 1)]["loss"].item() != plain
+    assert set(rows["model"]) == {"RoPE", "RoPE + PI", "RoPE + PI(2)"}
+    assert rows.groupby("protocol")["targets_hash"].nunique().tolist() == [1, 1]
+
+
+def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    calls = []
+
+    def counted(*arguments, **options):  # type: ignore[no-untyped-def]
+        calls.append(arguments[3])
+        return target_losses(*arguments, **options)
+
+    monkeypatch.setattr(lengths, "target_losses", counted)
+    settings = EvaluationSettings(factors=(1, 2), extensions=("pi",), protocols=("fixed-target",), max_targets=320)
+    rows_of(run_of("rope"), store, settings)
+    # The control, plain at 1x and 2x, and pi at 2x: pi at 1x is the plain row.
+    assert len(calls) == 4
+
+
+def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+    rows, documents = rows_of(run_of("learned"), store, EvaluationSettings(factors=(1, 2), max_targets=320))
+    beyond = rows[rows["factor"] == 2]
+    assert beyond["loss"].isna().all()
+    assert beyond["perplexity"].isna().all()
+    assert beyond["control_loss"].notna().all()
+    assert rows[rows["factor"] == 1]["loss"].notna().all()
+    assert documents[documents["factor"] == 2]["loss"].isna().all()
+
+
+def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    documents = [Document(str(i), f"{i} other words " * 200) for i in range(12)]
+    other = build(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
+    with pytest.raises(ValueError, match="was trained on corpus"):
+        lengths.check(run_of("none"), other, EvaluationSettings(factors=(1,)))

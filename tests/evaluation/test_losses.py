@@ -1,0 +1,106 @@
+"""Losses of targets against one forward pass a target."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from extrapolate.config import ModelConfig
+from extrapolate.data.store import Split
+from extrapolate.evaluation import losses
+from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+
+V = 47
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    """Three documents of random tokens; token 0 ends each."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("split") / "test-00000.arrow"
+    rows = [[*rng.integers(1, V, size).tolist(), 0] for size in (90, 40, 70)]
+    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(pa.uint16()))])
+    with pa.ipc.new_file(str(path), schema) as writer:
+        for i, row in enumerate(rows):
+            columns = [pa.array([f"d{i}"]), pa.array([2 * len(row)]), pa.array([row], schema.field("tokens").type)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return Split("test", [path])
+
+
+def model(name: str) -> Model:
+    torch.manual_seed(0)
+    sizes = ModelConfig(vocab_size=V, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+    made = Model(sizes, name, {}, 8).eval()
+    with torch.no_grad():  # far enough from uniform that a wrong target shows
+        made.head.weight.mul_(20)
+    return made
+
+
+@pytest.mark.parametrize("plan", [PLAIN, Plan(position_scale=0.25)], ids=["plain", "pi"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", ["rope", "alibi", "expe"])
+def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and chunks of logits of any size give what a window by itself gives, on the document's own tokens."""
+    monkeypatch.setattr(losses, "BATCH_TOKENS", 50)
+    monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 7 * V)
+    made = model(name)
+    documents = [split.slice(split.offsets[d], split.offsets[d + 1]).astype(np.int64) for d in range(3)]
+    layout = PROTOCOLS[protocol](split.lengths, 8, [8, 32], 200)
+    for group in [*layout.control, *layout.rows[32]]:
+        actual = losses.target_losses(made, split, group, plan)
+        assert actual.shape == (len(group.start_W), group.scored)
+        for row, (d, start) in enumerate(zip(group.document_W, group.start_W, strict=True)):
+            window = torch.from_numpy(documents[d][start : start + group.length + 1])
+            with torch.no_grad():
+                logits = made(window[None, :-1], plan)[0].double()
+            by_hand = -logits.log_softmax(-1).gather(-1, window[1:, None])[-group.scored :, 0]
+            np.testing.assert_allclose(actual[row], by_hand.numpy(), rtol=0, atol=2e-4)
+
+
+def test_end_of_text_is_never_a_target(split: Split) -> None:
+    for protocol in PROTOCOLS.values():
+        layout = protocol(split.lengths, 8, [8, 16], 10_000)
+        for group in [*layout.control, *layout.rows[16]]:
+            d, p = group.targets().reshape(-1, 2).T
+            assert (p < split.lengths[d]).all()
+
+
+def test_precision_changes_the_numbers_a_little(split: Split) -> None:
+    made = model("rope")
+    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    exact = losses.target_losses(made, split, group)
+    rounded = losses.target_losses(made, split, group, precision="bf16")
+    assert 0 < np.abs(exact - rounded).max() < 0.2
+
+
+def test_progress_counts_every_input(split: Split) -> None:
+    seen: list[int] = []
+    group = PROTOCOLS["windows"](split.lengths, 8, [16], 64).rows[16][0]
+    losses.target_losses(model("none"), split, group, progress=seen.append)
+    assert sum(seen) == len(group.start_W) * 16
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "expe"])
+def test_memory_of_a_long_window_grows_with_its_length(name: str) -> None:
+    """The largest tensor an 8x longer window makes is at most about 8x as large, not 64x."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        elements = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            result = function(*args, **(kwargs or {}))
+            for tensor in result if isinstance(result, (tuple, list)) else [result]:
+                if isinstance(tensor, torch.Tensor):
+                    self.elements = max(self.elements, tensor.numel())
+            return result
+
+    made = model(name)
+    sizes = []
+    for length in (512, 4096):
+        with torch.no_grad(), Largest() as largest:
+            made.hidden(torch.zeros(1, length, dtype=torch.long))
+        sizes.append(largest.elements)
+    assert sizes[1] <= 8.5 * sizes[0]

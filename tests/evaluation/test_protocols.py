@@ -1,0 +1,171 @@
+"""Protocols against a slow, obvious reference, token by token; and their boundaries."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extrapolate.evaluation.protocols import (
+    PROTOCOLS,
+    Windows,
+    fixed_target,
+    lengths_of,
+    targets_hash,
+    windows,
+)
+
+Target = tuple[int, int]
+
+
+def targets_of(groups: tuple[Windows, ...]) -> Counter[Target]:
+    return Counter((int(d), int(p)) for group in groups for d, p in group.targets().reshape(-1, 2))
+
+
+def context_of(groups: tuple[Windows, ...]) -> dict[Target, int]:
+    """For every target the number of inputs before it, counted by walking through each window."""
+    context = {}
+    for group in groups:
+        for document, start in zip(group.document_W, group.start_W, strict=True):
+            for offset in range(group.length):  # input start+offset predicts start+offset+1
+                if offset >= group.length - group.scored:
+                    context[int(document), int(start + offset + 1)] = offset + 1
+    return context
+
+
+def inside(groups: tuple[Windows, ...], document_lengths: np.ndarray) -> bool:
+    return all(
+        (g.start_W >= 0).all() and (g.start_W + g.length + 1 <= document_lengths[g.document_W]).all() for g in groups
+    )
+
+
+def test_windows_by_hand() -> None:
+    """L = 4, factors 1 and 2: a document of 17 tokens holds two spans of 8 and the last target."""
+    layout = windows(np.array([17, 8, 3]), 4, [4, 8], 1000)
+    assert targets_of(layout.rows[8]) == Counter((0, p) for p in range(1, 17))
+    assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
+    assert context_of(layout.rows[4]) == {(0, p): (p - 1) % 4 + 1 for p in range(1, 17)}
+    # The control: within each span, 4 targets with 1 to 4 inputs, then pairs with 3 and 4.
+    expected = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
+    assert context_of(layout.control) == {(0, p): expected[(p - 1) % 8 + 1] for p in range(1, 17)}
+
+
+def test_fixed_target_by_hand() -> None:
+    """L = 4: blocks of two targets, each the last of its windows of 4 and of 8 inputs."""
+    layout = fixed_target(np.array([13, 8]), 4, [4, 8], 1000)
+    blocks = [(7, 8), (9, 10), (11, 12)]
+    expected = Counter((0, p) for block in blocks for p in block)
+    assert targets_of(layout.rows[4]) == targets_of(layout.rows[8]) == targets_of(layout.control) == expected
+    assert context_of(layout.rows[4]) == {(0, p): 3 if p % 2 else 4 for p in range(7, 13)}
+    assert context_of(layout.rows[8]) == {(0, p): 7 if p % 2 else 8 for p in range(7, 13)}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=60, deadline=None)
+@given(
+    seq_len=st.integers(2, 9),
+    factors=st.lists(st.integers(1, 6), min_size=1, max_size=3, unique=True),
+    lengths=st.lists(st.integers(0, 150), min_size=1, max_size=6),
+    budget=st.integers(1, 400),
+)
+def test_what_holds_for_every_layout(
+    protocol: str, seq_len: int, factors: list[int], lengths: list[int], budget: int
+) -> None:
+    documents = np.array(lengths)
+    wanted = lengths_of([float(f) for f in factors], seq_len)
+    block = max(1, seq_len // 2) if protocol == "fixed-target" else math.lcm(seq_len, *wanted)
+    needed = max(seq_len, *wanted) if protocol == "fixed-target" else block
+    if budget < block or documents.max() <= needed:
+        with pytest.raises(ValueError, match=r"holds no|no held-out document holds"):
+            PROTOCOLS[protocol](documents, seq_len, wanted, budget)
+        return
+    layout = PROTOCOLS[protocol](documents, seq_len, wanted, budget)
+    control = targets_of(layout.control)
+    assert max(control.values()) == 1, "a target is scored twice"
+    assert 0 < sum(control.values()) <= budget
+    assert set(layout.rows) == set(wanted)
+    for length, groups in layout.rows.items():
+        assert targets_of(groups) == control, "other tokens are scored"
+        assert inside(groups, documents), "a window leaves its document"
+        assert all(group.length == length for group in groups)
+    assert inside(layout.control, documents)
+    context = context_of(layout.control)
+    assert max(context.values()) <= seq_len
+    assert targets_hash(layout.control, "c", "test") == targets_hash(layout.rows[wanted[0]], "c", "test")
+
+
+@given(lengths=st.lists(st.integers(40, 400), min_size=2, max_size=8), budget=st.integers(2, 60))
+def test_targets_are_spread_evenly_over_documents(lengths: list[int], budget: int) -> None:
+    """No document gives two blocks more than another that has more to give."""
+    layout = fixed_target(np.array(lengths), 4, [4, 16], 2 * budget)
+    blocks = Counter(int(d) for d in layout.control[0].document_W)
+    available = {d: (n - 1 - 16) // 2 + 1 for d, n in enumerate(lengths)}
+    assert sum(blocks.values()) == min(budget, sum(available.values()))
+    for d in available:
+        assert blocks[d] == available[d] or blocks[d] >= max(blocks.values()) - 1
+
+
+@pytest.mark.parametrize(("tokens", "spans"), [(16, 0), (17, 1), (32, 1), (33, 2), (34, 2)])
+def test_windows_at_the_boundaries_of_a_span(tokens: int, spans: int) -> None:
+    """A span of 16 targets needs 17 tokens: the last window's last target is the next token."""
+    if spans == 0:
+        with pytest.raises(ValueError, match="the longest has 16"):
+            windows(np.array([tokens]), 4, [4, 16], 1000)
+    else:
+        assert sum(targets_of(windows(np.array([tokens]), 4, [4, 16], 1000).control).values()) == 16 * spans
+
+
+@pytest.mark.parametrize(("tokens", "blocks"), [(16, 0), (17, 1), (18, 1), (19, 2)])
+def test_fixed_target_at_the_boundaries_of_a_block(tokens: int, blocks: int) -> None:
+    if blocks == 0:
+        with pytest.raises(ValueError, match="--min-heldout-tokens 17"):
+            fixed_target(np.array([tokens]), 4, [4, 16], 1000)
+    else:
+        assert len(fixed_target(np.array([tokens]), 4, [4, 16], 1000).control[0].start_W) == blocks
+
+
+def test_factors_that_do_not_divide_each_other_still_score_the_same_tokens() -> None:
+    layout = windows(np.array([100]), 4, lengths_of([1, 2, 3], 4), 1000)
+    assert sum(targets_of(layout.control).values()) == 4 * 24
+    assert targets_of(layout.rows[8]) == targets_of(layout.rows[12])
+
+
+def test_fractions_that_give_whole_lengths() -> None:
+    assert lengths_of([2, 0.5, 1, 1.5], 64) == [32, 64, 96, 128]
+    assert lengths_of([0.1], 10) == [1]
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ([0.0], "positive"),
+        ([-2.0], "positive"),
+        ([float("nan")], "positive"),
+        ([1.01], "not a whole length"),
+        ([], "at least one"),
+    ],
+)
+def test_factors_that_are_refused(factors: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        lengths_of(factors, 64)
+
+
+def test_a_budget_that_holds_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="holds no span of 64"):
+        windows(np.array([1000]), 4, [4, 64], 63)
+    with pytest.raises(ValueError, match="holds no block of 2"):
+        fixed_target(np.array([1000]), 4, [4, 64], 1)
+
+
+def test_the_hash_tells_targets_corpus_and_split_apart() -> None:
+    base = windows(np.array([100]), 4, [4, 8], 1000).control
+    other = windows(np.array([101]), 4, [4, 8], 96 - 8).control
+    hashes = {
+        targets_hash(base, "c", "test"),
+        targets_hash(other, "c", "test"),
+        targets_hash(base, "d", "test"),
+        targets_hash(base, "c", "validation"),
+    }
+    assert len(hashes) == 4

@@ -1,0 +1,128 @@
+"""Tables from rows made by hand."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from extrapolate.report import tables
+
+
+def row(run: str, model: str, factor: float, loss: float | None, **changes: Any) -> dict[str, Any]:
+    return {
+        "run": run,
+        "model": model,
+        "display": model.split(" + ")[0],
+        "encoding": {"RoPE": "rope", "ExPE": "expe", "ALiBi": "alibi"}.get(model.split(" + ")[0], "other"),
+        "extension": "pi" if " + " in model else "none",
+        "protocol": "windows",
+        "factor": factor,
+        "loss": loss,
+        "control_loss": 4.0,
+        "seq_len": 64,
+        "split": "test",
+        "step": 10,
+        "precision": "fp32",
+        "seed": 0,
+        "targets_hash": "t",
+        "corpus_hash": "c",
+        "config_hash": run,
+        "training_seconds": 10.0,
+        "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
+    } | changes
+
+
+def frame(*rows: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows))
+
+
+def test_the_papers_shape() -> None:
+    rows = frame(
+        row("e", "ExPE", 16, 4.2, training_seconds=8.0),
+        row("e", "ExPE", 1, 4.1, training_seconds=8.0),
+        row("r", "RoPE + PI", 1, 4.0),
+        row("r", "RoPE + PI", 16, 4.6),
+        row("r", "RoPE", 1, 4.0),
+        row("r", "RoPE", 16, 5.0),
+    )
+    table = tables.loss_by_ev(rows, None)
+    assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=16)", "Training time"]
+    assert table.to_numpy().tolist() == [
+        ["RoPE", 4.0, 5.0, 1.0],
+        ["RoPE + PI", 4.0, 4.6, 1.0],
+        ["ExPE", 4.1, 4.2, 0.8],
+    ]
+
+
+def test_another_baseline_comes_first_and_has_time_one() -> None:
+    rows = frame(row("e", "ExPE", 1, 4.1, training_seconds=8.0), row("r", "RoPE", 1, 4.0))
+    table = tables.loss_by_ev(rows, "expe")
+    assert table["Model"].tolist() == ["ExPE", "RoPE"]
+    assert table["Training time"].tolist() == [1.0, 1.25]
+    with pytest.raises(ValueError, match="did you mean 'expe'"):
+        tables.loss_by_ev(rows, "exqpe")
+
+
+def test_without_rope_training_time_is_missing() -> None:
+    table = tables.loss_by_ev(frame(row("e", "ExPE", 1, 4.1)), None)
+    assert table["Training time"].isna().all()
+
+
+def test_seeds_are_averaged_and_a_missing_loss_is_not_averaged_away() -> None:
+    rows = frame(
+        row("r0", "RoPE", 1, 4.0, config_hash="r"),
+        row("r1", "RoPE", 1, 4.4, config_hash="r", seed=1, training_seconds=20.0),
+        row("r0", "RoPE", 2, None, config_hash="r"),
+        row("r1", "RoPE", 2, 4.4, config_hash="r", seed=1),
+    )
+    table = tables.loss_by_ev(rows, None)
+    assert table["Loss (ev=1)"].item() == pytest.approx(4.2)
+    assert table["Loss (ev=2)"].isna().item()
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
+    with pytest.raises(ValueError, match="a, b are all RoPE but differ in more than their seed"):
+        tables.loss_by_ev(frame(row("a", "RoPE", 1, 4.0), row("b", "RoPE", 1, 4.4, seed=1)), None)
+
+
+def test_the_same_seed_twice_is_not_a_replicate() -> None:
+    with pytest.raises(ValueError, match="one model with one seed"):
+        tables.loss_by_ev(
+            frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.0, config_hash="r")), None
+        )
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("corpus_hash", "d"), ("seq_len", 128), ("precision", "bf16"), ("split", "validation")]
+)
+def test_rows_that_cannot_be_compared_are_refused(column: str, value: Any) -> None:
+    rows = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, **{column: value}))
+    with pytest.raises(ValueError, match=f"differ in {column}"):
+        tables.comparable(rows, {})
+    assert tables.comparable(rows, {column: value})["run"].tolist() == ["e"]
+    with pytest.raises(ValueError, match=f"no row has {column} other"):
+        tables.comparable(rows, {column: "other"})
+
+
+def test_the_last_checkpoint_of_each_run_is_shown() -> None:
+    rows = frame(row("r", "RoPE", 1, 4.5, step=5), row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, step=7))
+    assert tables.comparable(rows, {})["loss"].tolist() == [4.0, 4.1]
+
+
+def test_other_targets_are_left_out_and_said() -> None:
+    rows = frame(
+        row("r", "RoPE", 1, 4.0),
+        row("e", "ExPE", 1, 4.1),
+        row("a", "ALiBi", 1, 4.2, targets_hash="u", evaluated_at=datetime(2026, 2, 1, tzinfo=UTC)),
+    )
+    kept, warnings = tables.same_targets(rows)
+    assert kept["run"].tolist() == ["r", "e"]
+    assert len(warnings) == 1
+    assert "ALiBi at 1x" in warnings[0]
+    assert tables.same_targets(kept)[1] == []
+
+
+def test_the_difference_to_the_control() -> None:
+    table = tables.control_by_ev(frame(row("r", "RoPE", 1, 4.0), row("r", "RoPE", 2, 3.5)), None)
+    assert table.to_numpy().tolist() == [["RoPE", 0.0, -0.5]]

@@ -1,0 +1,168 @@
+"""A crash leaves the old file or the new one; a folder has one writer."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extrapolate import files
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+class TestAtomicWriting:
+    def test_the_new_content_replaces_the_old(self, tmp_path: Path) -> None:
+        for text in ("old é", "new\n"):
+            files.write_text(tmp_path / "a.txt", text)
+            assert content(tmp_path) == {"a.txt": text}
+
+    def test_the_old_content_is_there_until_the_new_is_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.txt"
+        path.write_text("old")
+
+        def write(temporary: Path) -> None:
+            temporary.write_text("new")
+            assert path.read_text() == "old"
+            assert temporary.parent == path.parent  # a rename across file systems is no rename
+
+        files.write_atomically(path, write)
+        assert path.read_text() == "new"
+
+    @pytest.mark.parametrize("error", [OSError("no space left"), ValueError("bad"), KeyboardInterrupt()])
+    @pytest.mark.parametrize("old", [{}, {"a.txt": "old"}])
+    def test_a_failing_writer_changes_nothing(self, tmp_path: Path, error: BaseException, old: dict[str, str]) -> None:
+        for name, text in old.items():
+            (tmp_path / name).write_text(text)
+
+        def write(temporary: Path) -> None:
+            temporary.write_text("half")
+            raise error
+
+        with pytest.raises(type(error)):
+            files.write_atomically(tmp_path / "a.txt", write)
+        assert content(tmp_path) == old
+
+    def test_a_writer_that_writes_nothing_changes_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("old")
+        with pytest.raises(FileNotFoundError):
+            files.write_atomically(tmp_path / "a.txt", lambda temporary: None)
+        assert content(tmp_path) == {"a.txt": "old"}
+
+    def test_a_kill_leaves_the_old_content_and_a_name_that_is_cleaned(self, tmp_path: Path) -> None:
+        program = (
+            "import os, signal, sys; from pathlib import Path; from extrapolate import files\n"
+            "def write(temporary):\n"
+            "    temporary.write_text('half')\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+            "files.write_atomically(Path(sys.argv[1]), write)\n"
+        )
+        (tmp_path / "a.txt").write_text("old")
+        killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.txt")], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert (tmp_path / "a.txt").read_text() == "old"
+        assert len(content(tmp_path)) == 2
+        files.remove_partials(tmp_path)
+        assert content(tmp_path) == {"a.txt": "old"}
+
+    def test_only_partials_are_removed(self, tmp_path: Path) -> None:
+        for name in (".a.txt.77.partial", "a.txt", ".hidden", "b.partial"):
+            (tmp_path / name).touch()
+        files.remove_partials(tmp_path)
+        assert sorted(content(tmp_path)) == [".hidden", "a.txt", "b.partial"]
+
+
+class TestJson:
+    @settings(max_examples=30)  # every write waits for the disk
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+            max_leaves=10,
+        )
+    )
+    def test_what_is_written_is_read(self, tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+        path = tmp_path_factory.getbasetemp() / "value.json"
+        files.write_json(path, value)
+        assert files.read_json(path) == value
+        assert json.loads(path.read_bytes()) == value
+
+    def test_what_json_cannot_say_leaves_the_old_content(self, tmp_path: Path) -> None:
+        files.write_json(tmp_path / "a.json", {"old": 1})
+        with pytest.raises(TypeError):
+            files.write_json(tmp_path / "a.json", {"new": object()})
+        assert files.read_json(tmp_path / "a.json") == {"old": 1}
+        assert len(content(tmp_path)) == 1
+
+    @pytest.mark.parametrize("raw", [b"", b"{", b'{"a": 1', b"\xff\xfe", b"{'a': 1}"])
+    def test_damage_is_named(self, tmp_path: Path, raw: bytes) -> None:
+        (tmp_path / "a.json").write_bytes(raw)
+        with pytest.raises(ValueError, match=r"a\.json is damaged: "):
+            files.read_json(tmp_path / "a.json")
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"a\.json: no such file"):
+            files.read_json(tmp_path / "a.json")
+
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from extrapolate import files\n"
+    "with files.locked(Path(sys.argv[1])):\n"
+    "    print('held', flush=True)\n"
+    "    time.sleep(60)\n"
+)
+
+
+@contextlib.contextmanager
+def other_process_holding(folder: Path) -> Iterator[Callable[[], None]]:
+    """Another process with the lock; yields what kills it as the system would."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+
+    def kill() -> None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield kill
+    finally:
+        kill()
+        process.stdout.close()
+
+
+class TestLock:
+    def test_another_process_is_refused_until_the_holder_is_killed(self, tmp_path: Path) -> None:
+        with other_process_holding(tmp_path / "run") as kill:
+            for _ in range(2):
+                with (
+                    pytest.raises(ValueError, match="run is being written by another process; wait for it"),
+                    files.locked(tmp_path / "run"),
+                ):
+                    pytest.fail("two processes hold the folder")
+            with files.locked(tmp_path / "other"):
+                pass
+            kill()
+            with files.locked(tmp_path / "run"):
+                pass
+
+    def test_it_is_released_at_the_end_also_of_a_failure(self, tmp_path: Path) -> None:
+        with pytest.raises(KeyError), files.locked(tmp_path):
+            raise KeyError
+        with files.locked(tmp_path), pytest.raises(ValueError, match="another process"), files.locked(tmp_path):
+            pass
+        with files.locked(tmp_path):
+            pass
+
+    def test_it_makes_the_folder(self, tmp_path: Path) -> None:
+        with files.locked(tmp_path / "a" / "b"):
+            assert os.listdir(tmp_path / "a" / "b") == [".lock"]

@@ -1,0 +1,86 @@
+"""Every command of the README runs, with fewer tokens, and local folders in place of Hub names."""
+
+import json
+import re
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+# Later flags win over the README's own.
+FEWER = {
+    "tokenize": ["--vocab-size", "600", "--min-heldout-tokens", "1100", "--max-tokens", "300000"],
+    "train": ["--tokens", "4096", "--batch-tokens", "2048", "--no-compile"],
+    "eval-lengths": ["--max-targets", "1024"],  # one window at 16x of 64 tokens
+    "bench": ["--seconds", "0.1", "--seq-len", "8"],
+}
+
+
+def commands() -> list[list[str]]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder with what the README assumes: the examples, some novels, and a dataset for the Hub's."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    rng = np.random.default_rng(0)
+    syllables = ["ca", "me", "sto", "wha", "ri", "who", "sin", "fal", "slo", "gai", "an", "the"]
+    words = ["".join(rng.choice(syllables, rng.integers(1, 5))) for _ in range(2000)]
+    (folder / "novels").mkdir()
+    (folder / "hub").mkdir()
+    texts = [" ".join(rng.choice(words, 3000)) for _ in range(8)]
+    for i, text in enumerate(texts):
+        (folder / "novels" / f"{i}.txt").write_text(text, encoding="utf-8")
+    rows = [json.dumps({"text": text}) for text in texts]
+    (folder / "hub" / "train.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return folder
+
+
+def shortened(command: list[str]) -> list[str]:
+    name = command[1]
+    parts = ["hf:hub" if part.startswith("hf:") else part for part in command]
+    more = list(FEWER.get(name, []))
+    if name == "tokenize" and "--tokenizer" in parts:
+        more = more[2:]
+    if name == "eval-lengths" and "--factors" in parts:  # of a run trained at 512
+        more = ["--max-targets", "8192", "--protocol", "windows"]
+    return [*parts, *more]
+
+
+def test_the_two_commands_come_first_and_are_in_the_makefile() -> None:
+    first, second = commands()[:2]
+    assert [first, second] == [["make", "report"], ["make", "test"]]
+    for command in (first, second):
+        done = subprocess.run([*command, "-n"], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout
+
+
+def test_every_command_runs(folder: Path) -> None:
+    """In the README's order, in one folder: later commands use what earlier ones made."""
+    ours = [command for command in commands() if command[0] == "extrapolate"]
+    assert len(ours) >= 15
+    assert {command[0] for command in commands()} == {"make", "extrapolate"}
+    for command in ours:
+        began = time.monotonic()
+        done = subprocess.run(shortened(command), cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        print(f"{time.monotonic() - began:.1f} s: {' '.join(command)}")
+    assert (folder / "report" / "loss_by_ev.parquet").exists()
+    assert (folder / "report-study" / "report.md").exists()
+
+
+def test_figures_say_where_they_come_from() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (ROOT / "docs" / "loss_by_ev.png").exists()
+    assert re.search(r"commit [0-9a-f]{12}; .* cores; 20\d\d-\d\d-\d\d", text)

@@ -1,0 +1,297 @@
+"""`name:key=value,...` <-> objects: parsing, types, suggestions, and classes in the user's own files."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extrapolate.specs import (
+    Parameter,
+    Registry,
+    Spec,
+    convert_arguments,
+    did_you_mean,
+    load_user_class,
+    parameters,
+    parse,
+    split_outside_parentheses,
+)
+
+
+class TestParsing:
+    @pytest.mark.parametrize(
+        ("text", "name", "arguments"),
+        [
+            ("rope", "rope", {}),
+            ("rope:", "rope", {}),
+            ("  rope : theta = 500 , pairing=half ", "rope", {"theta": "500", "pairing": "half"}),
+            ("expe:start=-1e-3", "expe", {"start": "-1e-3"}),
+            ("random:base=(rope:theta=500),max=2048", "random", {"base": "rope:theta=500", "max": "2048"}),
+            ("a:x=(b:y=(c:z=1,w=2),v=3),u=4", "a", {"x": "b:y=(c:z=1,w=2),v=3", "u": "4"}),
+            ("mine.py:Mine", "mine.py:Mine", {}),
+            ("some/path/mine.py:Mine:size=3,base=(rope:theta=5)", "some/path/mine.py:Mine",
+             {"size": "3", "base": "rope:theta=5"}),
+        ],
+    )  # fmt: skip
+    def test_forms(self, text: str, name: str, arguments: dict[str, str]) -> None:
+        assert parse(text) == Spec(name, arguments)
+
+    @pytest.mark.parametrize(
+        ("text", "name", "arguments"),
+        [
+            ("random:base=(mine.py:Mine),max=20", "random", {"base": "mine.py:Mine", "max": "20"}),
+            ("random:base=(mine.py:Mine:size=3),max=20", "random", {"base": "mine.py:Mine:size=3", "max": "20"}),
+            ("a.py:A:base=(b.py:B)", "a.py:A", {"base": "b.py:B"}),
+            ("a.py:A:base=(b.py:B:size=2)", "a.py:A", {"base": "b.py:B:size=2"}),
+        ],
+    )
+    def test_users_classes_inside_parentheses(self, text: str, name: str, arguments: dict[str, str]) -> None:
+        assert parse(text) == Spec(name, arguments)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "names nothing: expected name:key=value"),
+            (":theta=1", "names nothing"),
+            ("rope:500", "'500' in 'rope:500' is not an argument: expected key=value"),
+            ("rope:theta=", "'theta=' in .* is not an argument"),
+            ("rope:=5", "'=5' in .* is not an argument"),
+            ("rope:theta=1,theta=2", "'theta' is given twice"),
+            ("random:base=(rope", "parentheses of .* do not match"),
+            ("random:base=rope)", "parentheses of .* do not match"),
+            ("random:base=)rope(", "parentheses of .* do not match"),
+        ],
+    )
+    def test_what_is_no_spec_is_refused(self, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            parse(text)
+
+    @given(
+        st.recursive(
+            st.from_regex(r"[a-z0-9.+-]{1,6}", fullmatch=True),
+            lambda inner: st.tuples(
+                st.from_regex(r"[a-z]{1,5}", fullmatch=True),
+                st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), inner, min_size=1, max_size=3),
+            ),
+            max_leaves=12,
+        )
+    )
+    def test_nested_specs_come_back(self, tree: Any) -> None:
+        def spell(node: Any) -> str:
+            if isinstance(node, str):
+                return node
+            name, children = node
+            values = {k: v if isinstance(v, str) else f"({spell(v)})" for k, v in children.items()}
+            return f"{name}:{','.join(f'{k}={v}' for k, v in values.items())}"
+
+        def check(node: Any, text: str) -> None:
+            if isinstance(node, str):
+                assert text == node
+                return
+            spec = parse(text)
+            assert spec.name == node[0]
+            assert set(spec.arguments) == set(node[1])
+            for key, child in node[1].items():
+                check(child, spec.arguments[key])
+
+        check(tree, spell(tree))
+
+    def test_splitting_heeds_parentheses(self) -> None:
+        assert split_outside_parentheses("a,(b,(c,d)),,e", ",") == ["a", "(b,(c,d))", "e"]
+
+
+class TestSuggestions:
+    def test_something_near_is_suggested(self) -> None:
+        assert did_you_mean("rpoe", ["alibi", "rope", "expe"]) == "did you mean 'rope'?"
+
+    def test_else_everything_known_is_listed(self) -> None:
+        assert did_you_mean("zzz", ["rope", "alibi"]) == "known: alibi, rope"
+        assert did_you_mean("zzz", []) == "known: none"
+
+
+class Base:
+    """What user classes derive from here."""
+
+    def __init__(self, dims: int) -> None:
+        self.dims = dims
+
+
+class Everything(Base):
+    def __init__(
+        self,
+        dims: int,
+        *,
+        count: int = 1,
+        rate: float = 0.5,
+        causal: bool = True,
+        size: int | None = None,
+        name: str = "",
+        base: str | None = None,
+        kind: Literal["half", "interleaved"] = "half",
+        power: Literal[1, 2] = 1,
+    ) -> None:
+        super().__init__(dims)
+
+
+class TestTypes:
+    @pytest.mark.parametrize(
+        ("argument", "value", "expected"),
+        [
+            ("count", "12", 12),
+            ("count", -3, -3),
+            ("rate", "1e-3", 0.001),
+            ("rate", "2", 2.0),
+            ("rate", 2, 2.0),
+            ("causal", "true", True),
+            ("causal", "False", False),
+            ("causal", False, False),
+            ("size", "8", 8),
+            ("size", "none", None),
+            ("size", "None", None),
+            ("size", None, None),
+            ("name", "abc", "abc"),
+            ("base", "rope", "rope"),
+            ("base", None, None),
+            ("kind", "interleaved", "interleaved"),
+            ("power", 2, 2),
+            ("power", "2", 2),
+        ],
+    )
+    def test_text_and_json_become_the_annotated_type(self, argument: str, value: object, expected: object) -> None:
+        converted = convert_arguments(Everything, {argument: value}, "all")[argument]
+        assert converted == expected
+        assert type(converted) is type(expected)
+
+    @pytest.mark.parametrize(
+        ("argument", "value", "wanted"),
+        [
+            ("count", "1.5", "int"),
+            ("count", 1.5, "int"),
+            ("count", "many", "int"),
+            ("count", True, "int"),
+            ("count", None, "int"),
+            ("rate", "fast", "float"),
+            ("rate", True, "float"),
+            ("causal", "yes", "bool"),
+            ("causal", 1, "bool"),
+            ("size", "big", "int"),
+            ("kind", "third", "half.*interleaved"),
+            ("power", "3", "1.*2"),
+        ],
+    )
+    def test_another_type_is_refused_with_the_one_wanted(self, argument: str, value: object, wanted: str) -> None:
+        with pytest.raises(ValueError, match=f"all: {argument}={value} is not .*{wanted}"):
+            convert_arguments(Everything, {argument: value}, "all")
+
+    def test_an_unknown_argument_is_refused_with_a_suggestion(self) -> None:
+        with pytest.raises(ValueError, match="all has no argument 'rtae'; did you mean 'rate'"):
+            convert_arguments(Everything, {"rtae": 1}, "all")
+        with pytest.raises(ValueError, match="plain has no argument 'x'; known: none"):
+            convert_arguments(Base, {"x": 1}, "plain")
+
+    def test_positional_arguments_are_no_configuration(self) -> None:
+        assert "dims" not in parameters(Everything)
+        assert parameters(Everything)["rate"] == Parameter("rate", float, 0.5)
+
+    @given(st.integers() | st.floats(allow_nan=False) | st.booleans())
+    def test_what_is_printed_is_read_back(self, value: float) -> None:
+        # What a run's folder is called can be typed again.
+        assert Parameter("x", type(value), None).convert(str(value), "all") == value
+
+
+class TestRegistry:
+    def test_classes_are_found_by_name(self) -> None:
+        registry: Registry[Base] = Registry("encoding")
+        registry.register("one")(Base)
+        registry.register("all")(Everything)
+        assert registry["all"] is Everything
+        assert registry.names() == ["all", "one"]
+
+    def test_an_unknown_name_is_refused_with_a_suggestion(self) -> None:
+        registry: Registry[Base] = Registry("encoding")
+        registry.register("rope")(Base)
+        with pytest.raises(ValueError, match="unknown encoding 'ropes'; did you mean 'rope'"):
+            registry["ropes"]
+
+    def test_a_name_is_taken_once(self) -> None:
+        registry: Registry[Base] = Registry("encoding")
+        registry.register("rope")(Base)
+        with pytest.raises(ValueError, match="two encodings are called 'rope'"):
+            registry.register("rope")(Everything)
+
+
+USER_FILE = """
+from extrapolate.encodings.base import Encoding, register
+from extrapolate.encodings.rope import RoPE
+
+class Mine(Encoding):
+    def __init__(self, dims, *, size: int = 3):
+        super().__init__(dims)
+
+class NotOne:
+    pass
+"""
+
+
+class TestUserFiles:
+    @pytest.fixture
+    def base(self) -> type:
+        from extrapolate.encodings import base
+
+        return base.Encoding
+
+    @pytest.fixture
+    def mine(self, tmp_path: Path) -> Path:
+        path = tmp_path / "mine.py"
+        path.write_text(USER_FILE)
+        return path
+
+    def test_a_class_is_loaded(self, mine: Path, base: type) -> None:
+        cls = load_user_class(mine, "Mine", base)
+        assert issubclass(cls, base)
+        assert parameters(cls)["size"].convert("7", "mine") == 7
+
+    def test_files_of_one_name_do_not_mix(self, mine: Path, tmp_path: Path, base: type) -> None:
+        other = tmp_path / "other" / "mine.py"
+        other.parent.mkdir()
+        other.write_text(USER_FILE.replace("size: int = 3", "size: int = 4"))
+        defaults = [parameters(load_user_class(path, "Mine", base))["size"].default for path in (mine, other, mine)]
+        assert defaults == [3, 4, 3]
+
+    @pytest.mark.parametrize("name", ["Mein", "NotOne", "Encoding", "register"])
+    def test_a_class_that_is_not_there_is_refused_with_those_that_are(self, mine: Path, base: type, name: str) -> None:
+        expected = "did you mean 'Mine'" if name == "Mein" else "known: Mine, RoPE"
+        with pytest.raises(ValueError, match=rf"mine\.py has no Encoding called '{name}'; {expected}"):
+            load_user_class(mine, name, base)
+
+    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path, base: type) -> None:
+        with pytest.raises(ValueError, match=r"absent\.py: no such file"):
+            load_user_class(tmp_path / "absent.py", "Mine", base)
+
+    @pytest.mark.parametrize(
+        ("content", "what"), [("1 / 0", "ZeroDivisionError"), ("class", "SyntaxError"), ("import nowhere", "nowhere")]
+    )
+    def test_a_file_that_fails_is_refused_with_its_error(
+        self, tmp_path: Path, base: type, content: str, what: str
+    ) -> None:
+        (tmp_path / "mine.py").write_text(content)
+        with pytest.raises(ValueError, match=rf"mine\.py does not import: .*{what}"):
+            load_user_class(tmp_path / "mine.py", "Mine", base)
+
+    def test_annotations_may_be_strings_and_classes_data_classes(self, tmp_path: Path, base: type) -> None:
+        # Both look their module up by name, as does pickle.
+        (tmp_path / "mine.py").write_text(
+            "from __future__ import annotations\n"
+            "from dataclasses import dataclass\n"
+            "from extrapolate.encodings.base import Encoding\n"
+            "@dataclass\n"
+            "class Settings:\n"
+            "    size: int = 3\n"
+            "class Mine(Encoding):\n"
+            "    def __init__(self, dims, *, size: int | None = None):\n"
+            "        super().__init__(dims)\n"
+        )
+        cls = load_user_class(tmp_path / "mine.py", "Mine", base)
+        assert convert_arguments(cls, {"size": "7"}, "mine") == {"size": 7}

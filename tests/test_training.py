@@ -1,0 +1,118 @@
+"""The schedule, the optimiser's groups, accumulation, and a short training in process."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate.config import RunConfig
+from extrapolate.configure import TrainingRequest, resolve
+from extrapolate.data.sources import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.runs import Run
+from extrapolate.training import _Training, learning_rate, optimizer_of, train
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Twelve documents of words drawn from a small grammar: learnable, and made here."""
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 400))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+def config_of(store: Store, **training: object) -> RunConfig:
+    request = TrainingRequest(
+        pe="rope",
+        model={"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48},
+        training={"seq_len": 16, "tokens": 8192, "batch_tokens": 256, "precision": "fp32", **training},
+    )
+    return resolve(request, store)[0]
+
+
+def test_learning_rate_warms_up_and_falls_as_a_cosine(store: Store) -> None:
+    training = config_of(store, tokens=256 * 101, warmup_ratio=0.2).training
+    assert training.steps == 101
+    rates = [learning_rate(training, step) for step in range(101)]
+    assert rates[0] == pytest.approx(training.lr / 20)
+    assert rates[19] == pytest.approx(training.lr)
+    assert max(rates) == pytest.approx(training.lr)
+    assert rates[-1] == pytest.approx(0.1 * training.lr)
+    middle = 20 + (100 - 20) // 2
+    assert rates[middle] == pytest.approx(training.lr * 0.55)
+    assert (np.diff(rates[20:]) < 0).all()
+
+
+@pytest.mark.parametrize("name", ["rope", "learned"])
+def test_norms_embeddings_and_encodings_are_spared_weight_decay(store: Store, tmp_path: Path, name: str) -> None:
+    config = resolve(TrainingRequest(pe=name, training={"seq_len": 16}), store)[0]
+    model = Run.create(tmp_path, config, store.path / "tokenizer.json").build_model()
+    optimizer = optimizer_of(model, config.training)
+    names = {id(parameter): key for key, parameter in model.named_parameters()}
+    decayed, spared = ({names[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert decayed | spared == set(names.values())
+    assert all(key.split(".")[-2] in {"qkv", "out", "gate_up", "down"} for key in decayed)
+    assert {"embedding.weight", "head.weight", "norm.weight"} <= spared
+    assert ("blocks.0.encoding.table_LD" in spared) == (name == "learned")
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_path: Path) -> None:
+    """Micro-batches of unequal size included."""
+    gradients = []
+    for micro in (256, 48):  # 16 windows at once; or five times three and one
+        config = config_of(store, micro_batch_tokens=micro)
+        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        training = _Training(run, store, lambda row: None)
+        batch = torch.from_numpy(training.windows.batch(0, 16))
+        loss = training._accumulate(batch)
+        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
+        assert loss == pytest.approx(math.log(store.vocab_size), abs=0.1)
+    for whole, parts in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 60)
+    run = train(config, store, tmp_path / "run")
+    rows = run.metrics()
+    steps = [row for row in rows if "loss" in row]
+    validations = [row for row in rows if "val_loss" in row]
+    assert [row["step"] for row in steps] == list(range(1, 61))
+    assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
+    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s"}
+    assert len(validations) == 10
+    assert validations[-1]["step"] == 60
+    assert validations[-1]["val_loss"] < validations[0]["val_loss"] - 1
+    assert pd.read_parquet(run.path / "metrics.parquet")["step"].max() == 60
+    seconds = 256 * 60 / float(np.sort([row["tokens_per_s"] for row in steps])[30])
+    assert run.training_seconds() == pytest.approx(seconds)
+
+
+def test_the_seed_decides_everything(store: Store, tmp_path: Path) -> None:
+    hashes = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run = train(config_of(store, tokens=2048, seed=seed), store, tmp_path / name)
+        hashes.append(run.checkpoints("last")[0].sha256)
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_checkpoints_along_the_way_come_before_the_last(store: Store, tmp_path: Path) -> None:
+    run = train(config_of(store, tokens=256 * 10), store, tmp_path / "run", keep_every=256 * 4)
+    assert [c.step for c in run.checkpoints("all")] == [4, 8, 10]
+    assert [c.step for c in run.checkpoints("last")] == [10]
+    first, last = (run.load_model(c) for c in (run.checkpoints("all")[0], run.checkpoints("last")[0]))
+    assert not torch.equal(first.head.weight, last.head.weight)
+
+
+def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) -> None:
+    losses = []
+    for compiled in (False, True):
+        run = train(config_of(store, tokens=256 * 6, compile=compiled), store, tmp_path / str(compiled))
+        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
