@@ -41,6 +41,9 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
     Raises ValueError on anything unknown or out of range.
     """
     file = _read_file(request.file)
+    wanted_hash = _section(file, "data").get("corpus_hash", store.corpus_hash)
+    if wanted_hash != store.corpus_hash:
+        raise ValueError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
     preset = request.preset or file.get("preset") or "tiny"
     sections = configs.preset(preset)
     given_model = _section(file, "model") | _given(request.model)
@@ -104,14 +107,20 @@ def _read_file(path: Path | None) -> dict[str, Any]:
     for key in content:
         if key not in RunConfig.model_fields:
             raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
+        if not isinstance(content[key], str if key == "preset" else dict):
+            kind = "a preset's name" if key == "preset" else "a section of settings"
+            raise ValueError(f"{path}: {key} must be {kind}, not {content[key]!r}")
     return content
 
 
+def data_path(request: TrainingRequest) -> Path | None:
+    """The token store that the request's file names, if it names one."""
+    path = _section(_read_file(request.file), "data").get("path")
+    return None if path is None else Path(str(path))
+
+
 def _section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = file.get(name, {})
-    if not isinstance(section, dict):
-        raise ValueError(f"{name} must be a section of settings, not '{section}'")
-    return dict(section)
+    return dict(file.get(name, {}))
 
 
 def _given(flags: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -124,8 +133,10 @@ def _encoding(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, An
         spec = specs.parse(request.pe)
         return {"name": spec.name, "arguments": dict(spec.arguments)}
     section = _section(file, "encoding")
-    if not isinstance(section.get("name"), str):
+    if "name" not in section:
         raise ValueError("name an encoding: --pe rope (extrapolate encodings lists them)")
+    if not isinstance(section["name"], str):
+        raise ValueError(f"{request.file}: encoding.name must be text, not {section['name']!r}")
     spec = specs.parse(section["name"])
     name = spec.name
     if section.pop("file_sha256", None) is not None and request.file is not None:

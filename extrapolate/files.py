@@ -32,18 +32,23 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file atomically."""
-    write_atomically(path, lambda temporary: _write_text(temporary, json.dumps(value, indent=2) + "\n"))
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file atomically."""
 
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_atomically(path, write)
 
 
 def write_text(path: Path, text: str) -> None:
     """Writes a UTF-8 text file atomically."""
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file atomically."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -65,6 +70,8 @@ def remove_partials(folder: Path) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Holds the folder for one writer; a killed process lets go of it. Raises ValueError where another holds it."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, not a folder; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:

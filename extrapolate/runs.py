@@ -6,14 +6,16 @@ user's encoding, `encoding.py`, where there is one.
 """
 
 import hashlib
+import io
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from extrapolate import config as configs
@@ -25,6 +27,7 @@ from extrapolate.provenance import provenance
 FORMAT = 1
 CONFIG, WEIGHTS, STATE, METRICS = "config.json", "model.safetensors", "state.pt", "metrics.jsonl"
 USER_ENCODING = "encoding.py"
+METADATA = "extrapolate"  # our entry in the weights' own header
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,9 @@ class Run:
     def create(cls, path: Path, config: RunConfig, tokenizer: Path, user_encoding: Path | None = None) -> "Run":
         """Starts a run in `path`: everything but weights."""
         path.mkdir(parents=True, exist_ok=True)
-        files.write_atomically(path / "tokenizer.json", lambda to: _copy(tokenizer, to))
+        files.write_bytes(path / "tokenizer.json", tokenizer.read_bytes())
         if user_encoding is not None:
-            files.write_atomically(path / USER_ENCODING, lambda to: _copy(user_encoding, to))
+            files.write_bytes(path / USER_ENCODING, user_encoding.read_bytes())
         record = {"format": FORMAT, "config": config.model_dump(), "provenance": provenance()}
         files.write_json(path / CONFIG, record)
         return cls(path, config)
@@ -111,17 +114,16 @@ class Run:
         path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
         path.parent.mkdir(exist_ok=True)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_weights(model).items()}
-        metadata = {
-            "format": "pt",
-            "step": str(step),
-            "tokens": str(tokens),
-            "sha256": weights_sha256(weights),
-        }
-        files.write_atomically(path, lambda temporary: save_file(weights, temporary, metadata))
+        # One entry: the library writes several in a random order, and equal weights should be equal files.
+        record = json.dumps({"step": step, "tokens": tokens, "sha256": weights_sha256(weights)})
+        files.write_bytes(path, save(weights, {METADATA: record}))
 
     def save_state(self, state: dict[str, Any]) -> None:
         """Writes what a killed training continues from."""
-        files.write_atomically(self.path / STATE, lambda temporary: torch.save(state, temporary))
+        # By way of memory: torch reports a full disk as an error of its own that names neither disk nor file.
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        files.write_bytes(self.path / STATE, buffer.getvalue())
 
     def load_state(self) -> dict[str, Any] | None:
         """What was saved last, or None. Raises ValueError where it is damaged."""
@@ -129,6 +131,9 @@ class Run:
         if not path.exists():
             return None
         try:
+            with zipfile.ZipFile(path) as archive:  # torch does not check the sums itself
+                if (broken := archive.testzip()) is not None:
+                    raise ValueError(f"{broken} is not what was written")
             return torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file
             raise ValueError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
@@ -207,8 +212,8 @@ def file_sha256(path: Path) -> str:
 def _describe(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata()
-        return Checkpoint(path, int(metadata["step"]), int(metadata["tokens"]), metadata["sha256"])
+            record = json.loads(file.metadata()[METADATA])
+        return Checkpoint(path, record["step"], record["tokens"], record["sha256"])
     except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}; delete {path.parent} and train again") from error
 
@@ -221,7 +226,3 @@ def _read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     if weights_sha256(weights) != checkpoint.sha256:
         raise ValueError(f"{checkpoint.path} is damaged: its content does not have the hash it was written with")
     return weights
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.write_bytes(source.read_bytes())

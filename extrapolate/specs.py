@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import importlib.util
 import inspect
+import math
 import re
 import sys
 import types
@@ -110,7 +111,8 @@ class Parameter:
 def _type_name(kind: Any) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " or ".join(str(choice) for choice in typing.get_args(kind))
-    return getattr(kind, "__name__", str(kind))
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
+    return names[kind] if kind in names else str(getattr(kind, "__name__", kind))
 
 
 def _choices(annotation: Any) -> tuple[list[Any], bool]:
@@ -132,7 +134,10 @@ def _convert(value: Any, kind: Any) -> Any:
         return str(value).lower() == "true"
     if (kind in (int, float) and isinstance(value, bool)) or (kind is int and isinstance(value, float)):
         raise ValueError(value)
-    return kind(value)
+    converted = kind(value)
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise ValueError(value)
+    return converted
 
 
 def parameters(cls: type) -> dict[str, Parameter]:

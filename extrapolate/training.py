@@ -16,16 +16,16 @@ from torch import Tensor
 
 from extrapolate import files
 from extrapolate.config import RunConfig, TrainingConfig, differences
-from extrapolate.data.store import Split, Store
+from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.encodings.base import Encoding
-from extrapolate.evaluation.lengths import validation_loss
+from extrapolate.evaluation.lengths import validation_loss, validation_windows
 from extrapolate.model import Model
 from extrapolate.runs import CONFIG, METRICS, STATE, Run
 
 SAVE_EVERY_S = 45.0  # a killed run loses less than a minute
 VALIDATIONS = 10  # in the course of a run, the last at its end
-VALIDATION_TARGETS = 16_384
+VALIDATION_TARGETS = 8_192
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -104,11 +104,12 @@ def train(
     the data do not fill a window, or `path` holds another run; RuntimeError where the loss is no longer finite;
     Interrupted on Ctrl-C, with the state saved.
     """
+    data = TrainingData(config.training, store)
     with files.locked(path):
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)
         if not run.finished:
-            _Training(run, store, report).loop(save_every, keep_every)
+            _Training(run, data, report).loop(save_every, keep_every)
     return run
 
 
@@ -128,14 +129,22 @@ def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_enco
     return run
 
 
+class TrainingData:
+    """What a run reads: its training windows, and its validation windows."""
+
+    def __init__(self, training: TrainingConfig, store: Store) -> None:
+        """Raises ValueError where the store does not hold a window of either."""
+        self.windows = TrainingWindows(store.split("train"), training.seq_len, training.seed)
+        self.validation = store.split("validation")
+        self.validation_windows = validation_windows(self.validation, training.seq_len, VALIDATION_TARGETS)
+
+
 class _Training:
     """One run's training, from its last saved state to its end."""
 
-    def __init__(self, run: Run, store: Store, report: Report) -> None:
-        self.run, self.report = run, report
+    def __init__(self, run: Run, data: TrainingData, report: Report) -> None:
+        self.run, self.data, self.report = run, data, report
         self.training = run.config.training
-        self.windows = TrainingWindows(store.split("train"), self.training.seq_len, self.training.seed)
-        self.validation: Split = store.split("validation")
         self.model = initial_model(run.config, run).to(self.training.device)
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
@@ -183,7 +192,9 @@ class _Training:
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        batch = torch.from_numpy(self.windows.batch(self.step * self.training.batch_size, self.training.batch_size))
+        batch = torch.from_numpy(
+            self.data.windows.batch(self.step * self.training.batch_size, self.training.batch_size)
+        )
         loss = self._accumulate(batch.to(self.training.device))
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -214,7 +225,7 @@ class _Training:
 
     def _validate(self) -> dict[str, Any]:
         self.model.eval()
-        loss = validation_loss(self.model, self.validation, VALIDATION_TARGETS)
+        loss = validation_loss(self.model, self.data.validation, self.data.validation_windows)
         self.model.train()
         return {"val_loss": loss}
 

@@ -16,9 +16,9 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Later flags win over the README's own.
 FEWER = {
     "tokenize": ["--vocab-size", "600", "--min-heldout-tokens", "1100", "--max-tokens", "300000"],
-    "train": ["--tokens", "4096", "--batch-tokens", "2048", "--no-compile"],
-    "eval-lengths": ["--max-targets", "1024"],  # one window at 16x of 64 tokens
-    "bench": ["--seconds", "0.1", "--seq-len", "8"],
+    "train": ["--tokens", "2048", "--batch-tokens", "1024", "--no-compile"],
+    "eval-lengths": ["--factors", "1,4", "--max-targets", "256"],
+    "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"],
 }
 
 

@@ -13,7 +13,7 @@ from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.sources import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.runs import Run
-from extrapolate.training import _Training, learning_rate, optimizer_of, train
+from extrapolate.training import TrainingData, _Training, learning_rate, optimizer_of, train
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
     for micro in (256, 48):  # 16 windows at once; or five times three and one
         config = config_of(store, micro_batch_tokens=micro)
         run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
-        training = _Training(run, store, lambda row: None)
-        batch = torch.from_numpy(training.windows.batch(0, 16))
+        training = _Training(run, TrainingData(config.training, store), lambda row: None)
+        batch = torch.from_numpy(training.data.windows.batch(0, 16))
         loss = training._accumulate(batch)
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
         assert loss == pytest.approx(math.log(store.vocab_size), abs=0.1)

@@ -8,6 +8,7 @@ import typer
 def bench(
     preset: Annotated[str, typer.Option(help="whose sizes to measure")] = "tiny",
     seq_len: Annotated[int | None, typer.Option(min=2, help="training length  [default: the preset's, or 64]")] = None,
+    compile: Annotated[bool, typer.Option("--compile/--no-compile", help="measure compiled training too")] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="how long to measure each variant")] = 10.0,
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
@@ -20,7 +21,7 @@ def bench(
     from extrapolate.cli.render import print_table
 
     config = benchmark.bench_config(preset, seq_len)
-    variants = list(benchmark.VARIANTS)
+    variants = [v for v in benchmark.VARIANTS if compile or not v.compiled]
     if importlib.util.find_spec("transformers") is None:
         say("no peer: it needs the transformers package, pip install 'extrapolate[peers]'")
         variants = [v for v in variants if v.who != "transformers"]

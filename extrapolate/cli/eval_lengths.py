@@ -38,9 +38,9 @@ def eval_lengths(
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
 ) -> None:
     """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet."""
-    from extrapolate import results
+    from extrapolate import files, results
     from extrapolate.allocator import keep_freed_memory
-    from extrapolate.cli.progress import Progress
+    from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.data.store import Store
     from extrapolate.evaluation import lengths
@@ -57,23 +57,30 @@ def eval_lengths(
         checkpoint=checkpoint.value,
         precision=precision.value,
     )
+    named = {path.resolve() for path in runs}
     found = find_runs(runs)
+    unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
+    if unfinished and len(unfinished) < len(found):
+        say(f"left out, for their training is not finished: {', '.join(str(run.path) for run in unfinished)}")
+        found = [run for run in found if run not in unfinished]
     stores = [Store.open(data or Path(run.config.data.path)) for run in found]
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
     rows = []
-    with Progress("tokens") as progress:
+    with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
         for run, store in zip(found, stores, strict=True):
-            for new, documents in lengths.evaluate(run, store, settings, progress=progress.update):
-                results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
-                results.merge(run.path / "evals.parquet", new, results.EVALS)
-                rows.extend(new)
+            with files.locked(run.path):
+                files.remove_partials(run.path)
+                for new, documents in lengths.evaluate(run, store, settings, progress=progress.update):
+                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
+                    results.merge(run.path / "evals.parquet", new, results.EVALS)
+                    rows.extend(new)
     if as_json:
         for row in rows:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
     for name in settings.protocols:
-        print_table(tables.quick_table(rows, name), f"{name}, loss in nats per token")
+        print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
 
 
 def _numbers(text: str) -> list[float]:

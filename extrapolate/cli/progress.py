@@ -6,14 +6,15 @@ from types import TracebackType
 from typing import Any, Self
 
 PLAIN_EVERY_S = 5.0
+PLAIN_LAST_S = 1.0  # what is done sooner needs no line
 
 
 class Progress:
-    """Shows one thing at a time. `unit` is what `done` and `total` count."""
+    """Shows one thing at a time. `unit` is what `done` and `total` count; `stopped` is said on Ctrl-C."""
 
-    def __init__(self, unit: str) -> None:
-        self.unit = unit
-        self._what, self._began, self._first, self._last_line = "", 0.0, 0, 0.0
+    def __init__(self, unit: str, stopped: str = "stopped") -> None:
+        self.unit, self.stopped = unit, stopped
+        self._what, self._began, self._first, self._last_line = "", 0.0, 0, time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
@@ -36,6 +37,8 @@ class Progress:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if kind is KeyboardInterrupt:
+            say(self.stopped)
 
     def update(self, what: str, done: int, total: int | None = None, note: str = "") -> None:
         """So much of `what` is done; None where the total is not known."""
@@ -51,11 +54,11 @@ class Progress:
         text = "  ".join(part for part in parts if part)
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, note=text)
-        elif now - self._last_line >= PLAIN_EVERY_S or done == total:
+        elif now - self._last_line >= (PLAIN_LAST_S if done == total else PLAIN_EVERY_S):
             self._last_line = now
             share = f"{done:,} {self.unit}" if total is None else f"{100 * done / total:.0f}%"
             left = f"  {(total - done) / rate:.0f} s left" if total and rate else ""
-            print(f"{what}: {share}  {text}{left}", file=sys.stderr, flush=True)
+            say(f"{what}: {share}  {text}{left}")
 
 
 def say(message: str) -> None:

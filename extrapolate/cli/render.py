@@ -7,13 +7,13 @@ from rich.table import Table
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:
-    """Prints a table whose cells are text already, or numbers; n/a where there is none."""
+    """Prints a table of text: the first column and columns of words to the left, numbers to the right."""
     shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for place, column in enumerate(table.columns):
-        text = place == 0 or table[column].map(lambda cell: isinstance(cell, str) and not cell[:1].isdigit()).all()
-        shown.add_column(str(column), justify="left" if text else "right")
+        words = place == 0 or not table[column].str.contains(r"\d", regex=True).any()
+        shown.add_column(str(column), justify="left" if words else "right", no_wrap=words)
     for row in table.itertuples(index=False):
-        shown.add_row(*(cell if isinstance(cell, str) else "n/a" if pd.isna(cell) else f"{cell:.3f}" for cell in row))
+        shown.add_row(*row)
     wide_console().print(shown)
 
 

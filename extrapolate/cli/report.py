@@ -21,11 +21,12 @@ def report(
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
     from extrapolate.report import write_report
+    from extrapolate.report.tables import formatted
 
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     written = write_report(runs, out, baseline, {name: value for name, value in only.items() if value is not None})
     for warning in written.warnings:
         say(warning)
     for protocol, table in written.tables.items():
-        print_table(table, f"{protocol}, loss in nats per token")
+        print_table(formatted(table), f"{protocol}, loss in nats per token")
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -46,13 +46,15 @@ def make_store(settings: "StoreSettings", out: Path) -> bool:  # type: ignore[na
     from extrapolate.data.store import Store, build
 
     if out.exists():
+        if not (out / "manifest.json").exists():
+            raise ValueError(f"{out} already exists and is not a token store; choose another --out")
         existing = Store.open(out).manifest["settings"]
         if existing == vars(settings):
             return False
         changed = [f"{k}: {existing.get(k)} there, {v} now" for k, v in vars(settings).items() if existing.get(k) != v]
         raise ValueError(f"{out} is another token store ({'; '.join(changed)}); choose another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with Progress("characters") as progress:
+    with Progress("characters", stopped="stopped; nothing was written") as progress:
         done: dict[str, int] = {}
 
         def advance(stage: str, amount: int) -> None:

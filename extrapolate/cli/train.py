@@ -46,23 +46,24 @@ def train(
     from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.tokenize import make_store
-    from extrapolate.configure import TrainingRequest, resolve, run_name
+    from extrapolate.configure import TrainingRequest, data_path, resolve, run_name
     from extrapolate.data.store import Store, StoreSettings
     from extrapolate.training import train as train_run
 
     keep_freed_memory()
-    if data is None:
-        if not DEFAULT_STORE.exists():
-            say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
-            make_store(StoreSettings(), DEFAULT_STORE)
-        data = DEFAULT_STORE
-    store = Store.open(data)
     flags = {
         "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
         "device": None if device is Device.AUTO else device.value,
         "precision": None if precision is Precision.AUTO else precision.value,
     }  # fmt: skip
     request = TrainingRequest(pe, preset, config, {"layers": layers}, flags)
+    data = data or data_path(request)
+    if data is None:
+        if not DEFAULT_STORE.exists():
+            say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
+            make_store(StoreSettings(), DEFAULT_STORE)
+        data = DEFAULT_STORE
+    store = Store.open(data)
     resolved, user_file = resolve(request, store)
     path = out or Path("ckpt") / run_name(resolved)
     training = resolved.training

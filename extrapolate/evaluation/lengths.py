@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from extrapolate import __version__, provenance
-from extrapolate.data.store import Split, Store
+from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.names import PLAIN_NAME
@@ -27,6 +27,7 @@ from extrapolate.evaluation.protocols import (
 from extrapolate.extensions import base as extensions
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs import Checkpoint, Run
 from extrapolate.specs import did_you_mean
 
@@ -64,12 +65,19 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+    if not settings.protocols:
+        raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
+    if settings.split not in HELDOUT:
+        raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
     if store.corpus_hash != run.config.data.corpus_hash:
         raise ValueError(
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
         )
     run.checkpoints(settings.checkpoint)
+    for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
+        if (run.path / name).exists():
+            read(run.path / name, table)
     model = run.build_model()
     for text in settings.extensions:
         extensions.build(text)
@@ -202,8 +210,9 @@ def _exp(loss: float) -> float:
 
 
 def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, split: Split) -> list[dict[str, Any]]:
+    shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
     return [
-        setting
+        shared
         | {
             "document": split.ids[d],
             "loss": None if sums is None else sums.loss_D[d] / control.targets_D[d],
@@ -247,8 +256,20 @@ def _common(
     }
 
 
-def validation_loss(model: Model, split: Split, max_targets: int) -> float:
-    """The mean loss, nats, of disjoint windows of the training length over a split: `windows` at 1x."""
-    layout = PROTOCOLS["windows"](split.lengths, model.seq_len, [model.seq_len], max(max_targets, model.seq_len))
-    losses = [target_losses(model, split, group) for group in layout.rows[model.seq_len]]
+def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:
+    """Disjoint windows of the training length over a split: `windows` at 1x.
+
+    Raises ValueError where no document holds one.
+    """
+    if split.lengths.max(initial=0) <= seq_len:
+        raise ValueError(
+            f"no validation document holds a window of {seq_len} tokens and its next: use a smaller --seq-len, or "
+            f"tokenise with --min-heldout-tokens {seq_len + 1} or more"
+        )
+    return PROTOCOLS["windows"](split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
+
+
+def validation_loss(model: Model, split: Split, windows: tuple[Windows, ...]) -> float:
+    """The mean loss of a model's targets, nats."""
+    losses = [target_losses(model, split, group) for group in windows]
     return float(np.mean(np.concatenate([part.ravel() for part in losses]), dtype=np.float64))

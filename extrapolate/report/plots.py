@@ -15,6 +15,7 @@ def loss_against_length(rows: pd.DataFrame, order: list[str], title: str, path: 
     import matplotlib as mpl
 
     mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "extrapolate"  # the same rows give the same file
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")

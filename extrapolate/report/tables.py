@@ -93,6 +93,19 @@ def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
     return table if table["step"].nunique() > 1 else table.drop(columns="step")
 
 
+def formatted(table: pd.DataFrame, signed: bool = False) -> pd.DataFrame:
+    """Every cell as text: losses to three decimals, training time to two, n/a where there is no number."""
+
+    def text(value: Any, column: str) -> str:
+        if isinstance(value, str):
+            return value
+        if pd.isna(value):
+            return "n/a"
+        return f"{value:{'+' if signed else ''}.{2 if column == 'Training time' else 3}f}"
+
+    return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})
+
+
 def _strict_mean(losses: "pd.Series[float]") -> float:
     return float(losses.mean(skipna=False))
 

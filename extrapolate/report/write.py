@@ -29,19 +29,23 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
     evals, documents = _gather(runs)
-    rows = tables.comparable(pd.DataFrame(evals), only)
-    out.mkdir(parents=True, exist_ok=True)
+    rows = tables.comparable(pd.DataFrame(evals).astype({"loss": float, "training_seconds": float}), only)
     written = Written()
+    shown: dict[str, pd.DataFrame] = {}
+    for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
+        shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        written.warnings += warnings
+        written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
+    # Everything that can be refused has been: from here on, files.
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file, not a folder; choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
     results.write(out / "evals.parquet", evals, results.EVALS)
     results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
     written.files += ["evals.parquet", "eval_documents.parquet"]
     sections = []
-    protocols = sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name))
-    for protocol in protocols:
-        mine, warnings = tables.same_targets(rows[rows["protocol"] == protocol])
-        written.warnings += warnings
-        table = tables.loss_by_ev(mine, baseline)
-        written.tables[protocol] = table
+    for protocol, table in written.tables.items():
+        mine = shown[protocol]
         stem = "loss_by_ev" if protocol == MAIN_PROTOCOL else f"loss_by_ev.{protocol}"
         files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
         files.write_text(out / f"{stem}.tex", _latex(table, protocol))
@@ -108,18 +112,8 @@ def caption(rows: pd.DataFrame) -> str:
 def markdown(table: pd.DataFrame, signed: bool = False) -> str:
     """A Markdown table: losses to three decimals, training time to two, n/a where there is no number."""
     lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-    for row in table.itertuples(index=False):
-        cells = [_cell(value, column, signed) for value, column in zip(row, table.columns, strict=True)]
-        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["| " + " | ".join(row) + " |" for row in tables.formatted(table, signed).itertuples(index=False)]
     return "\n".join(lines)
-
-
-def _cell(value: Any, column: str, signed: bool) -> str:
-    if isinstance(value, str):
-        return value
-    if pd.isna(value):
-        return "n/a"
-    return f"{value:{'+' if signed else ''}.{2 if column == 'Training time' else 3}f}"
 
 
 def _latex(table: pd.DataFrame, protocol: str) -> str:

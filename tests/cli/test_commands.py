@@ -43,7 +43,7 @@ def weights(run: Path) -> bytes:
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    return results.read(run / "evals.parquet", results.EVALS)
+    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ class TestEvalLengths:
         pd.testing.assert_frame_equal(before.drop(columns=VOLATILE), again.drop(columns=VOLATILE))
         cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags, "--extend", "pi").succeeded()
         assert len(rows_of(ckpt / "rope")) == 4
-        documents = results.read(ckpt / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS)
+        documents = pd.DataFrame(results.read(ckpt / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS))
         assert not documents.duplicated([*results.EVALS.key, "document"]).any()
 
     def test_a_folder_of_runs(self, cli, ckpt):

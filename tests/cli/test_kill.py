@@ -242,8 +242,10 @@ def whole_run(trained, tmp_path_factory) -> Path:
 
 def rows_of(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables in the order of their keys, without what a clock decides."""
-    evals = results.read(run / "evals.parquet", results.EVALS).drop(columns=["tokens_per_s", "evaluated_at"])
-    documents = results.read(run / "eval_documents.parquet", results.EVAL_DOCUMENTS)
+    evals = pd.DataFrame(results.read(run / "evals.parquet", results.EVALS)).drop(
+        columns=["tokens_per_s", "evaluated_at"]
+    )
+    documents = pd.DataFrame(results.read(run / "eval_documents.parquet", results.EVAL_DOCUMENTS))
     frames = evals.sort_values(list(results.EVALS.key)), documents.sort_values(list(results.EVAL_DOCUMENTS.key))
     return frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
 
@@ -258,7 +260,7 @@ class TestEvalLengths:
         process = start("eval-lengths", ckpt / "rope", *EVALUATION)
         wait_until((ckpt / "rope/eval_documents.parquet").exists, process)
         kill(process)
-        written = results.read(ckpt / "rope/eval_documents.parquet", results.EVAL_DOCUMENTS)
+        written = pd.DataFrame(results.read(ckpt / "rope/eval_documents.parquet", results.EVAL_DOCUMENTS))
         assert len(written) < len(rows_of(whole_run)[1])
         cli("eval-lengths", ckpt / "rope", *EVALUATION).succeeded()
         self.check_same(ckpt / "rope", whole_run)
@@ -273,7 +275,7 @@ class TestEvalLengths:
         assert len(leftovers(run)) == 1
         assert (run / "evals.parquet").exists() == (nth > 4)
         if nth > 4:  # whole, if not all there
-            assert len(results.read(run / "evals.parquet", results.EVALS)) == 4
+            assert len(pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))) == 4
         cli("eval-lengths", run, *EVALUATION).succeeded()
         self.check_same(run, whole_run)
         assert not leftovers(run)

@@ -20,14 +20,34 @@ def clock(monkeypatch):
     return now
 
 
-def test_plain_lines_are_rare_and_the_last_is_always_shown(capsys, clock):
+@pytest.fixture
+def every_line(monkeypatch):
+    """No update is too soon for a line."""
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "PLAIN_LAST_S", 0.0)
+
+
+def test_what_is_done_at_once_gets_no_line(capsys, clock):
+    with Progress("tokens") as progress:
+        progress.update("rope", 0, 1000)
+        clock[0] += 0.5
+        progress.update("rope", 1000, 1000)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stop_from_the_keyboard_is_said(capsys, clock):
+    with pytest.raises(KeyboardInterrupt), Progress("tokens", stopped="stopped; nothing is lost"):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "stopped; nothing is lost\n"
+
+
+def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
     with Progress("tokens") as progress:
         for second in range(11):
             clock[0] = 1000.0 + second
             progress.update("rope", 100 * second, 1000)
     lines = capsys.readouterr().err.splitlines()
-    # At once, every five seconds, and at the end.
-    assert [line.split()[1].rstrip("%") for line in lines] == ["0", "50", "100"]
+    assert [line.split()[1].rstrip("%") for line in lines] == ["50", "100"]
     assert all(line.startswith("rope: ") for line in lines)
 
 
@@ -74,7 +94,7 @@ def test_nothing_goes_to_stdout(capsys, clock):
     assert written.err.splitlines()[-1] == "done"
 
 
-def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny):
+def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny, every_line):
     ended = cli("train", "--pe", "none", *tiny).succeeded()
     assert ended.out == ""
     assert not CONTROL.search(ended.err)
@@ -85,7 +105,7 @@ def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny):
     assert re.search(r"val \d\.\d{3}", shown[-1])
 
 
-def test_evaluating_keeps_progress_apart_from_the_tables(cli, ckpt):
+def test_evaluating_keeps_progress_apart_from_the_tables(cli, ckpt, every_line):
     ended = cli("eval-lengths", ckpt / "rope", "--factors", "1,2", "--max-targets", "256").succeeded()
     assert not CONTROL.search(ended.err + ended.out)
     assert "100%" in ended.err
