@@ -32,7 +32,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Writes a file atomically."""
 
     def write(temporary: Path) -> None:

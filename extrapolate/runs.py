@@ -123,7 +123,7 @@ class Run:
         # By way of memory: torch reports a full disk as an error of its own that names neither disk nor file.
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        files.write_bytes(self.path / STATE, buffer.getvalue())
+        files.write_bytes(self.path / STATE, buffer.getbuffer())
 
     def load_state(self) -> dict[str, Any] | None:
         """What was saved last, or None. Raises ValueError where it is damaged."""

@@ -23,7 +23,7 @@ from extrapolate.evaluation.lengths import validation_loss, validation_windows
 from extrapolate.model import Model
 from extrapolate.runs import CONFIG, METRICS, STATE, Run
 
-SAVE_EVERY_S = 45.0  # a killed run loses less than a minute
+SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
 VALIDATIONS = 10  # in the course of a run, the last at its end
 VALIDATION_TARGETS = 8_192
 
@@ -99,7 +99,7 @@ def train(
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
-    save_every: tokens between saved states (default: every 45 s); keep_every: tokens between checkpoints kept
+    save_every: tokens between saved states (default: every 30 s); keep_every: tokens between checkpoints kept
     for evaluation (default: none). `report` is called with every row of metrics.jsonl. Raises ValueError where
     the data do not fill a window, or `path` holds another run; RuntimeError where the loss is no longer finite;
     Interrupted on Ctrl-C, with the state saved.

@@ -19,6 +19,7 @@ def extensions() -> None:
 
 def _print(entries: list[tuple[str, type]], title: str) -> None:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     from extrapolate.cli.render import wide_console
@@ -29,5 +30,6 @@ def _print(entries: list[tuple[str, type]], title: str) -> None:
         shown.add_column(column)
     for name, cls in entries:
         arguments = [f"{p.name}={'auto' if p.default is None else p.default}" for p in parameters(cls).values()]
-        shown.add_row(name, inspect.getdoc(cls).splitlines()[0], "\n".join(arguments), cls.source)  # type: ignore[union-attr, attr-defined]
+        first_line = (inspect.getdoc(cls) or "").partition("\n")[0]
+        shown.add_row(*map(escape, (name, first_line, "\n".join(arguments), getattr(cls, "source", ""))))
     wide_console().print(shown)

@@ -3,6 +3,7 @@
 import pandas as pd
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -13,7 +14,7 @@ def print_table(table: pd.DataFrame, title: str) -> None:
         words = place == 0 or not table[column].str.contains(r"\d", regex=True).any()
         shown.add_column(str(column), justify="left" if words else "right", no_wrap=words)
     for row in table.itertuples(index=False):
-        shown.add_row(*row)
+        shown.add_row(*map(escape, row))
     wide_console().print(shown)
 
 

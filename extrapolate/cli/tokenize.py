@@ -2,9 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from extrapolate.data.store import StoreSettings
 
 
 def tokenize(
@@ -39,7 +42,7 @@ def tokenize(
         say(f"{out} is already there, made with the same settings: nothing to do")
 
 
-def make_store(settings: "StoreSettings", out: Path) -> bool:  # type: ignore[name-defined]  # noqa: F821
+def make_store(settings: "StoreSettings", out: Path) -> bool:
     """Tokenises into `out` unless the same store is there already; says whether it did. ValueError on another store."""
     from extrapolate.cli.progress import Progress, say
     from extrapolate.data import sources

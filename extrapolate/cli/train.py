@@ -31,7 +31,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
-    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 45 s]")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 30 s]")] = None,
     keep_every: Annotated[
         int | None, typer.Option(min=1, help="tokens between checkpoints kept for evaluation")
     ] = None,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.base import register
 from extrapolate.encodings.expe import ExPE
 
 
@@ -23,17 +23,6 @@ class ExQPE(ExPE):
 
     display = "ExQPE"
     caption = "ExQPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
-
-    def __init__(
-        self,
-        dims: Dims,
-        *,
-        size: int | None = None,
-        start: float = -1.0,
-        step: float | None = None,
-        slope: float | None = None,
-    ) -> None:
-        super().__init__(dims, size=size, start=start, step=step, slope=slope)
 
     def values(self, pos_T: Tensor) -> Tensor:
         channel_C = torch.arange(self.size, device=pos_T.device, dtype=torch.float32)

@@ -1,5 +1,6 @@
 """What an extension is: a recipe that, for an encoding and a length, resolves to a plan."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,20 +25,19 @@ class Plan:
 PLAIN = Plan()
 
 
-class Extension:
+class Extension(ABC):
     """Something applied at inference to reach beyond the training length.
 
     Keyword-only arguments of the constructor are the configuration, as for encodings.
     """
 
-    name: ClassVar[str]  # as registered
     display: ClassVar[str]  # the name in tables: "PI"
     source: ClassVar[str]
     needs: ClassVar[str]  # what the encoding must accept: see `Encoding.accepts`
 
+    @abstractmethod
     def plan(self, seq_len: int, length: int) -> Plan:
-        """The plan for windows of `length` tokens and a model trained at `seq_len`. Subclasses override it."""
-        raise NotImplementedError
+        """The plan for windows of `length` tokens and a model trained at `seq_len`."""
 
     def arguments(self) -> dict[str, Any]:
         """The configuration."""

@@ -5,7 +5,7 @@ from extrapolate.extensions.base import Extension, Plan, register
 
 
 def _check_positive(name: str, factor: float | None) -> None:
-    if factor is not None and not 0 < factor < float("inf"):
+    if factor is not None and not factor > 0:
         raise ValueError(f"{name}: factor must be a positive number, not {factor:g}")
 
 

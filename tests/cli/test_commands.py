@@ -1,5 +1,6 @@
 """What the commands do when all goes well: their files, their tables, their promises."""
 
+import inspect
 import json
 import shutil
 import sysconfig
@@ -439,6 +440,8 @@ def test_the_catalogue_lists_everything(cli, command, registry):
     words = out.split()
     for name in registry.names():
         assert name in words
+        # Brackets are text, not markup: "x_i + E[i]".
+        assert (inspect.getdoc(registry[name]) or "").partition("\n")[0] in out
         for argument in results_of(registry[name]):
             assert argument in out
     assert "…" not in out
