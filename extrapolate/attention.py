@@ -10,7 +10,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
 
-# Up to this length one explicit batched product beats the fused kernel when training (benchmarks/attention.py).
+# Up to this length one explicit batched product beats the fused kernel when training on a CPU.
 EXPLICIT_UP_TO = 256
 # A bias is computed for so many queries at a time: it stays in the cache, and memory grows with the length alone.
 QUERIES_PER_CHUNK = 128
@@ -33,7 +33,9 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, encoding: Encoding, p
     for start in range(0, length, QUERIES_PER_CHUNK):
         end = min(start + QUERIES_PER_CHUNK, length)
         first = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
-        bias_HTS = _masked_bias(encoding, pos_T, first, start, end).to(q_BHTK.dtype)
+        bias_HTS = _masked_bias(encoding, pos_T, first, start, end)
+        if q_BHTK.device.type != "cpu":  # only the CPU's kernel takes a float32 bias with bfloat16 queries
+            bias_HTS = bias_HTS.to(q_BHTK.dtype)
         outputs.append(
             F.scaled_dot_product_attention(
                 q_BHTK[:, :, start:end], k_BHTK[:, :, first:end], v_BHTK[:, :, first:end], attn_mask=bias_HTS

@@ -120,7 +120,7 @@ def _peer_step(config: RunConfig, variant: Variant) -> Callable[[], None]:
     def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         return F.cross_entropy(model(input_ids=tokens_BT).logits.flatten(0, 1).float(), targets_BT.flatten())
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.training.lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.training.lr, fused=True)
     compiled = torch.compile(loss) if variant.compiled else loss
     return _step(model, optimizer, compiled, _random_tokens(config), variant.precision)
 

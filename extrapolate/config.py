@@ -66,9 +66,13 @@ class TrainingConfig(_Frozen):
     @model_validator(mode="after")
     def _check(self) -> "TrainingConfig":
         if self.batch_tokens < self.seq_len:
-            raise ValueError(f"batch_tokens ({self.batch_tokens}) holds no window of seq_len ({self.seq_len})")
+            raise ValueError(
+                f"batch_tokens ({self.batch_tokens}) holds no window of {self.seq_len}: give more --batch-tokens"
+            )
         if self.tokens < self.batch_size * self.seq_len:
-            raise ValueError(f"tokens ({self.tokens}) is less than one batch ({self.batch_size * self.seq_len})")
+            raise ValueError(
+                f"tokens ({self.tokens}) is less than a batch of {self.batch_size * self.seq_len}: give more --tokens"
+            )
         return self
 
     @property
@@ -131,7 +135,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         ),
         "training": dict(seq_len=512, lr=3e-4, **_EXPE_LARGE),
     },
-    # The course project of PUBLISHED's depth table, with Llama blocks in place of GPT-2's; its width is not known.
+    # For comparisons by depth, as course projects make them with GPT-2; the blocks are Llama's, the width is ours.
     "gpt-256": {
         "model": dict(
             vocab_size=32_000, width=512, layers=4, heads=8, kv_heads=8, head_dim=64, ff_width=1376,

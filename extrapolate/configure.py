@@ -148,15 +148,20 @@ def _encoding(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, An
 
 def _hardware(training: Mapping[str, Any]) -> dict[str, str]:
     """Device and precision, where they are left to the machine."""
-    device = training.get("device", "auto")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("this machine has no CUDA device that torch can use; use --device cpu")
+    device = device_of(training.get("device", "auto"))
     precision = training.get("precision", "auto")
     if precision == "auto":
         precision = "bf16" if device == "cuda" or fast_bf16() else "fp32"
     return {"device": device, "precision": precision}
+
+
+def device_of(wanted: str) -> str:
+    """`auto` as what this machine has. Raises ValueError where cuda is wanted and there is none."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ValueError("this machine has no CUDA device that torch can use; use --device cpu")
+    return wanted
 
 
 def _with_automatic(config: RunConfig, given: Mapping[str, Any]) -> configs.TrainingConfig:

@@ -86,7 +86,8 @@ class Model(nn.Module):
         super().__init__()
         self.config, self.seq_len = config, seq_len
         self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
-        instances = build(encoding, arguments, self.dims)
+        with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
+            instances = build(encoding, arguments, self.dims)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, instance) for instance in instances)

@@ -58,7 +58,7 @@ EVALS = Table(
         Column("loss", _REAL, "nats per target", required=False),
         Column("perplexity", _REAL, "", required=False),
         Column("bits_per_byte", _REAL, "bits", required=False),
-        # The plain model on the same targets with its context cut back to the training length.
+        # The plain model on the same targets, its context cut back to between L/2 and L tokens.
         Column("control_loss", _REAL, "nats per target"),
         Column("n_targets", _INT, "targets"),
         Column("n_documents", _INT, "documents"),
@@ -76,11 +76,15 @@ EVALS = Table(
         Column("training_seconds", _REAL, "seconds: median step time times steps", required=False),
         Column("tokens_per_s", _REAL, "inputs per second of evaluation", required=False),
         Column("config_hash", _TEXT, "everything that decides the weights but the seed"),
+        Column("setting_hash", _TEXT, "everything that decides the weights but the encoding and the seed"),
         Column("corpus_hash", _TEXT),
         Column("weights_sha256", _TEXT),
-        Column("version", _TEXT),
-        Column("commit", _TEXT),
-        Column("machine", _TEXT),
+        Column("training_version", _TEXT),
+        Column("training_commit", _TEXT),
+        Column("training_machine", _TEXT),
+        Column("version", _TEXT, "of the evaluation"),
+        Column("commit", _TEXT, "of the evaluation"),
+        Column("machine", _TEXT, "of the evaluation"),
         Column("evaluated_at", pa.timestamp("s", tz="UTC")),
     ),
     key=_KEY,
@@ -138,9 +142,14 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     return data.select([c.name for c in table.columns]).to_pylist()
 
 
-def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
-    """Adds rows to a table on disk; those with the key of a new row are replaced."""
+def merge(path: Path, rows: list[dict[str, Any]], table: Table, run: str | None = None) -> None:
+    """Adds rows to a table on disk; those with the key of a new row are replaced.
+
+    With `run`, the table is that run's own: rows under another name, from before its folder was renamed, go.
+    """
     replaced = {tuple(row.get(name) for name in table.key) for row in rows}
     old = read(path, table) if path.exists() else []
     kept = [row for row in old if tuple(row[name] for name in table.key) not in replaced]
+    if run is not None:
+        kept = [row for row in kept if row["run"] == run]
     write(path, [*kept, *rows], table)

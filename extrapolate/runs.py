@@ -46,6 +46,7 @@ class Run:
 
     path: Path
     config: RunConfig
+    provenance: dict[str, Any]
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, tokenizer: Path, user_encoding: Path | None = None) -> "Run":
@@ -54,9 +55,9 @@ class Run:
         files.write_bytes(path / "tokenizer.json", tokenizer.read_bytes())
         if user_encoding is not None:
             files.write_bytes(path / USER_ENCODING, user_encoding.read_bytes())
-        record = {"format": FORMAT, "config": config.model_dump(), "provenance": provenance()}
-        files.write_json(path / CONFIG, record)
-        return cls(path, config)
+        made = provenance()
+        files.write_json(path / CONFIG, {"format": FORMAT, "config": config.model_dump(), "provenance": made})
+        return cls(path, config, made)
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -66,7 +67,8 @@ class Run:
         record = files.read_json(path / CONFIG)
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
-        return cls(path, configs.validate(record.get("config", {}), str(path / CONFIG)))
+        config = configs.validate(record.get("config", {}), str(path / CONFIG))
+        return cls(path, config, dict(record.get("provenance", {})))
 
     @property
     def name(self) -> str:

@@ -71,3 +71,14 @@ def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPat
         attention.attend(q, q, q, encoding, torch.arange(1024, dtype=torch.float32))
     assert max(rows) == attention.QUERIES_PER_CHUNK
     assert sum(rows) >= 1024
+
+
+def test_a_bias_is_not_rounded_to_the_queries_precision() -> None:
+    """At distance 1000 bfloat16 would move ALiBi's bias by a nat: the chunked path must not round it."""
+    encoding = build("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
+    pos = torch.arange(1024, dtype=torch.float32)
+    q, k, v = torch.randn(3, 1, H, 1024, K).bfloat16().unbind()
+    with torch.no_grad():
+        actual = attention.attend(q, k, v, encoding, pos)
+    expected = dense(q, k, v, encoding.bias(pos, pos), None)
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=0.03)

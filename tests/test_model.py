@@ -78,6 +78,16 @@ def test_bfloat16_autocast_keeps_the_loss_in_float32(name: str) -> None:
     assert rounded.item() == pytest.approx(exact.item(), abs=0.02)
 
 
+@pytest.mark.parametrize("name", encodings.names())
+def test_one_seed_gives_every_encoding_the_same_weights_elsewhere(name: str) -> None:
+    models = []
+    for encoding in ("none", name):
+        torch.manual_seed(0)
+        models.append(Model(ModelConfig(vocab_size=31), encoding, {}, 16))
+    plain, other = (model.state_dict() for model in models)
+    assert all(torch.equal(plain[key], other[key]) for key in plain)
+
+
 def test_dropout_drops_in_training_alone() -> None:
     model = Model(ModelConfig(vocab_size=31, dropout=0.5), "rope", {}, 16)
     x = torch.randint(0, 31, (1, 16))

@@ -32,4 +32,8 @@ def _print(entries: list[tuple[str, type]], title: str) -> None:
         arguments = [f"{p.name}={'auto' if p.default is None else p.default}" for p in parameters(cls).values()]
         first_line = (inspect.getdoc(cls) or "").partition("\n")[0]
         shown.add_row(*map(escape, (name, first_line, "\n".join(arguments), getattr(cls, "source", ""))))
-    wide_console().print(shown)
+    console = wide_console()
+    console.print(shown)
+    for caption in (getattr(cls, "caption", "") for _, cls in entries):
+        if caption:
+            console.print(escape(caption), style="italic")

@@ -13,6 +13,10 @@ class Which(StrEnum):
     LAST, ALL = "last", "all"
 
 
+class Device(StrEnum):
+    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+
+
 class Precision(StrEnum):
     FP32, BF16 = "fp32", "bf16"
 
@@ -32,6 +36,7 @@ def eval_lengths(
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
     precision: Annotated[Precision, typer.Option()] = Precision.FP32,
+    device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[
         Path | None, typer.Option(help="the token store, where it is not where the run was trained")
     ] = None,
@@ -42,6 +47,7 @@ def eval_lengths(
     from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
+    from extrapolate.configure import device_of
     from extrapolate.data.store import Store
     from extrapolate.evaluation import lengths
     from extrapolate.report import tables
@@ -57,6 +63,7 @@ def eval_lengths(
         checkpoint=checkpoint.value,
         precision=precision.value,
     )
+    where = device_of(device.value)
     named = {path.resolve() for path in runs}
     found = find_runs(runs)
     unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
@@ -71,9 +78,9 @@ def eval_lengths(
         for run, store in zip(found, stores, strict=True):
             with files.locked(run.path):
                 files.remove_partials(run.path)
-                for new, documents in lengths.evaluate(run, store, settings, progress=progress.update):
-                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
-                    results.merge(run.path / "evals.parquet", new, results.EVALS)
+                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=progress.update):
+                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
+                    results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
                     rows.extend(new)
     if as_json:
         for row in rows:

@@ -230,6 +230,7 @@ def _common(
     """What every row of a run, checkpoint and protocol shares."""
     config = run.config
     decisive = config.model_dump(exclude={"data": {"path"}, "training": {"seed"}})
+    setting = {name: section for name, section in decisive.items() if name != "encoding"}
     return {
         "run": run.name,
         "protocol": protocol,
@@ -247,13 +248,21 @@ def _common(
         "parameters": model.parameter_count(),
         "training_precision": config.training.precision,
         "training_seconds": run.training_seconds(),
-        "config_hash": hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16],
+        "config_hash": _hash(decisive),
+        "setting_hash": _hash(setting),
         "corpus_hash": config.data.corpus_hash,
         "weights_sha256": checkpoint.sha256,
+        "training_version": str(run.provenance.get("version", "")),
+        "training_commit": str(run.provenance.get("commit", "")),
+        "training_machine": str(run.provenance.get("machine", "")),
         "version": __version__,
         "commit": provenance.commit(),
         "machine": provenance.machine(),
     }
+
+
+def _hash(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:

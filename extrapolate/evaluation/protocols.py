@@ -105,9 +105,9 @@ def _strided(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int
 def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
     """The same targets at every length: blocks of L/2 tokens at the end of their windows, only the context grows.
 
-    The control is the plain 1x row. At most max_targets targets, spread evenly over documents.
-    Raises ValueError where no document reaches the longest window, a length is below L/2, or max_targets holds
-    no block.
+    The control is the plain 1x row: every target has between L/2 and L tokens of context. At most max_targets
+    targets, spread evenly over documents. Raises ValueError where no document reaches the longest window, a length
+    is below L/2, or max_targets holds no block.
     """
     block = max(1, seq_len // 2)
     longest = max(*lengths, seq_len)
@@ -122,12 +122,13 @@ def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[i
     document_W, place_W = _spread(available_D, max_targets // block)
     end_W = longest + place_W * block
     rows = {length: (Windows(document_W, end_W - length, length, block),) for length in lengths}
-    return Layout(rows, (Windows(document_W, end_W - seq_len, seq_len, block),))
+    control = rows.get(seq_len) or (Windows(document_W, end_W - seq_len, seq_len, block),)
+    return Layout(rows, control)
 
 
 Protocol = Callable[[np.ndarray, int, Sequence[int], int], Layout]
 PROTOCOLS: dict[str, Protocol] = {"windows": windows, "fixed-target": fixed_target}
-# Enough for the second decimal; a window of fixed-target scores far fewer of its tokens, so it costs more a target.
+# A window of fixed-target scores far fewer of its tokens than one of windows, so it costs more a target.
 DEFAULT_MAX_TARGETS = {"windows": 131_072, "fixed-target": 8_192}
 
 

@@ -8,7 +8,7 @@ from extrapolate import files
 
 
 def loss_against_length(rows: pd.DataFrame, order: list[str], title: str, path: Path) -> None:
-    """Draws the mean loss of each model against the evaluation length, with its control as a grey dashed line.
+    """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
 
     `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
     """

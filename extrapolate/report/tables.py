@@ -34,15 +34,28 @@ def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
     return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
 
 
+def unequal_training(rows: pd.DataFrame) -> list[str]:
+    """A warning where models differ in more than their encoding: what is compared is then not the encoding alone."""
+    if rows["setting_hash"].nunique() <= 1:
+        return []
+    differing = [
+        f"{column} {', '.join(sorted(str(value) for value in set(rows[column])))}"
+        for column in ("preset", "tokens", "parameters", "training_precision", "training_machine")
+        if rows[column].nunique() > 1
+    ]
+    detail = f" ({'; '.join(differing)})" if differing else ""
+    return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
+
+
 def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Of one protocol's rows those that score one set of targets: the one with most models, then the newest.
+    """Of one protocol's rows those that score one set of targets: the one with most runs, then the newest.
 
     Returns them and warnings that say which rows were left out.
     """
     sets = rows.groupby("targets_hash").agg(
-        models=("model", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
+        runs=("run", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
     )
-    best = sets.sort_values(["models", "factors", "newest"]).index[-1]
+    best = sets.sort_values(["runs", "factors", "newest"]).index[-1]
     left_out = rows[rows["targets_hash"] != best]
     warnings = []
     if not left_out.empty:
@@ -61,8 +74,8 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     """`Model`, `Loss (ev=1)`, ..., `Training time`: means over seeds, one row a model.
 
     `rows` are one protocol's, on one set of targets. Training time is relative to the baseline's (default rope),
-    and missing where there is none. Raises ValueError where runs of one model differ in more than their seed, or
-    the baseline named is not there.
+    and missing where there is none or a model was trained on another machine. Raises ValueError where runs of one
+    model differ in more than their seed, or the baseline named is not there.
     """
     _check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].mean()
@@ -72,6 +85,9 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     table = table.loc[order, sorted(table.columns)]
     table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
     table["Training time"] = seconds[order] / seconds[base] if base is not None else float("nan")
+    machines = rows.groupby("model")["training_machine"].agg(set)
+    elsewhere = [model for model in order if base is not None and machines[model] != machines[base]]
+    table.loc[elsewhere, "Training time"] = float("nan")
     return table.reset_index().rename(columns={"model": "Model"})
 
 

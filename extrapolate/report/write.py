@@ -30,7 +30,7 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     """
     evals, documents = _gather(runs)
     rows = tables.comparable(pd.DataFrame(evals).astype({"loss": float, "training_seconds": float}), only)
-    written = Written()
+    written = Written(warnings=tables.unequal_training(rows))
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
         shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
@@ -48,7 +48,7 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         mine = shown[protocol]
         stem = "loss_by_ev" if protocol == MAIN_PROTOCOL else f"loss_by_ev.{protocol}"
         files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
-        files.write_text(out / f"{stem}.tex", _latex(table, protocol))
+        files.write_text(out / f"{stem}.tex", _latex(table, protocol, caption(mine)))
         for suffix in ("png", "svg"):
             plots.loss_against_length(mine, list(table["Model"]), f"Protocol {protocol}", out / f"{stem}.{suffix}")
         written.files += [f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")]
@@ -80,8 +80,9 @@ def _section(protocol: str, rows: pd.DataFrame, table: pd.DataFrame, control: pd
             "",
             f"![loss against length]({stem}.png)",
             "",
-            "Difference to the control: the same targets, the plain model, its context cut back to the training",
-            "length. What is not below zero does not extrapolate, it only survives.",
+            "Difference to the control: the same targets, the plain model, its context cut back to between L/2 and L",
+            "tokens. What is not below zero gives no evidence that context beyond L is used; a small difference either",
+            "way gives none either, and only fixed-target compares like with like.",
             "",
             markdown(control, signed=True),
             "",
@@ -95,18 +96,27 @@ def caption(rows: pd.DataFrame) -> str:
     def values(column: str) -> str:
         return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
 
-    seeds = rows[rows["extension"] == "none"].groupby("model")["seed"].nunique()
     lines = [
         f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
         f"at every length; training length {values('seq_len')} tokens; {values('split')} split of corpus "
         f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
         f"{values('training_precision')}; evaluated in {values('precision')}; "
-        f"{'one seed' if seeds.max() == 1 else f'means over {seeds.min()} to {seeds.max()} seeds'}.",
-        f"extrapolate {values('version')}, commit {values('commit') or 'unknown'}; {values('machine')}; "
+        f"{_seeds(rows)}.",
+        f"Trained with extrapolate {values('training_version')}, commit {values('training_commit') or 'unknown'}, on "
+        f"{values('training_machine')}; evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, "
         f"{rows['evaluated_at'].max():%Y-%m-%d}.",
+        *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
     return " ".join(lines)
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    counts = rows.groupby("model")["seed"].nunique()
+    if counts.max() == 1:
+        return "one seed"
+    spread = str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+    return f"means over {spread} seeds"
 
 
 def markdown(table: pd.DataFrame, signed: bool = False) -> str:
@@ -116,7 +126,7 @@ def markdown(table: pd.DataFrame, signed: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _latex(table: pd.DataFrame, protocol: str) -> str:
+def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:
     styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a", escape="latex")
     styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
     return styler.to_latex(

@@ -104,8 +104,8 @@ def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest
     monkeypatch.setattr(lengths, "target_losses", counted)
     settings = EvaluationSettings(factors=(1, 2), extensions=("pi",), protocols=("fixed-target",), max_targets=320)
     rows_of(run_of("rope"), store, settings)
-    # The control, plain at 1x and 2x, and pi at 2x: pi at 1x is the plain row.
-    assert len(calls) == 4
+    # Plain at 1x and 2x, and pi at 2x: the control, and pi at 1x, are the plain row at 1x.
+    assert len(calls) == 3
 
 
 def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]

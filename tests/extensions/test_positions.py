@@ -92,7 +92,7 @@ def test_labels(text: str, label: str) -> None:
 
 @pytest.mark.parametrize("factor", ["0", "-1", "inf", "nan"])
 def test_factors_that_are_refused(factor: str) -> None:
-    with pytest.raises(ValueError, match="must be a positive number|is not a finite number"):
+    with pytest.raises(ValueError, match=r"must be a positive number|is not a finite number"):
         build(f"pi:factor={factor}")
 
 

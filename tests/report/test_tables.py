@@ -28,6 +28,12 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "targets_hash": "t",
         "corpus_hash": "c",
         "config_hash": run,
+        "setting_hash": "s",
+        "training_machine": "m",
+        "preset": "tiny",
+        "tokens": 1000,
+        "parameters": 10,
+        "training_precision": "fp32",
         "training_seconds": 10.0,
         "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
     } | changes
@@ -103,6 +109,20 @@ def test_rows_that_cannot_be_compared_are_refused(column: str, value: Any) -> No
     assert tables.comparable(rows, {column: value})["run"].tolist() == ["e"]
     with pytest.raises(ValueError, match=f"no row has {column} other"):
         tables.comparable(rows, {column: "other"})
+
+
+def test_a_time_from_another_machine_is_not_compared() -> None:
+    rows = frame(row("e", "ExPE", 1, 4.1, training_machine="other"), row("r", "RoPE", 1, 4.0))
+    table = tables.loss_by_ev(rows, None)
+    assert table["Training time"].isna().tolist() == [False, True]
+
+
+def test_models_that_were_not_trained_alike_are_said() -> None:
+    alike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1))
+    assert tables.unequal_training(alike) == []
+    unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
+    (warning,) = tables.unequal_training(unlike)
+    assert "tokens 1000, 7000" in warning
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:
