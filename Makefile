@@ -11,7 +11,7 @@ RUNS := ckpt/report-quick
 OUT := report-quick
 EVAL := --max-targets 4096
 else
-TOKENS := 1000000
+TOKENS := 1500000
 RUNS := ckpt/report
 OUT := report
 EVAL :=

@@ -90,9 +90,14 @@ class TestPrecedence:
         assert config(store, TrainingRequest(file=file)) == first
 
     def test_the_data_are_those_of_the_store_given(self, store: Store, tmp_path: Path) -> None:
-        file = write(tmp_path / "a.toml", '[data]\npath = "/x"\nsource = "x"\ncorpus_hash = "x"')
+        file = write(tmp_path / "a.toml", '[data]\npath = "/x"\nsource = "x"\ncorpus_hash = "0123456789abcdef"')
         data = config(store, request(file)).data
         assert (data.path, data.source, data.corpus_hash) == (str(store.path), "made up", "0123456789abcdef")
+
+    def test_a_file_of_another_corpus_is_refused(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", '[data]\ncorpus_hash = "x"')
+        with pytest.raises(ValueError, match="is of corpus x, and"):
+            config(store, request(file))
 
     def test_values_that_depend_on_the_length_are_resolved(self, store: Store) -> None:
         arguments = config(store, request(pe="expe", seq_len=40, batch_tokens=400)).encoding.arguments
@@ -155,12 +160,12 @@ class TestRefusals:
             (request(pe=None), r"name an encoding: --pe rope \(extrapolate encodings lists them\)"),
             (request(pe="roep"), "unknown encoding 'roep'; did you mean 'rope'"),
             (request(pe="rope:thata=1"), "rope has no argument 'thata'; did you mean 'theta'"),
-            (request(pe="rope:theta=big"), "rope: theta=big is not float"),
+            (request(pe="rope:theta=big"), "rope: theta=big is not a finite number"),
             (request(pe="rope:theta=-1"), "theta must be positive"),
             (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
             (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
             (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),
-            (request(seq_len=9999), r"batch_tokens \(4096\) holds no window of seq_len \(9999\)"),
+            (request(seq_len=9999), r"batch_tokens \(4096\) holds no window of 9999"),
             (TrainingRequest("rope", model={"layers": 0}, training={"seq_len": 64}),
              "configuration: model.layers: Input should be greater than 0"),
             (request(pe="absent.py:Mine"), r"absent\.py: no such file"),
@@ -179,7 +184,7 @@ class TestRefusals:
             ("[training]\nlr = 'fast'", r"a\.toml: training.lr: "),
             ("[training]\ntokens = 'many'", r"a\.toml: training.tokens: "),
             ("[model]\nwidth = 'wide'", r"a\.toml: model.width: "),
-            ("model = 3", "model must be a section of settings, not '3'"),
+            ("model = 3", "model must be a section of settings, not 3"),
             ("preset = 'huge'", "unknown preset 'huge'"),
         ],
     )

@@ -30,7 +30,7 @@ def loss_against_length(rows: pd.DataFrame, order: list[str], title: str, path: 
             marker="s" if extended else "o", linestyle=":" if extended else "-",
         )  # fmt: skip
     control = rows[rows["extension"] == "none"].groupby("model")["control_loss"].mean()
-    axes.axhline(control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context cut to L)")
+    axes.axhline(control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)")
     factors = sorted(set(rows["factor"]))
     axes.set_xscale("log", base=2)
     axes.set_xticks(factors, [f"{factor:g}x" for factor in factors])

@@ -1,5 +1,6 @@
 """Writes a report: the runs' rows, loss-by-length tables in three formats, a plot, a page of Markdown."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,6 +130,5 @@ def markdown(table: pd.DataFrame, signed: bool = False) -> str:
 def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:
     styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a", escape="latex")
     styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
-    return styler.to_latex(
-        hrules=True, caption=f"Loss by evaluation length, protocol {protocol}.", position_float="centering"
-    )
+    text = re.sub(r"([_%&#$])", r"\\\1", f"Protocol {protocol}. {text}")
+    return styler.to_latex(hrules=True, caption=text, position_float="centering")

@@ -388,7 +388,15 @@ class TestReport:
     def test_latex(self, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
         latex = (tmp_path / "report/loss_by_ev.tex").read_text()
-        for word in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}", r"\caption", "Loss (ev=4)"):
+        for word in (
+            r"\toprule",
+            r"\midrule",
+            r"\bottomrule",
+            r"\begin{tabular}",
+            r"\caption",
+            "training length 16 tokens",
+            "Loss (ev=4)",
+        ):
             assert word in latex
         rope = next(line for line in latex.splitlines() if line.startswith("RoPE &"))
         assert rope.endswith(r"1.00 \\")
