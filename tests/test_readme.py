@@ -1,9 +1,11 @@
 """Every command of the README runs, with fewer tokens, and local folders in place of Hub names."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
+import sysconfig
 import time
 from pathlib import Path
 
@@ -70,9 +72,11 @@ def test_every_command_runs(folder: Path) -> None:
     ours = [command for command in commands() if command[0] == "extrapolate"]
     assert len(ours) >= 15
     assert {command[0] for command in commands()} == {"make", "extrapolate"}
+    # As in an activated environment.
+    env = os.environ | {"PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
     for command in ours:
         began = time.monotonic()
-        done = subprocess.run(shortened(command), cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(shortened(command), cwd=folder, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         print(f"{time.monotonic() - began:.1f} s: {' '.join(command)}")
