@@ -4,7 +4,7 @@ Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -103,7 +103,7 @@ class Model(nn.Module):
     @property
     def encoding(self) -> Encoding:
         """The first layer's encoding: the one that sees the embedding."""
-        return self.blocks[0].encoding  # type: ignore[return-value]
+        return cast(Block, self.blocks[0]).encoding
 
     def label(self) -> str:
         """The encoding's name in tables."""

@@ -142,7 +142,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 def parameters(cls: type) -> dict[str, Parameter]:
     """The keyword-only arguments of a class: they are its configuration."""
-    signature = inspect.signature(cls.__init__, eval_str=True)  # type: ignore[misc]
+    signature = inspect.signature(cls, eval_str=True)
     return {
         name: Parameter(name, parameter.annotation, parameter.default)
         for name, parameter in signature.parameters.items()

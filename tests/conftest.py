@@ -154,9 +154,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     def begin(*arguments: object, program: list[str] = PROGRAM, **options: object) -> "subprocess.Popen[str]":
         command = [*program, *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        process = subprocess.Popen(  # type: ignore[call-overload]
-            command, cwd=tmp_path, text=True, **pipes
-        )
+        process = subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
         started.append(process)
         return process
 

@@ -133,7 +133,7 @@ class TestValidation:
 
     def test_it_is_frozen(self) -> None:
         with pytest.raises(ValidationError):
-            config().training.lr = 1.0  # type: ignore[misc]
+            config().training.lr = 1.0
 
     @given(
         arguments=st.dictionaries(st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text()),

@@ -91,7 +91,7 @@ def test_positions_are_float32_under_autocast(name: str, monkeypatch: pytest.Mon
     for hook, place in {"embed": 1, "attention_input": 1, "rotate": 2, "bias": 0}.items():
         original = getattr(cls, hook)
 
-        def spy(self, *arguments, _original=original, _place=place):  # type: ignore[no-untyped-def]
+        def spy(self, *arguments, _original=original, _place=place):
             seen.append(arguments[_place].dtype)
             return _original(self, *arguments)
 

@@ -151,7 +151,7 @@ def exqpe_by_hand(n: int, c: int) -> float:
 
 
 @pytest.mark.parametrize(("cls", "by_hand"), [(ExPE, expe_by_hand), (ExQPE, exqpe_by_hand)])
-def test_expe_values(cls: type[ExPE], by_hand) -> None:  # type: ignore[no-untyped-def]
+def test_expe_values(cls: type[ExPE], by_hand) -> None:
     values = cls(DIMS).values(positions(70))
     assert values.shape == (70, 8)
     for n in (0, 1, 2, 7, 8, 9, 31, 69):

@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
     """A run with random weights, scaled up so that losses differ between tokens."""
 
     def make(pe: str) -> Run:
@@ -50,10 +50,10 @@ def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):  # type: ign
 
 def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
     pieces = list(evaluate(run, store, settings))
-    return tuple(pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))  # type: ignore[return-value]
+    return tuple(pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
 
 
-def test_rows_are_exact(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+def test_rows_are_exact(store: Store, run_of) -> None:
     """Loss, counts and bytes against sums over the documents' own tokens and text."""
     run = run_of("rope")
     settings = EvaluationSettings(factors=(1, 4), max_targets=640)
@@ -82,7 +82,7 @@ def test_rows_are_exact(store: Store, run_of) -> None:  # type: ignore[no-untype
             )
 
 
-def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of) -> None:
     settings = EvaluationSettings(factors=(1, 2, 4), extensions=("pi", "pi:factor=2"), max_targets=640)
     rows, _ = rows_of(run_of("rope"), store, settings)
     fixed = rows[rows["protocol"] == "fixed-target"]
@@ -94,10 +94,10 @@ def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of
     assert rows.groupby("protocol")["targets_hash"].nunique().tolist() == [1, 1]
 
 
-def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(*arguments, **options):  # type: ignore[no-untyped-def]
+    def counted(*arguments, **options):
         calls.append(arguments[3])
         return target_losses(*arguments, **options)
 
@@ -108,7 +108,7 @@ def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest
     assert len(calls) == 3
 
 
-def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:  # type: ignore[no-untyped-def]
+def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:
     rows, documents = rows_of(run_of("learned"), store, EvaluationSettings(factors=(1, 2), max_targets=320))
     beyond = rows[rows["factor"] == 2]
     assert beyond["loss"].isna().all()
@@ -118,7 +118,7 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
     assert documents[documents["factor"] == 2]["loss"].isna().all()
 
 
-def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Path) -> None:
     documents = [Document(str(i), f"{i} other words " * 200) for i in range(12)]
     other = build(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
     with pytest.raises(ValueError, match="was trained on corpus"):

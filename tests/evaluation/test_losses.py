@@ -90,7 +90,7 @@ def test_memory_of_a_long_window_grows_with_its_length(name: str) -> None:
     class Largest(TorchDispatchMode):
         elements = 0
 
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             result = function(*args, **(kwargs or {}))
             for tensor in result if isinstance(result, (tuple, list)) else [result]:
                 if isinstance(tensor, torch.Tensor):

@@ -1,0 +1,333 @@
+"""Damaged runs and stores, refused resumption, and failures at run time: one message, and nothing lost."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+FEW = ["--max-targets", "512"]
+BAD_INPUT, FAILED = 2, 1
+# The program, in a process that may not write files of more than so many bytes.
+LIMITED = """
+import resource, sys
+from extrapolate.cli import main
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+main()
+"""
+
+
+def flip(path: Path, place: int) -> None:
+    """Inverts one byte."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut_in_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+class TestDamagedRuns:
+    def evaluate(self, run, *flags):
+        return ["eval-lengths", run, "--factors", "1,2", *FEW, *flags]
+
+    def test_no_such_folder(self, refused):
+        refused(self.evaluate("nowhere"), "nowhere", "extrapolate train")
+
+    def test_folder_without_runs(self, refused, tmp_path):
+        (tmp_path / "hollow").mkdir()
+        refused(self.evaluate("hollow"), "hollow holds no run")
+
+    def test_run_without_config(self, refused, ckpt):
+        (ckpt / "rope/config.json").unlink()
+        refused(self.evaluate(ckpt / "rope"), "config.json")
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda text: text[: len(text) // 2],
+            lambda text: text.replace(":", ";", 1),
+            lambda text: "",
+            lambda text: "[]",
+            lambda text: "{}",
+        ],
+        ids=["truncated", "not JSON", "empty", "a list", "an empty object"],
+    )
+    def test_invalid_config(self, refused, ckpt, damage):
+        path = ckpt / "rope/config.json"
+        path.write_text(damage(path.read_text()))
+        refused(self.evaluate(ckpt / "rope"), "config.json", "damaged")
+
+    def test_config_with_a_setting_of_the_wrong_type(self, refused, ckpt):
+        path = ckpt / "rope/config.json"
+        record = json.loads(path.read_text())
+        record["config"]["model"]["width"] = "wide"
+        path.write_text(json.dumps(record))
+        refused(self.evaluate(ckpt / "rope"), "config.json", "model.width")
+
+    def test_config_of_other_sizes_than_the_weights(self, refused, ckpt):
+        path = ckpt / "rope/config.json"
+        record = json.loads(path.read_text())
+        record["config"]["model"]["ff_width"] += 1
+        path.write_text(json.dumps(record))
+        refused(self.evaluate(ckpt / "rope"), "model.safetensors", "config.json")
+
+    def test_truncated_weights(self, refused, ckpt):
+        cut_in_half(ckpt / "rope/model.safetensors")
+        refused(self.evaluate(ckpt / "rope"), "model.safetensors is damaged")
+
+    @pytest.mark.parametrize("place", [-1, -100_000], ids=["the last byte", "in the middle"])
+    def test_flipped_bits_in_the_weights(self, refused, ckpt, place):
+        flip(ckpt / "rope/model.safetensors", place)
+        refused(self.evaluate(ckpt / "rope"), "model.safetensors is damaged", "hash")
+
+    def test_flipped_bits_in_the_header_of_the_weights(self, refused, ckpt):
+        flip(ckpt / "rope/model.safetensors", 4)
+        refused(self.evaluate(ckpt / "rope"), "model.safetensors is damaged")
+
+    def test_damaged_kept_checkpoint(self, refused, ckpt):
+        cut_in_half(next((ckpt / "rope/checkpoints").iterdir()))
+        refused(self.evaluate(ckpt / "rope", "--checkpoint", "all"), "checkpoints", "damaged")
+
+    def test_unfinished_run(self, refused, state_of_half):
+        refused(self.evaluate(state_of_half), "half is not finished", "--resume")
+
+    def test_store_of_another_corpus(self, refused, cli, ckpt, corpus):
+        cli("tokenize", corpus, "--out", "other", "--vocab-size", 300, "--min-heldout-tokens", 300).succeeded()
+        refused(self.evaluate(ckpt / "rope", "--data", "other"), "corpus", "other", "--data")
+
+    @pytest.mark.parametrize("name", ["manifest.json", "test-00000.arrow"])
+    def test_damaged_store(self, refused, ckpt, store, tmp_path, name):
+        shutil.copytree(store, tmp_path / "copy")
+        cut_in_half(tmp_path / "copy" / name)
+        refused(self.evaluate(ckpt / "rope", "--data", "copy"), name, "damaged")
+
+    def test_store_without_a_shard(self, refused, ckpt, store, tmp_path):
+        shutil.copytree(store, tmp_path / "copy")
+        (tmp_path / "copy/test-00000.arrow").unlink()
+        refused(self.evaluate(ckpt / "rope", "--data", "copy"), "test-00000.arrow", "missing")
+
+
+class TestResume:
+    def resume(self, tiny, *flags):
+        return ["train", "--pe", "rope", *tiny, "--out", "half", "--resume", *flags]
+
+    @pytest.mark.parametrize(
+        ("flags", "setting"),
+        [
+            (["--lr", "0.5"], "training.lr: 0.003 in the run, 0.5 now"),
+            (["--seed", "4"], "training.seed: 0 in the run, 4 now"),
+            (["--layers", "2"], "model.layers: 1 in the run, 2 now"),
+            (["--pe", "rope:theta=500"], "encoding.arguments.theta: 10000.0 in the run, 500.0 now"),
+            (["--pe", "none"], "encoding.name: rope in the run, none now"),
+        ],
+    )
+    def test_another_configuration(self, refused, tiny, state_of_half, flags, setting):
+        refused(self.resume(tiny, *flags), setting)
+
+    def test_another_configuration_of_a_finished_run(self, refused, tiny, ckpt):
+        refused(["train", "--pe", "rope", *tiny, "--out", ckpt / "rope", "--resume", "--lr", 1], "training.lr")
+
+    def test_another_corpus(self, refused, cli, tiny, state_of_half, corpus, tmp_path):
+        shutil.copytree(corpus, tmp_path / "texts")
+        (tmp_path / "texts/more.txt").write_text("one document more, of other words than all those before it")
+        cli("tokenize", "texts", "--out", "other", "--vocab-size", 400, "--min-heldout-tokens", 300).succeeded()
+        refused(self.resume(tiny, "--data", "other"), "data.corpus_hash")
+
+    @pytest.mark.parametrize("damage", [cut_in_half, lambda path: path.write_bytes(b""), lambda path: flip(path, 3)])
+    def test_damaged_state(self, refused, tiny, state_of_half, damage):
+        damage(state_of_half / "state.pt")
+        refused(self.resume(tiny), "state.pt is damaged")
+
+    def test_state_with_flipped_bits_in_its_values(self, refused, tiny, state_of_half):
+        """The archive has checksums: wrong numbers must not be trained on."""
+        path = state_of_half / "state.pt"
+        flip(path, path.stat().st_size // 2)
+        refused(self.resume(tiny), "state.pt is damaged")
+
+    def test_state_of_something_else(self, refused, tiny, state_of_half):
+        import torch
+
+        torch.save({"step": 3}, state_of_half / "state.pt")
+        refused(self.resume(tiny), "state.pt")
+
+    def test_invalid_config(self, refused, tiny, state_of_half):
+        (state_of_half / "config.json").write_text("{")
+        refused(self.resume(tiny), "config.json", "damaged")
+
+    def test_after_every_refusal_the_run_can_still_be_resumed(self, cli, tiny, state_of_half, trained):
+        cli(*self.resume(tiny, "--lr", "0.5")).error()
+        cli(*self.resume(tiny)).succeeded()
+        assert not (state_of_half / "state.pt").exists()
+        theirs = (trained / "rope/model.safetensors").read_bytes()
+        assert (state_of_half / "model.safetensors").read_bytes() == theirs
+
+
+class TestReport:
+    def test_nothing(self, refused, tmp_path):
+        refused(["report", "nowhere"], "nowhere", "no such folder")
+        (tmp_path / "hollow").mkdir()
+        refused(["report", "hollow"], "hollow holds no evaluated run", "extrapolate eval-lengths")
+        assert not (tmp_path / "report").exists()
+
+    def test_trained_but_not_evaluated(self, refused, ckpt):
+        refused(["report", ckpt], "no evaluated run", "extrapolate eval-lengths")
+
+    def test_rows_of_another_training_length(self, refused, cli, tiny, ckpt, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--seq-len", 32, "--out", ckpt / "longer").succeeded()
+        cli("eval-lengths", ckpt / "rope", ckpt / "longer", "--factors", "1", *FEW).succeeded()
+        refused(["report", ckpt], "seq_len", "16, 32", "--seq-len")
+        assert not (tmp_path / "report").exists()
+        cli("report", ckpt, "--seq-len", 32).succeeded()
+
+    @pytest.mark.parametrize(
+        ("flags", "column", "choice"),
+        [
+            (["--split", "validation"], "split", "--split"),
+            (["--precision", "bf16"], "precision", "--precision"),
+        ],
+    )
+    def test_rows_of_another_kind(self, refused, cli, ckpt, flags, column, choice):
+        cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW).succeeded()
+        cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW, *flags).succeeded()
+        refused(["report", ckpt], column, choice)
+        cli("report", ckpt, *flags).succeeded()
+
+    def test_a_choice_that_no_row_has(self, refused, evaluated):
+        refused(["report", evaluated, "--seq-len", 99], "99", "16")
+        refused(["report", evaluated, "--corpus", "abc"], "corpus", "abc")
+
+    def test_unknown_baseline(self, refused, evaluated):
+        refused(["report", evaluated, "--baseline", "rpoe"], "'rpoe'", "did you mean 'rope'")
+
+    def test_two_runs_of_one_model_and_seed(self, refused, cli, ckpt):
+        shutil.copytree(ckpt / "rope", ckpt / "rope-again")
+        cli("eval-lengths", ckpt / "rope", ckpt / "rope-again", "--factors", "1", *FEW).succeeded()
+        refused(["report", ckpt], "rope, rope-again", "seed")
+
+    def test_damaged_evals(self, refused, evaluated, tmp_path):
+        shutil.copytree(evaluated, tmp_path / "ckpt")
+        cut_in_half(tmp_path / "ckpt/expe/evals.parquet")
+        refused(["report", "ckpt"], "expe/evals.parquet is damaged", "evaluat")
+
+    def test_missing_documents(self, refused, evaluated, tmp_path):
+        shutil.copytree(evaluated, tmp_path / "ckpt")
+        (tmp_path / "ckpt/expe/eval_documents.parquet").unlink()
+        refused(["report", "ckpt"], "eval_documents.parquet")
+
+    def test_evals_of_another_kind(self, refused, evaluated, tmp_path):
+        shutil.copytree(evaluated, tmp_path / "ckpt")
+        pq.write_table(pa.table({"run": ["expe"]}), tmp_path / "ckpt/expe/evals.parquet")
+        refused(["report", "ckpt"], "evals.parquet has no column")
+
+    def test_evaluating_onto_damaged_evals_says_how_to_go_on(self, refused, evaluated, tmp_path):
+        """It cannot say "evaluate again": that is what the user just did. And it says so before any work."""
+        shutil.copytree(evaluated, tmp_path / "ckpt")
+        cut_in_half(tmp_path / "ckpt/rope/evals.parquet")
+        flags = ["--factors", "1", *FEW]
+        refused(["eval-lengths", "ckpt/rope", *flags], "evals.parquet is damaged", "delete")
+
+
+class TestFailures:
+    def test_loss_that_is_not_a_number(self, cli, tiny, tmp_path, leftovers):
+        """The state saved before it stays."""
+        flags = ["--lr", "1e30", "--save-every", "512", "--out", "wild"]
+        message = cli("train", "--pe", "rope", *tiny, *flags).error(FAILED)
+        assert "loss" in message
+        assert "step" in message
+        assert "--lr" in message
+        run = tmp_path / "wild"
+        assert not (run / "model.safetensors").exists()
+        assert not leftovers(run)
+        import torch
+
+        state = torch.load(run / "state.pt", weights_only=True)
+        assert state["step"] >= 1
+        assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert rows[-1]["step"] == state["step"]
+
+    def test_debug_shows_the_traceback(self, process):
+        ended = process("eval-lengths", "nowhere", "--debug")
+        assert ended.code != 0
+        assert "Traceback" in ended.err
+        assert "ValueError" in ended.err
+        assert "nowhere" in ended.err
+
+    def test_a_bug_of_ours_is_called_one(self, cli, ckpt, monkeypatch):
+        from extrapolate.report import tables
+
+        def broken(*arguments):
+            raise KeyError("column")
+
+        monkeypatch.setattr(tables, "quick_table", broken)
+        message = cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW).error(FAILED)
+        assert "KeyError" in message
+        assert "--debug" in message
+
+
+class TestFullDisk:
+    """Files may not grow beyond a limit: what a full disk does to a write, for real."""
+
+    @pytest.fixture
+    def limited(self, process):
+        def call(limit, *arguments):
+            return process(limit, *arguments, program=[sys.executable, "-c", LIMITED])
+
+        return call
+
+    def test_tokenize(self, limited, cli, corpus, leftovers, tmp_path):
+        arguments = ["tokenize", corpus, "--out", "new", "--vocab-size", 300, "--min-heldout-tokens", 300]
+        message = limited(40_000, *arguments).error(FAILED)
+        assert "File too large" in message
+        assert "free some space" in message
+        assert not (tmp_path / "new").exists()
+        assert not leftovers(tmp_path)
+        cli(*arguments).succeeded()
+
+    @pytest.mark.parametrize(
+        "save_every", [["--save-every", "512"], []], ids=["the first saved state", "the final weights"]
+    )
+    def test_train(self, limited, cli, tiny, trained, leftovers, tmp_path, save_every):
+        """The tokenizer and the configuration fit, weights do not."""
+        arguments = ["train", "--pe", "rope", *tiny, *save_every, "--out", "run"]
+        message = limited(200_000, *arguments).error(FAILED)
+        assert "too large" in message.lower()
+        assert "free some space" in message
+        assert "should not happen" not in message
+        run = tmp_path / "run"
+        assert not (run / "model.safetensors").exists()
+        assert not (run / "state.pt").exists()
+        assert not leftovers(run)
+        cli(*arguments, "--resume").succeeded()
+        assert (run / "model.safetensors").read_bytes() == (trained / "rope/model.safetensors").read_bytes()
+
+    def test_train_keeps_the_state_saved_before(self, limited, cli, tiny, state_of_half, trained, contents, leftovers):
+        before = contents(state_of_half)["state.pt"]
+        arguments = ["train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half", "--resume"]
+        limited(200_000, *arguments).error(FAILED)
+        assert contents(state_of_half)["state.pt"] == before
+        assert not leftovers(state_of_half)
+        cli(*arguments).succeeded()
+        theirs = (trained / "rope/model.safetensors").read_bytes()
+        assert (state_of_half / "model.safetensors").read_bytes() == theirs
+
+    def test_eval_lengths(self, limited, cli, evaluated, leftovers, tmp_path):
+        """The rows that were there stay; those per document may be more already, but whole."""
+        shutil.copytree(evaluated, tmp_path / "ckpt")
+        run = tmp_path / "ckpt/rope"
+        before = (run / "evals.parquet").read_bytes()
+        arguments = ["eval-lengths", "ckpt/rope", "--factors", "1,2,4,8", *FEW]
+        message = limited(8_000, *arguments).error(FAILED)
+        assert "File too large" in message
+        assert "free some space" in message
+        assert (run / "evals.parquet").read_bytes() == before
+        assert len(pq.read_table(run / "eval_documents.parquet"))
+        assert not leftovers(tmp_path)
+        cli(*arguments).succeeded()
+        assert set(pq.read_table(run / "evals.parquet")["factor"].to_pylist()) == {1, 2, 4, 8}
