@@ -1,0 +1,119 @@
+"""extrapolate report, from runs that were really trained and evaluated."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from extrapolate import results
+from extrapolate.encodings.base import encodings
+
+FEW = ["--max-targets", "512"]
+
+
+def rows_of(run: Path) -> pd.DataFrame:
+    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+
+
+class TestReport:
+    def test_files_and_tables(self, cli, evaluated, tmp_path, leftovers):
+        ended = cli("report", evaluated, "--out", "made").succeeded()
+        made = {path.name for path in (tmp_path / "made").iterdir()}
+        for stem in ("loss_by_ev", "loss_by_ev.fixed-target"):
+            assert {f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")} <= made
+        assert {"evals.parquet", "eval_documents.parquet", "report.md"} <= made
+        assert all((tmp_path / "made" / name).stat().st_size for name in made)
+        for name in made:
+            assert name in ended.err
+        assert "RoPE + PI(2)" in ended.out
+        assert "Loss (ev=4)" in ended.out
+        assert "…" not in ended.out
+        assert not leftovers(tmp_path)
+
+    def test_the_papers_columns(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")
+        assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)", "Training time"]
+        assert pq.read_schema(tmp_path / "report/loss_by_ev.parquet").names == list(table.columns)
+        none = encodings["none"].display
+        assert set(table["Model"]) == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", "Learned", none}
+        table = table.set_index("Model")
+        assert table.loc["RoPE", "Training time"] == 1.0
+        assert table.loc["RoPE + PI(2)", "Training time"] == 1.0
+        assert table["Training time"].notna().all()
+        assert table.index[:2].tolist() == ["RoPE", "RoPE + PI(2)"]
+        rows = rows_of(evaluated / "rope")
+        plain = rows[(rows["protocol"] == "windows") & (rows["extension"] == "none")].set_index("factor")["loss"]
+        for factor in (1, 2, 4):
+            assert table.loc["RoPE", f"Loss (ev={factor})"] == plain[factor]
+
+    def test_what_a_learned_table_does_not_reach_is_null_and_na(self, cli, evaluated, tmp_path):
+        ended = cli("report", evaluated).succeeded()
+        column = pq.read_table(tmp_path / "report/loss_by_ev.parquet").to_pandas().set_index("Model")
+        assert pd.notna(column.loc["Learned", "Loss (ev=1)"])
+        assert pd.isna(column.loc["Learned", "Loss (ev=2)"])
+        assert pq.read_table(tmp_path / "report/loss_by_ev.parquet")["Loss (ev=2)"].null_count == 1
+        shown = next(line for line in ended.out.splitlines() if "Learned" in line)
+        assert shown.split().count("n/a") == 2
+        markdown = (tmp_path / "report/report.md").read_text()
+        assert next(line for line in markdown.splitlines() if line.startswith("| Learned")).count("n/a") == 2
+        assert "n/a" in (tmp_path / "report/loss_by_ev.tex").read_text()
+        assert "nan" not in markdown.lower()
+
+    def test_latex(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        latex = (tmp_path / "report/loss_by_ev.tex").read_text()
+        for word in (
+            r"\toprule",
+            r"\midrule",
+            r"\bottomrule",
+            r"\begin{tabular}",
+            r"\caption",
+            "training length 16 tokens",
+            "Loss (ev=4)",
+        ):
+            assert word in latex
+        rope = next(line for line in latex.splitlines() if line.startswith("RoPE &"))
+        assert rope.endswith(r"1.00 \\")
+
+    def test_training_times_are_relative_to_the_baseline(self, cli, evaluated, tmp_path):
+        for baseline, label in (("rope", "RoPE"), ("expe", "ExPE")):
+            cli("report", evaluated, "--baseline", baseline).succeeded()
+            lines = (tmp_path / "report/report.md").read_text().splitlines()
+            first = next(line for line in lines if line.startswith(f"| {label} |"))
+            assert first.endswith("| 1.00 |")
+            assert lines.index(first) == next(n for n, line in enumerate(lines) if line.startswith("|---")) + 1
+
+    def test_it_needs_no_model(self, cli, evaluated, tmp_path):
+        for run in evaluated.iterdir():
+            (tmp_path / "bare" / run.name).mkdir(parents=True)
+            for name in ("evals.parquet", "eval_documents.parquet"):
+                shutil.copy(run / name, tmp_path / "bare" / run.name / name)
+        cli("report", evaluated, "--out", "full").succeeded()
+        cli("report", "bare", "--out", "from-tables").succeeded()
+        full = pd.read_parquet(tmp_path / "full/loss_by_ev.parquet")
+        pd.testing.assert_frame_equal(full, pd.read_parquet(tmp_path / "from-tables/loss_by_ev.parquet"))
+
+    def test_making_it_again_gives_the_same_files(self, cli, evaluated, contents, tmp_path):
+        cli("report", evaluated).succeeded()
+        before = contents(tmp_path / "report")
+        cli("report", evaluated).succeeded()
+        assert contents(tmp_path / "report") == before
+
+    def test_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
+        cli("eval-lengths", ckpt / "rope", ckpt / "rope-1", "--factors", "1", *FEW).succeeded()
+        cli("report", ckpt).succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")
+        both = pd.concat([rows_of(ckpt / "rope"), rows_of(ckpt / "rope-1")])
+        assert len(table) == 1
+        assert table["Loss (ev=1)"].item() == pytest.approx(both[both["protocol"] == "windows"]["loss"].mean())
+
+    def test_rows_on_other_targets_are_left_out_aloud(self, cli, ckpt):
+        cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", *FEW).succeeded()
+        cli("eval-lengths", ckpt / "none", "--factors", "1,2", "--max-targets", "256").succeeded()
+        ended = cli("report", ckpt).succeeded()
+        assert "left out" in ended.err
+        assert encodings["none"].display not in {line.strip().split("  ")[0] for line in ended.out.splitlines()}
