@@ -4,61 +4,112 @@ Shapes: B batch, T queries, S keys, H heads, G key and value heads, K head dim. 
 share their indices: query t sees keys 0..t, or the last `window` of them.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.base import Context, Encoding, scaled_product
 
 # Up to this length one explicit batched product beats the fused kernel when training on a CPU.
 EXPLICIT_UP_TO = 256
-# A bias is computed for so many queries at a time: it stays in the cache, and memory grows with the length alone.
+# A bias, or explicit scores, are computed for so many queries at a time: they stay in the cache, and memory grows
+# with the length alone.
 QUERIES_PER_CHUNK = 128
 
 
-def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, encoding: Encoding, pos_T: Tensor) -> Tensor:
-    """Causal attention, with the encoding's bias and window. Returns [B, H, T, K].
+def attend(
+    q_BHTK: Tensor,
+    k_BGTK: Tensor,
+    v_BGTK: Tensor,
+    encoding: Encoding,
+    pos_T: Tensor,
+    state: Any = None,
+    scale_HT: Tensor | None = None,
+) -> Tensor:
+    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T, K].
 
-    Three paths give the same numbers: the fused causal kernel; the fused kernel with a bias, in chunks of
-    queries, so that no [H, T, T] ever exists; and for short windows in training the explicit product.
+    `state` is what the encoding prepared, `scale_HT` multiplies the scores, bias included. What the hooks return
+    decides the path, and all give the same numbers: the fused causal kernel; the fused kernel with a bias, in
+    chunks of queries; explicit scores, in chunks too, where the encoding makes its own or trains its bias; and
+    for short windows in training the explicit product in one piece. No [H, T, T] exists but there.
     """
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
     groups = heads // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
     if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO:
-        return _explicit(q_BHTK, k_BHTK, v_BHTK, _masked_bias(encoding, pos_T, 0, 0, length))
-    if encoding.window is None and encoding.bias(pos_T[:1], pos_T[:1]) is None:
-        return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+        context = _context(encoding, pos_T, state, 0, length)
+        return _explicit(q_BHTK, k_BHTK, v_BHTK, encoding, context, scale_HT)
+    # The first query alone tells which hooks are there.
+    bias = encoding.bias(pos_T[:1], pos_T[:1])
+    scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], _context(encoding, pos_T, state, 0, 1))
+    if scores is None and bias is None and encoding.window is None:
+        return _fused(_scaled(q_BHTK, scale_HT), k_BHTK, v_BHTK, None)
+    trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
+    path = _fused_with_bias if scores is None and not trained_bias else _explicit
     outputs = []
     for start in range(0, length, QUERIES_PER_CHUNK):
-        end = min(start + QUERIES_PER_CHUNK, length)
-        first = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
-        bias_HTS = _masked_bias(encoding, pos_T, first, start, end)
-        if q_BHTK.device.type != "cpu":  # only the CPU's kernel takes a float32 bias with bfloat16 queries
-            bias_HTS = bias_HTS.to(q_BHTK.dtype)
+        context = _context(encoding, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
+        queries, keys = context.queries, context.keys
+        chunk_scale = None if scale_HT is None else scale_HT[:, queries]
         outputs.append(
-            F.scaled_dot_product_attention(
-                q_BHTK[:, :, start:end], k_BHTK[:, :, first:end], v_BHTK[:, :, first:end], attn_mask=bias_HTS
-            )
+            path(q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys], encoding, context, chunk_scale)
         )
     return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
 
 
-def _masked_bias(encoding: Encoding, pos_T: Tensor, first: int, start: int, end: int) -> Tensor:
-    """The encoding's bias of queries start..end-1 on keys first..end-1, -inf where a query does not see a key."""
-    distance_TS = (
-        torch.arange(start, end, device=pos_T.device)[:, None] - torch.arange(first, end, device=pos_T.device)[None, :]
-    )
+def _context(encoding: Encoding, pos_T: Tensor, state: Any, start: int, end: int) -> Context:
+    """Queries start..end-1, and the keys that any of them sees."""
+    first = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
+    index = torch.arange(first, end, device=pos_T.device)
+    distance_TS = index[start - first :, None] - index[None, :]
     hidden_TS = distance_TS < 0
     if encoding.window is not None:
         hidden_TS = hidden_TS | (distance_TS >= encoding.window)
-    bias_HTS = encoding.bias(pos_T[start:end], pos_T[first:end])
+    return Context(pos_T[start:end], pos_T[first:end], slice(start, end), slice(first, end), hidden_TS, state)
+
+
+def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) -> Tensor:
+    """The encoding's bias, [H, T, S], -inf where a query does not see a key."""
+    bias_HTS = encoding.bias(context.pos_T, context.pos_S)
     if bias_HTS is None:
-        bias_HTS = torch.zeros(1, end - start, end - first, device=pos_T.device)
-    return bias_HTS.masked_fill(hidden_TS, float("-inf"))
+        bias_HTS = torch.zeros(1, *context.hidden_TS.shape, device=context.hidden_TS.device)
+    elif scale_HT is not None:
+        bias_HTS = bias_HTS * scale_HT[..., None]
+    return bias_HTS.masked_fill(context.hidden_TS, float("-inf"))
 
 
-def _explicit(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, bias_HTS: Tensor) -> Tensor:
-    scores_BHTS = ((q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHTK.transpose(-1, -2)).float()
-    scores_BHTS += bias_HTS
-    return scores_BHTS.softmax(dim=-1).to(v_BHTK.dtype) @ v_BHTK
+def _scaled(q_BHTK: Tensor, scale_HT: Tensor | None) -> Tensor:
+    return q_BHTK if scale_HT is None else (q_BHTK * scale_HT[..., None]).to(q_BHTK.dtype)
+
+
+def _fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, bias_HTS: Tensor | None) -> Tensor:
+    """The fused kernel; without a bias it is causal. It wants values as wide as keys."""
+    width = v_BHSK.shape[-1]
+    if q_BHTK.shape[-1] > width:
+        v_BHSK = F.pad(v_BHSK, (0, q_BHTK.shape[-1] - width))
+    mixed = F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias_HTS, is_causal=bias_HTS is None)
+    return mixed[..., :width]
+
+
+def _fused_with_bias(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
+) -> Tensor:
+    bias_HTS = _masked_bias(encoding, context, scale_HT)
+    if q_BHTK.device.type != "cpu":  # only the CPU's kernel takes a float32 bias with bfloat16 queries
+        bias_HTS = bias_HTS.to(q_BHTK.dtype)
+    return _fused(_scaled(q_BHTK, scale_HT), k_BHSK, v_BHSK, bias_HTS)
+
+
+def _explicit(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
+) -> Tensor:
+    bias_HTS = _masked_bias(encoding, context, scale_HT)
+    scores_BHTS = encoding.scores(q_BHTK, k_BHSK, context)
+    if scores_BHTS is None:
+        scores_BHTS = scaled_product(_scaled(q_BHTK, scale_HT), k_BHSK)
+        scores_BHTS += bias_HTS
+    else:
+        scores_BHTS = (scores_BHTS.float() if scale_HT is None else scores_BHTS * scale_HT[..., None]) + bias_HTS
+    return scores_BHTS.softmax(dim=-1).to(v_BHSK.dtype) @ v_BHSK

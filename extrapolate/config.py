@@ -24,7 +24,11 @@ class EncodingConfig(_Frozen):
 
 
 class ModelConfig(_Frozen):
-    """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs."""
+    """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs.
+
+    ssmax scales the scores by s ln(keys in sight), with s learned (arXiv 2501.19399); qk_norm normalises queries
+    and keys per head before the encoding rotates them. Both combine with any encoding.
+    """
 
     vocab_size: int = Field(gt=0)
     width: int = Field(128, gt=0)
@@ -36,6 +40,8 @@ class ModelConfig(_Frozen):
     tied_embeddings: bool = False
     dropout: float = Field(0.0, ge=0, lt=1)
     norm_eps: float = Field(1e-5, gt=0)
+    ssmax: bool = False
+    qk_norm: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":

@@ -83,7 +83,8 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
 
 def dims_of(config: RunConfig) -> Dims:
     """What the first layer's encoding may know of its model."""
-    return Dims(config.model.width, config.model.heads, config.model.head_dim, config.training.seq_len)
+    model = config.model
+    return Dims(model.width, model.heads, model.head_dim, config.training.seq_len, layers=model.layers)
 
 
 def run_name(config: RunConfig) -> str:
@@ -92,7 +93,14 @@ def run_name(config: RunConfig) -> str:
     usual = {} if encoding.file_sha256 else build(encoding.name, {}, dims_of(config))[0].arguments()
     given = [f"{key}={value}" for key, value in encoding.arguments.items() if usual.get(key) != value]
     parts = [] if config.preset == "tiny" else [config.preset]
-    parts += [encoding.name.rpartition(":")[2], *given, f"L{config.training.seq_len}", f"s{config.training.seed}"]
+    combined = [name for name, used in (("ssmax", config.model.ssmax), ("qk-norm", config.model.qk_norm)) if used]
+    parts += [
+        encoding.name.rpartition(":")[2],
+        *given,
+        *combined,
+        f"L{config.training.seq_len}",
+        f"s{config.training.seed}",
+    ]
     return re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
 

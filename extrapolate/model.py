@@ -19,7 +19,7 @@ from extrapolate.extensions.base import PLAIN, Plan
 class Attention(nn.Module):
     """Multi-head, or grouped-query, causal attention."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, seq_len: int) -> None:
         super().__init__()
         self.sizes = (config.heads * config.head_dim, config.kv_heads * config.head_dim)
         self.head_dim = config.head_dim
@@ -27,6 +27,10 @@ class Attention(nn.Module):
         # One matrix: one product where queries, keys and values read the same input.
         self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
         self.out = nn.Linear(queries, config.width, bias=False)
+        self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
+            nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else nn.Identity() for _ in range(2)
+        )
+        self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
     def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor) -> Tensor:
         queries, keys = self.sizes
@@ -37,9 +41,27 @@ class Attention(nn.Module):
             q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
-        q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
-        mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T)
+        q_BHTK, k_BGTK = encoding.rotate(self.q_norm(q_BHTK), self.k_norm(k_BGTK), pos_T, pos_T)
+        scale_HT = None if self.ssmax is None else self.ssmax(len(pos_T))
+        mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, encoding.prepare(x_BTD), scale_HT)
         return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+
+
+class SSMax(nn.Module):
+    """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln n, n the number of keys in sight.
+
+    One s a head and layer is learned. Its start is not in the copy of the paper we have; ours makes the factor
+    1 on average over a training window.
+    """
+
+    def __init__(self, heads: int, seq_len: int) -> None:
+        super().__init__()
+        mean = torch.arange(1, seq_len + 1).log().mean()
+        self.s_H = nn.Parameter((1 / mean).repeat(heads))
+
+    def forward(self, length: int) -> Tensor:
+        """The factor of each head and query, [H, T]."""
+        return torch.outer(self.s_H, torch.arange(1, length + 1, device=self.s_H.device).log())
 
 
 class FeedForward(nn.Module):
@@ -58,18 +80,17 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention, then feed-forward, each on the normalised residual stream."""
 
-    def __init__(self, config: ModelConfig, encoding: Encoding) -> None:
+    def __init__(self, config: ModelConfig, encoding: Encoding, seq_len: int) -> None:
         super().__init__()
         self.encoding = encoding
         self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
-        self.attention = Attention(config)
+        self.attention = Attention(config, seq_len)
         self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BTD: Tensor, index_T: Tensor, plan: Plan) -> Tensor:
+    def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan) -> Tensor:
         encoding = self.encoding.extended(plan)
-        pos_T = _positions(encoding, index_T, plan)
         x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), encoding, pos_T))
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
@@ -90,7 +111,7 @@ class Model(nn.Module):
             instances = build(encoding, arguments, self.dims)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config, instance) for instance in instances)
+        self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tied_embeddings:
@@ -106,8 +127,9 @@ class Model(nn.Module):
         return cast(Block, self.blocks[0]).encoding
 
     def label(self) -> str:
-        """The encoding's name in tables."""
-        return self.encoding.label(self.encoding.arguments(), self.dims)
+        """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
+        combined = (("SSMax", self.config.ssmax), ("QK-norm", self.config.qk_norm))
+        return "+".join([self.encoding.label(), *(name for name, used in combined if used)])
 
     def parameter_count(self) -> int:
         """Trained parameters; tied embeddings count once."""
@@ -116,11 +138,13 @@ class Model(nn.Module):
     def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
         """The normalised output of the last block, [B, T, D]; the first token of every window has index 0."""
         index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
-        x_BTD = self.embedding(tokens_BT)
         encoding = self.encoding.extended(plan)
-        x_BTD = self.dropout(encoding.embed(x_BTD, _positions(encoding, index_T, plan)))
+        pos_T = encoding.positions(index_T)
+        if plan.position_scale != 1.0:
+            pos_T = pos_T * plan.position_scale
+        x_BTD = self.dropout(encoding.embed(self.embedding(tokens_BT), pos_T))
         for block in self.blocks:
-            x_BTD = block(x_BTD, index_T, plan)
+            x_BTD = block(x_BTD, pos_T, plan)
         return self.norm(x_BTD)
 
     def forward(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
@@ -131,8 +155,3 @@ class Model(nn.Module):
         """Mean negative log-likelihood of the targets, nats, float32."""
         logits_BTV = self(tokens_BT)
         return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
-
-
-def _positions(encoding: Encoding, index_T: Tensor, plan: Plan) -> Tensor:
-    pos_T = encoding.positions(index_T)
-    return pos_T if plan.position_scale == 1.0 else pos_T * plan.position_scale

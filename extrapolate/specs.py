@@ -50,6 +50,15 @@ def parse(text: str) -> Spec:
     return Spec(name, pairs)
 
 
+def spell(name: str, arguments: Mapping[str, Any]) -> str:
+    """The text that `parse` reads back: a value that is itself a spec takes parentheses."""
+    pairs = []
+    for key, value in arguments.items():
+        text = str(value)
+        pairs.append(f"{key}=({text})" if any(mark in text for mark in ":,=()") else f"{key}={text}")
+    return name + (":" + ",".join(pairs) if pairs else "")
+
+
 def _without_outer_parentheses(value: str) -> str:
     """`(rope:theta=5)` -> `rope:theta=5`; `(a)+(b)` stays, for its first parenthesis closes before its end."""
     if not (value.startswith("(") and value.endswith(")")):

@@ -28,6 +28,8 @@ def train(
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in a step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
     layers: Annotated[int | None, typer.Option(help="blocks, in place of the preset's")] = None,
+    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="scores times s ln(keys in sight), s learned")] = None,
+    qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
@@ -56,7 +58,7 @@ def train(
         "device": None if device is Device.AUTO else device.value,
         "precision": None if precision is Precision.AUTO else precision.value,
     }  # fmt: skip
-    request = TrainingRequest(pe, preset, config, {"layers": layers}, flags)
+    request = TrainingRequest(pe, preset, config, {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags)
     data = data or data_path(request)
     if data is None:
         if not DEFAULT_STORE.exists():

@@ -24,14 +24,15 @@ class ALiBi(Encoding):
     """Subtracts from each score the distance, times a fixed slope per head.
 
     bias_h(i, j) = -slope_h (i - j), with slope_h = 2^(-8h/H), h = 1..H (see `slopes` for other numbers of heads).
-    Nothing is trained. Beyond L: the bias goes on growing, a soft window; the loss stays about flat, from
-    mostly local context.
+    Nothing is trained.
+    Beyond L: the bias goes on growing, a soft window; the loss stays about flat, from mostly local context.
 
     Source: Press et al., arXiv 2108.12409.
     """
 
     display = "ALiBi"
     source = "arXiv 2108.12409"
+    family = "bias"
 
     slope_H: Tensor
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What an extension may change in an encoding: see `Encoding.accepts`.
 POSITIONS, VALUES = "positions", "values"
+FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,22 @@ class Dims:
     layers: int = 1
 
 
+@dataclass(frozen=True)
+class Context:
+    """Where a chunk of queries and the keys they may see lie in their window, for `Encoding.scores`.
+
+    pos_T and pos_S are their positions, `queries` and `keys` their indices (to slice what `prepare` made),
+    hidden_TS is True where a query does not see a key.
+    """
+
+    pos_T: Tensor
+    pos_S: Tensor
+    queries: slice
+    keys: slice
+    hidden_TS: Tensor
+    state: Any
+
+
 class Encoding(nn.Module):
     """How position enters a model, one instance per layer.
 
@@ -42,10 +59,13 @@ class Encoding(nn.Module):
     the training length are stored with the run. Positions are float32, also under autocast.
     """
 
-    display: ClassVar[str]  # the name in tables: "RoPE"
+    display: str  # the name in tables: "RoPE"
     source: ClassVar[str]  # the arXiv id, or what else the formula comes from
-    caption: ClassVar[str] = ""  # said under every table that shows this encoding
-    accepts: ClassVar[frozenset[str]] = frozenset({POSITIONS})  # which changes at inference mean something
+    family: ClassVar[str] = "other"  # where a list shows it: one of FAMILIES
+    caption: str = ""  # said under every table that shows this encoding
+    accepts: frozenset[str] = frozenset({POSITIONS})  # which changes at inference mean something
+    positional: ClassVar[bool] = True  # whether any hook reads positions
+    shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
     max_length: int | None = None  # a learned table ends here: longer is reported n/a
     window: int | None = None  # this layer's queries see at most so many keys, their own included
 
@@ -54,7 +74,7 @@ class Encoding(nn.Module):
         self.dims = dims
 
     def positions(self, index_T: Tensor) -> Tensor:
-        """The position of each token, from its index in the window."""
+        """The position of each token, from its index in the window. Asked of the first layer's instance only."""
         return index_T
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
@@ -65,12 +85,20 @@ class Encoding(nn.Module):
         """What W_q and W_k read, and what W_v reads."""
         return x_BTD, x_BTD
 
+    def prepare(self, x_BTD: Tensor) -> Any:
+        """What `scores` needs and the normalised residual stream decides, once per layer: gates, say."""
+        return None
+
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, after their projections."""
+        """Queries and keys, after their projections; they may become wider than K."""
         return q_BHTK, k_BGSK
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
         """[H, T, S], added to the scaled scores; or None."""
+        return None
+
+    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
+        """[B, H, T, S] in place of the scaled product, for a chunk of queries; or None for the product itself."""
         return None
 
     def extended(self, plan: "Plan") -> Self:
@@ -87,16 +115,29 @@ class Encoding(nn.Module):
         """The configuration, resolved."""
         return {name: getattr(self, name) for name in specs.parameters(type(self))}
 
-    @classmethod
-    def label(cls, arguments: Mapping[str, Any], dims: Dims) -> str:
+    def label(self) -> str:
         """The name in tables: `ExPE`, with any argument that is not its default: `ExPE(size=32)`."""
-        usual = cls(dims).arguments()
-        given = [f"{name}={_short(value)}" for name, value in arguments.items() if usual[name] != value]
-        return cls.display + (f"({', '.join(given)})" if given else "")
+        given = [f"{name}={_short(value)}" for name, value in self.unusual_arguments().items()]
+        return self.display + (f"({', '.join(given)})" if given else "")
+
+    def unusual_arguments(self) -> dict[str, Any]:
+        """The arguments that are not their defaults."""
+        usual = type(self)(self.dims).arguments()
+        return {name: value for name, value in self.arguments().items() if usual[name] != value}
+
+    def share(self, first: Self) -> None:
+        """Takes from the first layer's instance what all layers share."""
+        for name in self.shared_by_layers:
+            setattr(self, name, getattr(first, name))
 
 
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def scaled_product(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+    """q k / sqrt(K), float32 [B, H, T, S]: a tensor of its own."""
+    return ((q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHSK.transpose(-1, -2)).float()
 
 
 encodings: specs.Registry[Encoding] = specs.Registry("encoding")
@@ -115,4 +156,7 @@ def build(name: str, arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]
     """One instance per layer. Raises ValueError on unknown names, arguments, or values the encoding refuses."""
     cls = find(name)
     converted = specs.convert_arguments(cls, arguments, owner=name)
-    return [cls(dataclasses.replace(dims, layer=layer), **converted) for layer in range(dims.layers)]
+    layers = [cls(dataclasses.replace(dims, layer=layer), **converted) for layer in range(dims.layers)]
+    for layer in layers[1:]:
+        layer.share(layers[0])
+    return layers

@@ -1,9 +1,9 @@
 """ExPE: exact positional embeddings, written over the first channels of what queries and keys read."""
 
-from typing import ClassVar, Self
+from typing import Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extrapolate.encodings.base import POSITIONS, VALUES, Dims, Encoding, register
 from extrapolate.extensions.base import Plan
@@ -15,20 +15,28 @@ class ExPE(Encoding):
 
     In every block, W_q and W_k read p_n[c] = start + step n + slope c in channels c = 0..l-1 of the token at
     position n, and the normalised residual stream in the others; W_v and the residual stream keep what was
-    overridden. Beyond L: the values go on growing past the trained range, slowly and in a straight line, and
-    the loss with them.
+    overridden.
+    Beyond L: the values go on growing past the trained range, slowly and in a straight line, and the loss with
+    them.
 
     Our reading: the paper's equations and constants are missing from every copy found. We override after the
     block's RMSNorm, with the defaults below, which put the training range at about -1..1.
     Arguments: size, l in channels (default D/8); start (default -1); step per token (default 2/L); slope per
-    channel (default: step).
+    channel (default: step). The paper's ablations: slope=0, the same value in all l channels; size=1, one channel;
+    blocks, "all" or "first" alone; learned, "no", "fixed" (start, step and slope are trained from those values,
+    shared by all blocks) or "scratch" (from N(0, 0.02)); value_input, whether W_v reads the overridden channels too
+    (default false).
     Source: Datseris et al., arXiv 2509.19569.
     """
 
+    constants: Tensor
+
     display = "ExPE"
     source = "arXiv 2509.19569"
+    family = "absolute"
     caption = "ExPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
-    accepts: ClassVar[frozenset[str]] = frozenset({POSITIONS, VALUES})
+    accepts = frozenset({POSITIONS, VALUES})
+    shared_by_layers = ("constants",)
 
     def __init__(
         self,
@@ -38,6 +46,9 @@ class ExPE(Encoding):
         start: float = -1.0,
         step: float | None = None,
         slope: float | None = None,
+        learned: Literal["no", "fixed", "scratch"] = "no",
+        blocks: Literal["all", "first"] = "all",
+        value_input: bool = False,
     ) -> None:
         super().__init__(dims)
         self.size = max(1, dims.width // 8) if size is None else size
@@ -46,17 +57,29 @@ class ExPE(Encoding):
         self.start = start
         self.step = 2.0 / dims.seq_len if step is None else step
         self.slope = self.step if slope is None else slope
+        self.learned = learned
+        self.blocks = blocks
+        self.value_input = value_input
         self.value_scale = 1.0
+        constants = torch.tensor([self.start, self.step, self.slope])
+        if learned == "no":
+            self.register_buffer("constants", constants, persistent=False)
+        else:
+            self.constants = nn.Parameter(constants if learned == "fixed" else constants.normal_(std=0.02))
 
     def values(self, pos_T: Tensor) -> Tensor:
         """p, [T, l], float32."""
+        start, step, slope = self.constants
         channel_C = torch.arange(self.size, device=pos_T.device, dtype=torch.float32)
-        return self.start + self.step * pos_T[:, None] + self.slope * channel_C
+        return start + step * pos_T[:, None] + slope * channel_C
 
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
+        if self.blocks == "first" and self.dims.layer > 0:
+            return x_BTD, x_BTD
         value_TC = (self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
         value_BTC = value_TC.expand(x_BTD.shape[0], -1, -1)
-        return torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1), x_BTD
+        read_BTD = torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1)
+        return read_BTD, read_BTD if self.value_input else x_BTD
 
     def extended(self, plan: Plan) -> Self:
         return self.view(value_scale=plan.value_scale)

@@ -11,13 +11,13 @@ from extrapolate.encodings.expe import ExPE
 class ExQPE(ExPE):
     """ExPE in which only one of the l channels moves from one position to the next, by a step l times as large.
 
-    p_n[c] = start + slope c + step l floor((n + c) / l): the channels take turns. Over l tokens every channel
-    moves as far as ExPE's does, but a step is large enough to survive rounding to few mantissa bits.
+    p_n[c] = start + slope c + step l floor((n + c) / l): the channels take turns. Over l tokens every channel moves
+    as far as ExPE's does, but a step is large enough to survive rounding to few mantissa bits.
 
-    Our reading, as for ExPE: the paper says that one dimension is incremented from one position to the next
-    and that there are two more hyperparameters; we take these for the increment and the slope.
+    Our reading, as for ExPE: the paper says that one dimension is incremented from one position to the next and
+    that there are two more hyperparameters; we take these for the increment and the slope.
     Arguments: size, l in channels (default D/8); start (default -1); step, the mean increment of a channel per
-    token (default 2/L); slope per channel (default: step).
+    token (default 2/L); slope per channel (default: step); learned, blocks and value_input, as for expe.
     Source: Datseris et al., arXiv 2509.19569.
     """
 
@@ -25,6 +25,7 @@ class ExQPE(ExPE):
     caption = "ExQPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
 
     def values(self, pos_T: Tensor) -> Tensor:
+        start, step, slope = self.constants
         channel_C = torch.arange(self.size, device=pos_T.device, dtype=torch.float32)
         turns_TC = torch.floor((pos_T[:, None] + channel_C) / max(1, self.size))
-        return self.start + self.slope * channel_C + self.step * self.size * turns_TC
+        return start + slope * channel_C + step * self.size * turns_TC

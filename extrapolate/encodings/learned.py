@@ -1,7 +1,5 @@
 """A learned table of absolute positions, as in GPT-2."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -12,15 +10,16 @@ from extrapolate.encodings.base import Dims, Encoding, register
 class Learned(Encoding):
     """A trained vector per position, added to the token embedding: x_i + E[i], E of shape [L, D].
 
-    E is drawn from N(0, 0.02). It has L rows, so nothing is defined at position L or beyond: evaluation there
-    is reported as n/a, never clamped.
+    E is drawn from N(0, 0.02). It has L rows, so nothing is defined at position L or beyond: evaluation there is
+    reported as n/a, never clamped.
 
     Source: Radford et al. 2019 (GPT-2); the table itself goes back to Gehring et al., arXiv 1705.03122.
     """
 
     display = "Learned"
     source = "arXiv 1705.03122"
-    accepts: ClassVar[frozenset[str]] = frozenset()
+    family = "absolute"
+    accepts = frozenset()
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

@@ -1,7 +1,5 @@
 """NoPE: no positional encoding."""
 
-from typing import ClassVar
-
 from extrapolate.encodings.base import Encoding, register
 
 
@@ -10,12 +8,14 @@ class NoPE(Encoding):
     """Nothing: the causal mask alone tells order.
 
     Query i attends to keys 0..i, so its softmax runs over i + 1 keys and the model can learn to read its own
-    position from that. Beyond L the number of keys, and so the entropy of attention, keeps growing: the loss
-    drifts upward from about 1.2 to 2 times L.
+    position from that. Beyond L the number of keys, and so the entropy of attention, keeps growing: the loss drifts
+    upward from about 1.2 to 2 times L.
 
     Sources: Haviv et al., arXiv 2203.16634; Kazemnejad et al., arXiv 2305.19466.
     """
 
     display = "NoPE"
     source = "arXiv 2305.19466"
-    accepts: ClassVar[frozenset[str]] = frozenset()
+    family = "absolute"
+    accepts = frozenset()
+    positional = False

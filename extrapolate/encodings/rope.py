@@ -1,5 +1,6 @@
 """Rotary position embedding."""
 
+import math
 from typing import Literal
 
 import torch
@@ -13,17 +14,19 @@ class RoPE(Encoding):
     """Rotates pairs of query and key channels by an angle proportional to the position.
 
     Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K): (x, y) -> (x cos - y sin, y cos + x sin). The product of a
-    query at i and a key at j then depends on i - j alone. Values are untouched. Beyond L: pairs that have not
-    completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the loss rises steeply.
+    query at i and a key at j then depends on i - j alone. Values are untouched.
+    Beyond L: pairs that have not completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the
+    loss rises steeply.
 
-    Arguments: theta, the base (default 10 000; Llama 3 uses 500 000); pairing, which channels form a pair:
-    "half" (m, m + K/2), as in Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Both give
-    the same class of functions when trained from scratch, but weights do not carry over.
+    Arguments: theta, the base (default 10 000; Llama 3 uses 500 000); pairing, which channels form a pair: "half"
+    (m, m + K/2), as in Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Both give the same
+    class of functions when trained from scratch, but weights do not carry over.
     Source: Su et al., arXiv 2104.09864.
     """
 
     display = "RoPE"
     source = "arXiv 2104.09864"
+    family = "rotary"
 
     def __init__(
         self, dims: Dims, *, theta: float = 10_000.0, pairing: Literal["half", "interleaved"] = "half"
@@ -38,15 +41,16 @@ class RoPE(Encoding):
 
     def frequencies(self, device: torch.device) -> Tensor:
         """w_m in radians per token, [K/2], float32, fastest first."""
-        return self.theta ** (-torch.arange(0, self.dims.head_dim, 2, device=device) / self.dims.head_dim)
+        return geometric(self.theta, self.dims.head_dim, device)
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = self.frequencies(pos_T.device)
-        turn_T = _turn(pos_T, frequencies)
-        turn_S = turn_T if pos_S is pos_T else _turn(pos_S, frequencies)
-        return self._rotated(q_BHTK, *turn_T), self._rotated(k_BGSK, *turn_S)
+        turn_T = turn(pos_T, frequencies)
+        turn_S = turn_T if pos_S is pos_T else turn(pos_S, frequencies)
+        return self.rotated(q_BHTK, *turn_T), self.rotated(k_BGSK, *turn_S)
 
-    def _rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
+    def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
+        """x with every pair turned."""
         if self.pairing == "half":
             a, b = x_BHTK.float().chunk(2, dim=-1)
             pair = torch.cat([a * cos_TM - b * sin_TM, b * cos_TM + a * sin_TM], dim=-1)
@@ -56,6 +60,18 @@ class RoPE(Encoding):
         return pair.to(x_BHTK.dtype)
 
 
-def _turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def geometric(theta: float, channels: int, device: torch.device) -> Tensor:
+    """theta^(-2m/channels), m = 0..channels/2 - 1, float32."""
+    return theta ** (-torch.arange(0, channels, 2, device=device) / channels)
+
+
+def complete_pairs(rope: RoPE, length: int) -> int:
+    """How many of RoPE's pairs complete a turn within so many tokens: w_m >= 2 pi / length."""
+    frequencies = geometric(rope.theta, rope.dims.head_dim, torch.device("cpu"))
+    return int((frequencies >= 2 * math.pi / length).sum())
+
+
+def turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, [T, M]."""
     angle_TM = torch.outer(pos_T, frequencies)
     return angle_TM.cos(), angle_TM.sin()

@@ -10,10 +10,10 @@ from extrapolate.encodings.base import Dims, Encoding, register
 class Sinusoidal(Encoding):
     """Sine and cosine of the position at D/2 frequencies, added to the scaled token embedding.
 
-    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1, and the token embedding
-    is multiplied by sqrt(D) first, as in the paper. Here embeddings start with standard deviation 0.02, as all of
-    the model's, not with the paper's D^-0.5: at first the sinusoids, of amplitude 1, are the larger part. Beyond L:
-    defined everywhere, but the combinations of phases are new, and the loss rises within tens of tokens.
+    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1, and the token embedding is
+    multiplied by sqrt(D) first, as in the paper. Here embeddings start with standard deviation 0.02, as all of the
+    model's, not with the paper's D^-0.5: at first the sinusoids, of amplitude 1, are the larger part.
+    Beyond L: defined everywhere, but the combinations of phases are new, and the loss rises within tens of tokens.
 
     Arguments: theta, the base of the wavelengths (default 10 000).
     Source: Vaswani et al., arXiv 1706.03762.
@@ -21,6 +21,7 @@ class Sinusoidal(Encoding):
 
     display = "Sinusoidal"
     source = "arXiv 1706.03762"
+    family = "absolute"
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0) -> None:
         super().__init__(dims)

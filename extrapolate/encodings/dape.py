@@ -1,0 +1,45 @@
+"""DAPE: data-adaptive positional encoding."""
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Context, Dims, register, scaled_product
+from extrapolate.encodings.wrapper import Wrapper
+
+
+@register("dape")
+class DAPE(Wrapper):
+    """Lets a small network see the scores and a static bias together, and correct them.
+
+    With A the scaled scores of all heads and B the base's bias: score = A + B + f(A, B), pointwise in (i, j), f a
+    network 2H -> width -> H with LeakyReLU(0.01), one a layer. The base is any encoding with a bias: alibi, kerple,
+    fire.
+    Beyond L: as its base, better according to the paper.
+
+    Arguments: base, a spec (default alibi), in parentheses where it has arguments; width of the network (default
+    32).
+    Source: Zheng et al., arXiv 2405.14722.
+    """
+
+    display = "DAPE"
+    source = "arXiv 2405.14722"
+    family = "bias"
+
+    def __init__(self, dims: Dims, *, base: str = "alibi", width: int = 32) -> None:
+        super().__init__(dims, base)
+        if self.inner.bias(torch.zeros(1), torch.zeros(1)) is None:
+            raise ValueError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
+        if width < 1:
+            raise ValueError(f"dape: width must be positive, not {width}")
+        self.width = width
+        self.network = nn.Sequential(nn.Linear(2 * dims.heads, width), nn.LeakyReLU(0.01), nn.Linear(width, dims.heads))
+
+    def bias(self, pos_T: Tensor, pos_S: Tensor) -> None:
+        return None  # it is among the scores
+
+    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
+        product_BHTS = scaled_product(q_BHTK, k_BHSK)
+        bias_HTS = self.inner.bias(context.pos_T, context.pos_S)
+        assert bias_HTS is not None
+        both_BTSH = torch.cat([product_BHTS, bias_HTS.expand_as(product_BHTS)], dim=1).movedim(1, -1)
+        return product_BHTS + bias_HTS + self.network(both_BTSH).movedim(-1, 1).float()

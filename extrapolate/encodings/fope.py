@@ -1,0 +1,69 @@
+"""FoPE: Fourier position embedding."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.rope import RoPE, complete_pairs, turn
+
+
+@register("fope")
+class FoPE(RoPE):
+    """Gives each rotated pair a mixture of frequencies, and none to pairs that complete no turn in L.
+
+    Of w_m = theta^(-2m/K), the n with w_m >= 2 pi / L are kept. Pair c of min(n, K/4) is multiplied, as RoPE's are,
+    by cos_c(i) = sum_m A[m, c] cos(i w_m) and sin_c(i) = sum_m B[m, c] sin(i w_m), in place of one cosine and sine;
+    the other pairs are not rotated. A and B, one each a head, are a 1 in row c ceil(n / (K/4)) of column c plus
+    noise from N(0, gain^2 2 / (n + columns)), drawn once and not trained. It is no rotation: norms change.
+    Beyond L: every frequency has been seen through its whole turn.
+
+    The authors' code pads the sine of the unrotated pairs with 1, not 0, which only doubles their products; ours is
+    0.
+    Arguments: kept, n in pairs (default: as many as complete a turn within L); gain of the noise (default 0.3, as
+    their smallest models); theta, the base (default 10 000).
+    Source: Hua et al., arXiv 2412.17739.
+    """
+
+    display = "FoPE"
+    source = "arXiv 2412.17739"
+    shared_by_layers = ("cos_HMC", "sin_HMC")
+
+    cos_HMC: Tensor
+    sin_HMC: Tensor
+
+    def __init__(self, dims: Dims, *, gain: float = 0.3, kept: int | None = None, theta: float = 10_000.0) -> None:
+        super().__init__(dims, theta=theta)
+        if gain < 0:
+            raise ValueError(f"fope: gain must not be negative, not {gain:g}")
+        self.gain = gain
+        self.kept = complete_pairs(self, dims.seq_len) if kept is None else kept
+        if not 1 <= self.kept <= dims.head_dim // 2:
+            raise ValueError(f"fope: kept must be between 1 and {dims.head_dim // 2} pairs, not {self.kept}")
+        columns = min(self.kept, max(1, dims.head_dim // 4))
+        stride = math.ceil(self.kept / columns)
+        column = torch.arange(columns)
+        chosen = column[column * stride < self.kept]
+        for name in self.shared_by_layers:
+            mix_HMC = torch.empty(dims.heads, self.kept, columns)
+            for mix_MC in mix_HMC:
+                nn.init.xavier_normal_(mix_MC, gain=gain)
+            mix_HMC[:, chosen * stride, chosen] += 1.0
+            self.register_buffer(name, mix_HMC)
+
+    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        heads, groups = q_BHTK.shape[1], k_BGSK.shape[1]
+        group_H = torch.arange(groups, device=pos_T.device).repeat_interleave(heads // groups)  # as its keys' table
+        tables_T = self._tables(pos_T)
+        tables_S = tables_T if pos_S is pos_T else self._tables(pos_S)
+        rotated_q = self.rotated(q_BHTK, *(table[group_H] for table in tables_T))
+        return rotated_q, self.rotated(k_BGSK, *(table[:groups] for table in tables_S))
+
+    def _tables(self, pos_T: Tensor) -> tuple[Tensor, Tensor]:
+        """What stands for cosine and sine, [H, T, K/2]."""
+        cos_TM, sin_TM = turn(pos_T, self.frequencies(pos_T.device)[: self.kept])
+        with torch.autocast(pos_T.device.type, enabled=False):
+            mixed_cos, mixed_sin = cos_TM @ self.cos_HMC, sin_TM @ self.sin_HMC
+        still = self.dims.head_dim // 2 - mixed_cos.shape[-1]
+        return nn.functional.pad(mixed_cos, (0, still), value=1.0), nn.functional.pad(mixed_sin, (0, still))

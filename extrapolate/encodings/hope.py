@@ -1,0 +1,46 @@
+"""HoPE: RoPE with its incomplete pairs left unrotated."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.rope import RoPE, complete_pairs
+
+
+@register("hope")
+class HoPE(RoPE):
+    """Keeps only the pairs that complete a full turn within the training length.
+
+    Pair m turns by i w_m, w_m = theta^(-2m/K), where w_m >= 2 pi / L; the others carry content alone. That is
+    p-rope with p set by L.
+    Beyond L: every angle that occurs has been seen in training.
+
+    Our reading: no code of the authors' was found, and what their slow channels hold instead is not verified.
+    Arguments: kept, in pairs (default: as many as complete a turn within L); theta, the base (default 10 000);
+    pairing, as for rope.
+    Source: Chen et al., arXiv 2410.21216.
+    """
+
+    display = "HoPE"
+    source = "arXiv 2410.21216"
+    caption = "HoPE: our reading of arXiv 2410.21216, whose replacement for the slow channels is not verified"
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        kept: int | None = None,
+        theta: float = 10_000.0,
+        pairing: Literal["half", "interleaved"] = "half",
+    ) -> None:
+        super().__init__(dims, theta=theta, pairing=pairing)
+        self.kept = complete_pairs(self, dims.seq_len) if kept is None else kept
+        if not 0 <= self.kept <= dims.head_dim // 2:
+            raise ValueError(f"hope: kept must be between 0 and {dims.head_dim // 2} pairs, not {kept}")
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        frequencies = super().frequencies(device)
+        frequencies[self.kept :] = 0.0
+        return frequencies

@@ -1,0 +1,45 @@
+"""KERPLE: kernelised relative positions."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Dims, Encoding, register
+
+SMALLEST = 0.01  # what the authors' code keeps the parameters above
+LARGEST_POWER = 2.0
+
+
+@register("kerple")
+class KERPLE(Encoding):
+    """Subtracts from each score a learned, slowly growing function of the distance r = i - j.
+
+    "log": -p_h ln(1 + a_h r); "power": -a_h r^(p_h), 0 < p <= 2. Each head has its own p and a, shared by all
+    layers; they start uniform, p in 0..2 and a in 0..1, and are kept at 0.01 or more by overwriting.
+    Beyond L: the decay goes on smoothly, and the loss stays about flat.
+
+    Arguments: kernel, "log" (the paper's best) or "power".
+    Source: Chi et al., arXiv 2205.09921.
+    """
+
+    display = "KERPLE"
+    source = "arXiv 2205.09921"
+    family = "bias"
+    shared_by_layers = ("p_H", "a_H")
+
+    def __init__(self, dims: Dims, *, kernel: Literal["log", "power"] = "log") -> None:
+        super().__init__(dims)
+        self.kernel = kernel
+        self.p_H = nn.Parameter(torch.empty(dims.heads).uniform_(0, 2))
+        self.a_H = nn.Parameter(torch.empty(dims.heads).uniform_(0, 1))
+
+    def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor:
+        # Overwritten, as a gradient through a clamp would leave a parameter at its bound; not seen by autograd.
+        self.p_H.data.clamp_(SMALLEST, None if self.kernel == "log" else LARGEST_POWER)
+        self.a_H.data.clamp_(SMALLEST)
+        p_H11, a_H11 = self.p_H[:, None, None], self.a_H[:, None, None]
+        distance_TS = (pos_T[:, None] - pos_S[None, :]).clamp(min=0)
+        if self.kernel == "log":
+            return -p_H11 * torch.log1p(a_H11 * distance_TS)
+        return -a_H11 * distance_TS**p_H11

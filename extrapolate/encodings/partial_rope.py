@@ -1,0 +1,50 @@
+"""Partial RoPE: only the first channels of a head are rotated."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.rope import RoPE, geometric
+
+
+@register("partial-rope")
+class PartialRoPE(RoPE):
+    """Rotates the first R = floor(fraction K) channels of queries and keys, and leaves the others alone.
+
+    The frequencies are spread over the rotated channels: w_m = theta^(-2m/R), m = 0..R/2-1. The whole range from 1
+    to about 1/theta is there, more coarsely; p-rope keeps RoPE's spacing and cuts the slow end off instead.
+    Beyond L: the slow pairs that remain reach angles never seen, as RoPE's do.
+
+    Arguments: fraction of the channels (default 0.25, as GPT-NeoX); theta, the base (default 10 000); pairing, as
+    for rope, inside the rotated channels.
+    Source: rotary_pct of GPT-NeoX, arXiv 2204.06745.
+    """
+
+    display = "Partial RoPE"
+    source = "arXiv 2204.06745"
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        fraction: float = 0.25,
+        theta: float = 10_000.0,
+        pairing: Literal["half", "interleaved"] = "half",
+    ) -> None:
+        super().__init__(dims, theta=theta, pairing=pairing)
+        self.fraction = fraction
+        self.channels = int(fraction * dims.head_dim)
+        if not 0 <= fraction <= 1 or self.channels % 2:
+            raise ValueError(
+                f"partial-rope: fraction of {dims.head_dim} channels must be an even number of them, "
+                f"and {fraction:g} makes {self.channels}"
+            )
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        return geometric(self.theta, self.channels, device)
+
+    def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
+        first, rest = x_BHTK.split([self.channels, x_BHTK.shape[-1] - self.channels], dim=-1)
+        return torch.cat([super().rotated(first, cos_TM, sin_TM), rest], dim=-1)

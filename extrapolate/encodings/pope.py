@@ -1,0 +1,55 @@
+"""PoPE: polar coordinate position embedding."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Dims, Encoding, register
+
+
+@register("pope")
+class PoPE(Encoding):
+    """Makes every channel a length and an angle: content decides the length, position the angle.
+
+    score(i, j) = sum_c softplus(q_c) softplus(k_c) cos((i - j) w_c - delta_hc) / sqrt(K), w_c = theta^(-c/K), c =
+    0..K-1: as many frequencies as channels, twice RoPE's. delta, one a head and channel, is learned and kept within
+    -2 pi..0. It is computed as a product of queries and keys twice as wide.
+    Beyond L: slow channels reach angles never seen, but content no longer moves the angle, and the paper reports
+    that this extrapolates.
+
+    Arguments: theta, the base (default 10 000); delta, how it starts: "zero", or "uniform" over -2 pi..0.
+    Source: Gopalakrishnan et al., arXiv 2509.10534.
+    """
+
+    display = "PoPE"
+    source = "arXiv 2509.10534"
+    family = "rotary"
+
+    def __init__(self, dims: Dims, *, theta: float = 10_000.0, delta: Literal["zero", "uniform"] = "zero") -> None:
+        super().__init__(dims)
+        if theta <= 0:
+            raise ValueError(f"pope: theta must be positive, not {theta:g}")
+        self.theta = theta
+        self.delta = delta
+        start = torch.zeros(dims.heads, dims.head_dim)
+        self.delta_HK = nn.Parameter(start if delta == "zero" else start.uniform_(-2 * math.pi, 0))
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """w_c in radians per token, [K], float32, fastest first."""
+        return self.theta ** (-torch.arange(self.dims.head_dim, device=device) / self.dims.head_dim)
+
+    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        frequencies = self.frequencies(pos_T.device)
+        # The angle of a query holds delta: keys may be shared by several heads. sqrt(2) makes up for the width,
+        # which the product is scaled by.
+        delta_HK = self.delta_HK.clamp(-2 * math.pi, 0)
+        angle_HTK = torch.outer(pos_T, frequencies) - delta_HK[:, None]
+        q_BHTK = _polar(2**0.5 * nn.functional.softplus(q_BHTK.float()), angle_HTK).to(q_BHTK.dtype)
+        k_BGSK = _polar(nn.functional.softplus(k_BGSK.float()), torch.outer(pos_S, frequencies)).to(k_BGSK.dtype)
+        return q_BHTK, k_BGSK
+
+
+def _polar(length: Tensor, angle: Tensor) -> Tensor:
+    return torch.cat([length * angle.cos(), length * angle.sin()], dim=-1)

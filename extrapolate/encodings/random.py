@@ -1,0 +1,57 @@
+"""Randomised positions, around any encoding that has positions."""
+
+import dataclasses
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.wrapper import Wrapper
+
+
+@register("random")
+class Random(Wrapper):
+    """Trains with positions drawn from a range longer than any that will be tested.
+
+    In training, T distinct whole numbers are drawn from 0..max-1, sorted, and taken for the positions, anew at each
+    step and the same for the whole batch and every layer. The base is built as if the training length were max.
+    Beyond L: no position is new up to max tokens; longer is reported n/a.
+
+    At evaluation, "sample" draws too, as the authors' code does, with a seed fixed for each length so that a result
+    can be had again; "spread" takes floor(i max / N), and "first" 0..N-1.
+    Arguments: base, a spec (default rope), in parentheses where it has arguments; max, in tokens (default 32 L);
+    evaluate, as above (default sample).
+    Source: Ruoss et al., arXiv 2305.16843.
+    """
+
+    display = "Random"
+    source = "arXiv 2305.16843"
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        base: str = "rope",
+        max: int | None = None,
+        evaluate: Literal["sample", "spread", "first"] = "sample",
+    ) -> None:
+        self_max = 32 * dims.seq_len if max is None else max
+        if self_max < dims.seq_len:
+            raise ValueError(f"random: max must be at least the training length {dims.seq_len}, not {self_max}")
+        super().__init__(dims, base, dataclasses.replace(dims, seq_len=self_max))
+        if not self.inner.positional:
+            raise ValueError(f"random means nothing for {self.inner.display}: it has no positions")
+        self.max = self_max
+        self.evaluate = evaluate
+        self.max_length = min(self.max, self.inner.max_length or self.max)
+
+    def positions(self, index_T: Tensor) -> Tensor:
+        length = len(index_T)
+        if not self.training and self.evaluate == "first":
+            return index_T
+        if not self.training and self.evaluate == "spread":
+            return (index_T * self.max / length).floor()
+        generator = None if self.training else torch.Generator().manual_seed(length)
+        drawn = torch.randperm(self.max, generator=generator)[:length]
+        return drawn.sort().values.to(index_T)

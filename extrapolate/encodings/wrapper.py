@@ -1,0 +1,61 @@
+"""An encoding around another."""
+
+from typing import Any, Self
+
+from torch import Tensor
+
+from extrapolate import specs
+from extrapolate.encodings.base import Context, Dims, Encoding, find
+from extrapolate.extensions.base import Plan
+
+
+class Wrapper(Encoding):
+    """Has a base: every hook is the base's, unless a wrapper overrides it, and so is the path that attention takes."""
+
+    family = "wrapper"
+
+    def __init__(self, dims: Dims, base: str, base_dims: Dims | None = None) -> None:
+        """Raises ValueError where `base`, a spec, does not name a registered encoding, or one that accepts it."""
+        super().__init__(dims)
+        spec = specs.parse(base)
+        if ":" in spec.name:
+            raise ValueError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
+        cls = find(spec.name)
+        arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
+        self.inner = cls(dims if base_dims is None else base_dims, **arguments)
+        self.base = specs.spell(spec.name, self.inner.arguments())
+        self.accepts = self.inner.accepts
+        self.caption = self.inner.caption
+        self.max_length, self.window = self.inner.max_length, self.inner.window
+
+    def label(self) -> str:
+        given = [f"{name}={value}" for name, value in self.unusual_arguments().items() if name != "base"]
+        return f"{self.display}({', '.join([self.inner.label(), *given])})"
+
+    def share(self, first: Self) -> None:
+        super().share(first)
+        self.inner.share(first.inner)
+
+    def positions(self, index_T: Tensor) -> Tensor:
+        return self.inner.positions(index_T)
+
+    def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
+        return self.inner.embed(x_BTD, pos_T)
+
+    def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner.attention_input(x_BTD, pos_T)
+
+    def prepare(self, x_BTD: Tensor) -> Any:
+        return self.inner.prepare(x_BTD)
+
+    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner.rotate(q_BHTK, k_BGSK, pos_T, pos_S)
+
+    def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
+        return self.inner.bias(pos_T, pos_S)
+
+    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
+        return self.inner.scores(q_BHTK, k_BHSK, context)
+
+    def extended(self, plan: Plan) -> Self:
+        return self.view(inner=self.inner.extended(plan))
