@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/extrapolate
 
 SEQ_LEN := 64
+ZOO_TOKENS ?= 262144
 ifdef QUICK
 TOKENS := 100000
 RUNS := ckpt/report-quick
@@ -17,7 +18,7 @@ OUT := report
 EVAL :=
 endif
 
-.PHONY: report test check clean
+.PHONY: report zoo test check clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) tokenize stdlib --out data/stdlib
@@ -26,6 +27,15 @@ report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and pl
 	$(RUN) eval-lengths $(RUNS)/rope $(RUNS)/expe --extend pi $(EVAL)
 	$(RUN) eval-lengths $(RUNS)/alibi $(RUNS)/none $(EVAL)
 	$(RUN) report $(RUNS) --out $(OUT)
+
+zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 15 minutes: not a ranking
+	$(RUN) tokenize stdlib --out data/stdlib
+	grep -v '^#' examples/zoo.txt | while read -r pe flags; do \
+	  name=$$(echo "$$pe $$flags" | tr -cs 'a-z0-9.\n' '-' | sed 's/-*$$//'); \
+	  $(RUN) train --pe "$$pe" $$flags --seq-len $(SEQ_LEN) --tokens $(ZOO_TOKENS) --out ckpt/zoo/$$name --resume \
+	    < /dev/null || exit 1; done
+	$(RUN) eval-lengths ckpt/zoo --protocol windows --max-targets 16384
+	$(RUN) report ckpt/zoo --out report-zoo
 
 test: $(VENV)/test-installed  ## the whole test suite
 	$(BIN)/pytest
@@ -36,7 +46,7 @@ check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/mypy
 
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) data/stdlib ckpt/report ckpt/report-quick report report-quick
+	rm -rf $(VENV) data/stdlib ckpt/report ckpt/report-quick ckpt/zoo report report-quick report-zoo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

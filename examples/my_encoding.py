@@ -1,8 +1,4 @@
-"""An encoding of one's own, in one file:
-
-extrapolate train --pe examples/my_encoding.py:LogBias --seq-len 64
-extrapolate train --pe examples/my_encoding.py:LogBias:strength=2 --seq-len 64
-"""
+"""An encoding of one's own: extrapolate train --pe examples/my_encoding.py:LogBias:strength=2 --seq-len 64"""
 
 import torch
 from torch import Tensor
@@ -13,9 +9,7 @@ from extrapolate.encodings.base import Dims, Encoding
 class LogBias(Encoding):
     """Subtracts strength_h ln(1 + distance) from every score: what is twice as far counts a constant less.
 
-    Head h of H has strength_h = strength h / H, so that some heads look further than others.
-
-    Arguments: strength, that of the last head (default 1).
+    Arguments: strength, that of the last of H heads (default 1); head h has strength h / H.
     Source: this file.
     """
 

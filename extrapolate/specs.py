@@ -114,7 +114,11 @@ class Parameter:
                 continue
         if optional and str(value).lower() == "none":
             return None
-        raise ValueError(f"{owner}: {self.name}={value} is not {' or '.join(map(_type_name, choices))}")
+        raise ValueError(f"{owner}: {self.name}={value} is not {self.kind()}")
+
+    def kind(self) -> str:
+        """What its values are, in words."""
+        return " or ".join(map(_type_name, _choices(self.type)[0]))
 
 
 def _type_name(kind: Any) -> str:

@@ -10,7 +10,7 @@ from extrapolate.model import Model
 
 def with_llama_weights(sizes: ModelConfig) -> tuple[Model, torch.nn.Module]:
     """Our model and transformers' of the same sizes, with the same random weights."""
-    from extrapolate.benchmark import transformers_llama
+    from extrapolate.benchmark.training import transformers_llama
 
     torch.manual_seed(0)
     theirs = transformers_llama(sizes, max_length=512).eval()

@@ -54,6 +54,8 @@ def shortened(command: list[str]) -> list[str]:
     more = list(FEWER.get(name, []))
     if name == "tokenize" and "--tokenizer" in parts:
         more = more[2:]
+    if name == "bench" and "--encodings" in parts:
+        more += ["--pe", "none"]
     if name == "eval-lengths" and "--factors" in parts:  # of a run trained at 512
         more = ["--max-targets", "8192", "--protocol", "windows"]
     return [*parts, *more]

@@ -9,14 +9,66 @@ def bench(
     preset: Annotated[str, typer.Option(help="whose sizes to measure")] = "tiny",
     seq_len: Annotated[int | None, typer.Option(min=2, help="training length  [default: the preset's, or 64]")] = None,
     compile: Annotated[bool, typer.Option("--compile/--no-compile", help="measure compiled training too")] = True,
-    seconds: Annotated[float, typer.Option(min=0.1, help="how long to measure each variant")] = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="for each measurement  [default: 10, encodings 3]")
+    ] = None,
+    encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding, relative to rope")] = False,
+    pe: Annotated[
+        list[str] | None, typer.Option(help="with --encodings: this one beside rope; repeat for more")
+    ] = None,
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
+    if encodings:
+        _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
+    else:
+        _bench_training(preset, seq_len, compile, 10.0 if seconds is None else seconds)
+
+
+def _bench_encodings(pe: list[str] | None, preset: str, seq_len: int | None, seconds: float) -> None:
+    import pandas as pd
+
+    from extrapolate import provenance
+    from extrapolate.benchmark.encodings import FACTORS, EncodingSpeed, measure_encodings
+    from extrapolate.cli.progress import Progress
+    from extrapolate.cli.render import print_table
+    from extrapolate.encodings.base import encodings
+
+    names = ["rope", *(name for name in pe or encodings.names() if name != "rope")]
+    speeds: dict[str, EncodingSpeed] = {}
+    with Progress("encodings") as progress:
+        for name, speed in measure_encodings(names, preset, seq_len, seconds):
+            speeds[name] = speed
+            progress.update("measuring", len(speeds), len(names))
+    rope = speeds["rope"]
+
+    def beside(rate: float | None, ropes: float | None) -> str:
+        return "n/a" if rate is None or ropes is None else f"{rate:,.0f} ({rate / ropes:.2f})"
+
+    rows = [
+        {
+            "encoding": name,
+            "training tokens/s": beside(speed.training, rope.training),
+            **{
+                f"evaluation tokens/s, {factor}x": beside(speed.evaluation[factor], rope.evaluation[factor])
+                for factor in FACTORS
+            },
+            "evaluation MiB": f"{speed.evaluation_mib:,.0f}",
+            "peak MiB": f"{speed.training_mib:,.0f}",
+        }
+        for name, speed in sorted(speeds.items(), key=lambda item: -item[1].training)
+    ]
+    length = seq_len or "64"
+    title = f"{preset}, L {length}, relative to rope in parentheses; {provenance.machine()}"
+    print_table(pd.DataFrame(rows), title)
+
+
+def _bench_training(preset: str, seq_len: int | None, compile: bool, seconds: float) -> None:
     import importlib.util
 
     import pandas as pd
 
-    from extrapolate import benchmark, provenance
+    from extrapolate import provenance
+    from extrapolate.benchmark import training as benchmark
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
 

@@ -50,7 +50,7 @@ class Progress:
                     self._bar.remove_task(self._task)
                 self._task = self._bar.add_task(what, total=total, note="")
         rate = (done - self._first) / (now - self._began) if now > self._began else 0.0
-        parts = [note, f"{rate:,.0f} {self.unit}/s"] if rate else [note]
+        parts = [note, f"{rate:,.0f} {self.unit}/s"] if rate >= 1 else [note]
         text = "  ".join(part for part in parts if part)
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, note=text)

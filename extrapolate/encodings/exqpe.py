@@ -13,6 +13,7 @@ class ExQPE(ExPE):
 
     p_n[c] = start + slope c + step l floor((n + c) / l): the channels take turns. Over l tokens every channel moves
     as far as ExPE's does, but a step is large enough to survive rounding to few mantissa bits.
+    Beyond L: as ExPE, the values go on growing past the trained range, a channel at a time.
 
     Our reading, as for ExPE: the paper says that one dimension is incremented from one position to the next and
     that there are two more hyperparameters; we take these for the increment and the slope.

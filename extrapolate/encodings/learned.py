@@ -10,8 +10,8 @@ from extrapolate.encodings.base import Dims, Encoding, register
 class Learned(Encoding):
     """A trained vector per position, added to the token embedding: x_i + E[i], E of shape [L, D].
 
-    E is drawn from N(0, 0.02). It has L rows, so nothing is defined at position L or beyond: evaluation there is
-    reported as n/a, never clamped.
+    E is drawn from N(0, 0.02) and has L rows.
+    Beyond L: nothing is defined; evaluation there is reported as n/a, never clamped.
 
     Source: Radford et al. 2019 (GPT-2); the table itself goes back to Gehring et al., arXiv 1705.03122.
     """

@@ -21,11 +21,11 @@ class Wall(Encoding):
     first of the 16 and the queries from there, both factors at most 1; within the 16 every exponent is taken as it
     is.
     Arguments: gate_bias, where b starts (default 8: almost nothing is forgotten at first).
-    Source: Tilde Research, "Wall Attention: Length Generalization With Diagonal Gates" (2026, a blog post).
+    Source: Tilde Research, Wall Attention: Length Generalization With Diagonal Gates (2026, a blog post).
     """
 
     display = "Wall"
-    source = "Wall Attention"
+    source = "Tilde Research, Wall Attention"
     family = "content-dependent"
     accepts = frozenset()
     positional = False

@@ -1,6 +1,5 @@
 """What the commands do when all goes well: their files, their tables, their promises."""
 
-import inspect
 import json
 import shutil
 import sysconfig
@@ -11,8 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
-from extrapolate.encodings.base import encodings
-from extrapolate.extensions.base import extensions
 
 FEW = ["--max-targets", "512"]
 # Everything that may differ between two evaluations of the same weights.
@@ -338,26 +335,6 @@ class TestUserEncoding:
         own_file.unlink()
         cli("train", "--config", "run/config.json", "--data", store, "--out", "again").succeeded()
         assert weights(tmp_path / "run") == weights(tmp_path / "again")
-
-
-@pytest.mark.parametrize(("command", "registry"), [("encodings", encodings), ("extensions", extensions)])
-def test_the_catalogue_lists_everything(cli, command, registry):
-    out = cli(command).succeeded().out
-    words = out.split()
-    for name in registry.names():
-        assert name in words
-        # Brackets are text, not markup: "x_i + E[i]".
-        assert (inspect.getdoc(registry[name]) or "").partition("\n")[0] in out
-        for argument in results_of(registry[name]):
-            assert argument in out
-    assert "…" not in out
-
-
-def results_of(cls: type) -> list[str]:
-    """An entry's arguments, each with an equals sign, as the catalogue shows them."""
-    from extrapolate.specs import parameters
-
-    return [f"{name}=" for name in parameters(cls)]
 
 
 def test_the_two_commands_in_an_empty_folder(process, tmp_path):

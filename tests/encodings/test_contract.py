@@ -4,24 +4,38 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from extrapolate import attention
+from extrapolate import attention, specs
 from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, encodings, find
 from extrapolate.model import Model
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-NAMES = encodings.names()
+VARIANTS = [
+    "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
+    "fire:shared=true,depth=2",
+    "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
+    "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
+    "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
+    "random:base=shaw,evaluate=first",
+]  # fmt: skip
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=encodings.names() + VARIANTS)
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def make(name: str, seq_len: int = L) -> Model:
+def make(name: str, seq_len: int = L, sizes: ModelConfig = SIZES) -> Model:
+    """A model whose encoding's parameters are not where they start: some start where they do nothing."""
     torch.manual_seed(0)
-    return Model(SIZES, name, {}, seq_len)
+    spec = specs.parse(name)
+    model = Model(sizes, spec.name, spec.arguments, seq_len)
+    own = {id(p): p for m in model.modules() if isinstance(m, Encoding) for p in m.parameters()}
+    with torch.no_grad():
+        for parameter in own.values():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model.eval()
 
 
 def reach(model: Model, factor: int) -> int:
@@ -103,35 +117,43 @@ def test_positions_are_float32_under_autocast(name: str, monkeypatch: pytest.Mon
 
 
 def test_far_positions_stay_apart_under_autocast(name: str) -> None:
-    """At 65 534 and 65 535 an encoding must not say the same: bfloat16 would."""
-    encoding = build(name, {}, Dims(32, 2, 16, seq_len=4096))[0]
-    if not encoding.accepts:
-        pytest.skip("there are no positions to tell apart, or they end at L")
-    pos = torch.tensor([65_534.0, 65_535.0])
+    """At 65 534 and 65 535 an encoding must not say the same: bfloat16 would. Keys lie a few tokens before."""
+    spec = specs.parse(name)
+    far = {"max": 70_000} if spec.name == "random" else {}
+    encoding = build(spec.name, {**spec.arguments, **far}, Dims(32, 2, 16, seq_len=70_000, layers=2))[0]
+    if not encoding.positional:
+        pytest.skip("there are no positions to tell apart")
+    pos, pos_S = torch.tensor([65_534.0, 65_535.0]), torch.tensor([65_530.0])
     x_BTD = torch.ones(1, 2, 32)
     q_BHTK = torch.ones(1, 2, 2, 16)
     with torch.autocast("cpu", torch.bfloat16):
         embedded, read = encoding.embed(x_BTD, pos), encoding.attention_input(x_BTD, pos)[0]
         rotated, _ = encoding.rotate(q_BHTK, q_BHTK, pos, pos)
-        bias = encoding.bias(pos, torch.zeros(1))
+        bias = encoding.bias(pos, pos_S)
+        context = Context(pos, pos_S, slice(0, 2), slice(0, 1), torch.zeros(2, 1, dtype=torch.bool), None)
+        scores = encoding.scores(q_BHTK, q_BHTK[:, :, :1], context)
     differs = [
         not torch.equal(embedded[:, 0], embedded[:, 1]),
         not torch.equal(read[:, 0], read[:, 1]),
         not torch.equal(rotated[:, :, 0], rotated[:, :, 1]),
         bias is not None and not torch.equal(bias[:, 0], bias[:, 1]),
+        scores is not None and not torch.equal(scores[:, :, 0], scores[:, :, 1]),
     ]
     assert any(differs)
 
 
 def test_state_dict_round_trip(name: str) -> None:
-    model, other = make(name), Model(SIZES, name, {}, L)
+    model, other = make(name), make(name).eval()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
     other.load_state_dict(model.state_dict())
     with torch.no_grad():
         assert torch.equal(model(tokens(L)), other(tokens(L)))
 
 
 def test_a_few_steps_lower_the_loss(name: str) -> None:
-    model = make(name)
+    model = make(name).train()
     x = tokens(L + 1, rows=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
@@ -146,26 +168,48 @@ def test_a_few_steps_lower_the_loss(name: str) -> None:
 
 def test_resolved_arguments_rebuild_the_same_encoding(name: str) -> None:
     """At another training length too: what was derived from L is inherited."""
-    model = make(name)
-    arguments = model.encoding.arguments()
-    again = Model(SIZES, name, arguments, 2 * L)
+    arguments = make(name).encoding.arguments()
+    again = Model(SIZES, specs.parse(name).name, arguments, 2 * L)
     assert again.encoding.arguments() == arguments
 
 
 def test_order_matters_to_the_last_token(name: str) -> None:
     """Swapping two tokens changes what follows, with one layer, only where the encoding tells places apart."""
-    torch.manual_seed(0)
-    model = Model(SIZES.model_copy(update={"layers": 1}), name, {}, L)
+    model = make(name, sizes=SIZES.model_copy(update={"layers": 1}))
+    with torch.no_grad():  # sharper scores: some encodings change them very little at first
+        model.blocks[0].attention.qkv.weight.mul_(10.0)
     x = tokens(L, rows=1)
     swapped = x.clone()
     swapped[0, [3, 9]] = x[0, [9, 3]]
     with torch.no_grad():
         same = torch.allclose(model(x)[0, -1], model(swapped)[0, -1], atol=1e-6)
-    assert same == (name == "none")
+    # With one layer of RNoPE, that layer is the one without an encoding.
+    assert same == (name in ("none", "rnope"))
 
 
-def test_docstring_names_its_source(name: str) -> None:
-    cls = encodings[name]
-    assert cls.__doc__
-    assert cls.source.removeprefix("arXiv ") in cls.__doc__
+def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hooks are asked for one chunk of queries at a time, whatever the length."""
+    monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 8)
+    rows: list[int] = []
+    for cls in {type(block.encoding) for block in make(name).blocks}:
+        bias, scores = cls.bias, cls.scores
+        monkeypatch.setattr(cls, "bias", lambda self, t, s, _bias=bias: rows.append(len(t)) or _bias(self, t, s))
+        monkeypatch.setattr(
+            cls, "scores", lambda self, q, k, c, _scores=scores: rows.append(q.shape[2]) or _scores(self, q, k, c)
+        )
+    model = make(name)
+    with torch.no_grad():
+        model(tokens(reach(model, 4)))
+    assert rows
+    assert max(rows) <= 8
+
+
+def test_docstring_is_what_a_reader_learns_from(name: str) -> None:
+    cls = find(specs.parse(name).name)
+    text = cls.__doc__ or ""
+    assert cls.source.removeprefix("arXiv ") in text
+    assert "Beyond L:" in text
+    for argument in specs.parameters(cls):
+        assert f"{argument}" in text.partition("Arguments:")[2], f"{argument} is not explained"
     assert cls.display
+    assert cls.family in FAMILIES[:-1]

@@ -1,0 +1,56 @@
+"""The pages in docs/ say what the code says, and their commands run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from extrapolate import specs
+from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.reference import encodings_page
+
+ROOT = Path(__file__).parent.parent
+DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_the_page_of_encodings_is_what_the_code_says() -> None:
+    assert page("encodings.md") == encodings_page(), "run: extrapolate encodings --markdown > docs/encodings.md"
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_the_page_of_encodings_has_each(name: str) -> None:
+    section = page("encodings.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert encodings[name].source in section
+    assert "Extensions that apply" in section
+    for argument in specs.parameters(encodings[name]):
+        assert f"| `{argument}` |" in section
+
+
+def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
+    code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
+    assert code == [(ROOT / "examples" / "my_encoding.py").read_text(encoding="utf-8")]
+    assert len(code[0].splitlines()) < 30
+
+
+def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    fewer = {"train": tiny, "eval-lengths": ["--factors", "1,4", "--max-targets", "256"]}
+    lines = re.findall(r"^extrapolate (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        command, *rest = shlex.split(line)
+        cli(command, *rest, *fewer.get(command, [])).succeeded()
+    assert (tmp_path / "report-mine" / "report.md").exists()
+
+
+def test_the_zoo_has_every_encoding() -> None:
+    lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
+    parsed = [specs.parse(line.split()[0]) for line in lines if not line.startswith("#")]
+    assert {spec.name for spec in parsed} == set(encodings.names())
+    for spec in parsed:
+        build(spec.name, spec.arguments, DIMS)
