@@ -70,7 +70,7 @@ def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 
     shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for column in columns:
-        shown.add_column(column, no_wrap=column != "arguments")
+        shown.add_column(column, no_wrap=column not in ("arguments", "source"))
     for row in rows:
         shown.add_row(*map(escape, row))
     wide_console().print(shown)

@@ -1,0 +1,585 @@
+"""Rotary encodings against other implementations and their papers' formulas, computed pair by pair in float64.
+
+What transformers and x-transformers make of the same numbers is in tests/reference, which says how it was made.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from extrapolate import specs
+from extrapolate.attention import attend
+from extrapolate.encodings.base import Dims, Encoding, build, scaled_product
+from extrapolate.encodings.fope import FoPE
+from extrapolate.encodings.hope import HoPE
+from extrapolate.encodings.pope import PoPE
+from extrapolate.encodings.rope import RoPE
+from extrapolate.encodings.xpos import XPos
+
+K = 16
+DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
+REFERENCE = load_file(Path(__file__).parents[1] / "reference" / "rotary.safetensors")
+# The frequencies of each rotated pair of 16 channels, by hand: with a theta of 10 000, RoPE's are powers of the root
+# of 1/10. Of them two make a turn within 32 tokens, and a partial RoPE of 8 channels has every second one.
+RISING = [10 ** (-m / 2) for m in range(8)]
+FREQUENCIES = {
+    "rope": RISING,
+    "rope:pairing=interleaved": RISING,
+    "rope:theta=500000": [500_000 ** (-m / 8) for m in range(8)],
+    "p-rope": [*RISING[:6], 0, 0],
+    "p-rope:p=0.3,pairing=interleaved": [*RISING[:2], 0, 0, 0, 0, 0, 0],
+    "p-rope:p=0.3,theta=100": [1, 100 ** (-1 / 8), 0, 0, 0, 0, 0, 0],
+    "p-rope:drop=fastest": [0, 0, *RISING[2:]],
+    "p-rope:p=0.3,drop=fastest,pairing=interleaved": [0, 0, 0, 0, 0, 0, *RISING[6:]],
+    "partial-rope": [1, 1 / 100],
+    "partial-rope:fraction=0.5": [1, 1 / 10, 1 / 100, 1 / 1000],
+    "partial-rope:fraction=0.75,theta=64": [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32],
+    "partial-rope:fraction=0.5,pairing=interleaved": [1, 1 / 10, 1 / 100, 1 / 1000],
+    "hope": [*RISING[:2], 0, 0, 0, 0, 0, 0],
+    "hope:kept=5,pairing=interleaved": [*RISING[:5], 0, 0, 0],
+    "rnope:every=1": [],
+    "rnope:every=2": RISING,
+}
+RELATIVE = [spec for spec in FREQUENCIES if spec != "rnope:every=1"] + [
+    "xpos", "xpos:scale_base=9,gamma=2", "pope", "pope:delta=uniform", "fope:gain=0",
+]  # fmt: skip
+
+
+def make(spec: str, dims: Dims = DIMS, layer: int = 0) -> Encoding:
+    torch.manual_seed(0)
+    parsed = specs.parse(spec)
+    layers = 4 if parsed.name == "rnope" else 1
+    return build(parsed.name, parsed.arguments, dataclasses.replace(dims, layers=layers))[layer]
+
+
+def positions(n: int) -> Tensor:
+    return torch.arange(n, dtype=torch.float32)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+def pairs_of(channels: int, pairing: str) -> list[tuple[int, int]]:
+    half = channels // 2
+    return [(m, m + half) if pairing == "half" else (2 * m, 2 * m + 1) for m in range(half)]
+
+
+def turned(x: Tensor, frequencies: Sequence[float], places: Sequence[float], pairing: str = "half") -> np.ndarray:
+    """x [..., T, K] with pair m turned by place times frequencies[m], in float64; channels beyond the pairs stay."""
+    x64 = x.double().numpy()
+    out = x64.copy()
+    for m, (a, b) in enumerate(pairs_of(2 * len(frequencies), pairing)):
+        for t, place in enumerate(places):
+            cosine, sine = math.cos(place * frequencies[m]), math.sin(place * frequencies[m])
+            out[..., t, a] = x64[..., t, a] * cosine - x64[..., t, b] * sine
+            out[..., t, b] = x64[..., t, b] * cosine + x64[..., t, a] * sine
+    return out
+
+
+def products(encoding: Encoding, q: Tensor, k: Tensor, first: int = 0) -> Tensor:
+    """The scaled scores of a window that begins at position `first`."""
+    pos = positions(q.shape[2]) + first
+    with torch.no_grad():
+        q_BHTK, k_BGSK = encoding.rotate(q, k, pos, pos)
+    return scaled_product(q_BHTK, k_BGSK)
+
+
+def weights(encoding: Encoding, q: Tensor, k: Tensor) -> Tensor:
+    """What each query makes of each key, for windows of at most K tokens: the values are the unit vectors."""
+    length = q.shape[2]
+    pos = positions(length)
+    unit = torch.eye(length, q.shape[3]).expand(*k.shape[:2], -1, -1)
+    with torch.no_grad():
+        return attend(*encoding.rotate(q, k, pos, pos), unit, encoding, pos)[..., :length]
+
+
+# Every encoding that turns pairs
+
+
+@pytest.mark.parametrize("spec", FREQUENCIES)
+def test_each_pair_turns_by_its_frequency(spec: str) -> None:
+    pairing = specs.parse(spec).arguments.get("pairing", "half")
+    q, k = random(2, 1, 4, 50, K).unbind()
+    actual_q, actual_k = make(spec).rotate(q, k, positions(50), positions(50))
+    np.testing.assert_allclose(actual_q.numpy(), turned(q, FREQUENCIES[spec], range(50), pairing), atol=2e-5)
+    np.testing.assert_allclose(actual_k.numpy(), turned(k, FREQUENCIES[spec], range(50), pairing), atol=2e-5)
+
+
+@pytest.mark.parametrize("spec", FREQUENCIES)
+def test_queries_and_keys_may_be_at_different_positions(spec: str) -> None:
+    """Fractions too, as position interpolation makes them."""
+    pairing = specs.parse(spec).arguments.get("pairing", "half")
+    q, k = random(1, 4, 2, K), random(1, 4, 3, K)
+    pos_T, pos_S = torch.tensor([7.5, 40.0]), torch.tensor([0.0, 3.25, 500.0])
+    actual_q, actual_k = make(spec).rotate(q, k, pos_T, pos_S)
+    np.testing.assert_allclose(actual_q.numpy(), turned(q, FREQUENCIES[spec], [7.5, 40], pairing), atol=1e-5)
+    np.testing.assert_allclose(actual_k.numpy(), turned(k, FREQUENCIES[spec], [0, 3.25, 500], pairing), atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", FREQUENCIES)
+def test_a_rotation_is_a_block_diagonal_matrix(spec: str) -> None:
+    """q_i is R_i q, and R_i is orthogonal."""
+    pairing = specs.parse(spec).arguments.get("pairing", "half")
+    x = random(1, 1, 30, K)
+    actual, _ = make(spec).rotate(x, x, positions(30), positions(30))
+    for i in (0, 1, 29):
+        matrix = np.eye(K)
+        for w, (a, b) in zip(FREQUENCIES[spec], pairs_of(2 * len(FREQUENCIES[spec]), pairing), strict=True):
+            matrix[[a, a, b, b], [a, b, a, b]] = math.cos(i * w), -math.sin(i * w), math.sin(i * w), math.cos(i * w)
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(K), atol=1e-12)
+        np.testing.assert_allclose(actual[0, 0, i].numpy(), matrix @ x[0, 0, i].double().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", RELATIVE)
+def test_scores_depend_on_distance_only(spec: str) -> None:
+    q, k = random(2, 1, 4, 9, K).unbind()
+    encoding = make(spec)
+    near, far = products(encoding, q, k), products(encoding, q, k, first=100)
+    torch.testing.assert_close(near, far, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(near, scaled_product(q, k), atol=1e-1)
+    same = products(encoding, q[:, :, :1].expand(-1, -1, 9, -1), k[:, :, :1].expand(-1, -1, 9, -1))
+    for distance in range(-8, 9):
+        diagonal = same.diagonal(distance, -2, -1)
+        torch.testing.assert_close(diagonal, diagonal[..., :1].expand_as(diagonal), rtol=1e-4, atol=1e-5)
+    assert same[0, 0, :, 0].unique().numel() == 9, "each distance has a score of its own"
+
+
+# RoPE
+
+
+@pytest.mark.parametrize("theta", [100.0, 10_000.0, 500_000.0])
+def test_rope_half_is_transformers_rope(theta: float) -> None:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    config = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=4,
+        head_dim=16,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+    )
+    q, k = random(2, 3, 4, 50, 16).unbind()
+    cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
+    expected = apply_rotary_pos_emb(q, k, cos, sin)
+    actual = RoPE(DIMS, theta=theta).rotate(q, k, positions(50), positions(50))
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "rope:pairing=interleaved,theta=10000",
+        "rope:pairing=interleaved,theta=500000",
+        "partial-rope:fraction=0.25,theta=10000",
+        "partial-rope:fraction=0.5,theta=500",
+        "partial-rope:fraction=0.5,pairing=interleaved",
+    ],
+)
+def test_rotations_are_those_of_other_implementations(spec: str) -> None:
+    """x-transformers pairs neighbours, and GPT-NeoX in transformers halves of the rotated part."""
+    actual = make(spec).rotate(REFERENCE["q"], REFERENCE["k"], positions(24), positions(24))
+    torch.testing.assert_close(actual, (REFERENCE[f"{spec} q"], REFERENCE[f"{spec} k"]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+def test_rope_is_multiplication_by_complex_numbers(pairing: str) -> None:
+    """The paper's own form: each pair is a complex number, turned by exp(i n w)."""
+    x = np.random.default_rng(0).normal(size=(7, 16))
+    w = 10_000.0 ** (-np.arange(0, 16, 2) / 16)
+    pairs = x[:, :8] + 1j * x[:, 8:] if pairing == "half" else x[:, 0::2] + 1j * x[:, 1::2]
+    complex_turned = pairs * np.exp(1j * np.arange(7)[:, None] * w)
+    expected = np.empty_like(x)
+    if pairing == "half":
+        expected[:, :8], expected[:, 8:] = complex_turned.real, complex_turned.imag
+    else:
+        expected[:, 0::2], expected[:, 1::2] = complex_turned.real, complex_turned.imag
+    q = torch.tensor(x, dtype=torch.float32)[None, None]
+    actual, _ = make(f"rope:pairing={pairing}").rotate(q, q, positions(7), positions(7))
+    np.testing.assert_allclose(actual[0, 0].numpy(), expected, atol=1e-5)
+
+
+def test_rope_leaves_position_zero_and_norms_alone() -> None:
+    q = random(1, 2, 11, 16)
+    rotated, _ = RoPE(DIMS).rotate(q, q, positions(11), positions(11))
+    assert torch.equal(rotated[:, :, 0], q[:, :, 0])
+    torch.testing.assert_close(rotated.norm(dim=-1), q.norm(dim=-1))
+
+
+# p-RoPE and partial RoPE
+
+
+@pytest.mark.parametrize("name", [name for name in REFERENCE if name.startswith("p-rope")])
+def test_p_rope_has_the_frequencies_of_transformers_proportional_type(name: str) -> None:
+    spec, head_dim = name.split(" frequencies of ")
+    frequencies = REFERENCE[name].tolist()
+    assert len(frequencies) == int(head_dim) // 2
+    x = random(1, 1, 20, int(head_dim))
+    dims = dataclasses.replace(DIMS, head_dim=int(head_dim))
+    actual, _ = make(spec, dims).rotate(x, x, positions(20), positions(20))
+    np.testing.assert_allclose(actual.numpy(), turned(x, frequencies, range(20)), atol=1e-5)
+
+
+def test_p_rope_rounds_the_kept_pairs_down() -> None:
+    """0.3 of 8 pairs are two, and the others keep content as it is."""
+    x = torch.ones(1, 1, 2, 16)
+    rotated, _ = make("p-rope:p=0.3").rotate(x, x, positions(2), positions(2))
+    assert (rotated[0, 0, 1] != 1).nonzero().flatten().tolist() == [0, 1, 8, 9]
+
+
+@pytest.mark.parametrize("drop", ["slowest", "fastest"])
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+def test_p_rope_lies_between_rope_and_nope(pairing: str, drop: str) -> None:
+    q, k = random(2, 1, 4, 40, K).unbind()
+    pos = positions(40)
+    whole = make(f"p-rope:p=1,drop={drop},pairing={pairing}").rotate(q, k, pos, pos)
+    nothing = make(f"p-rope:p=0,drop={drop},pairing={pairing}").rotate(q, k, pos, pos)
+    for rotated, rope, content in zip(
+        whole, make(f"rope:pairing={pairing}").rotate(q, k, pos, pos), (q, k), strict=True
+    ):
+        assert torch.equal(rotated, rope)
+        assert not torch.equal(rotated, content)
+    assert torch.equal(nothing[0], q)
+    assert torch.equal(nothing[1], k)
+
+
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+def test_partial_rope_lies_between_rope_and_nope(pairing: str) -> None:
+    q, k = random(2, 1, 4, 40, K).unbind()
+    pos = positions(40)
+    whole = make(f"partial-rope:fraction=1,pairing={pairing}").rotate(q, k, pos, pos)
+    nothing = make(f"partial-rope:fraction=0,pairing={pairing}").rotate(q, k, pos, pos)
+    quarter, _ = make(f"partial-rope:pairing={pairing}").rotate(q, k, pos, pos)
+    for rotated, rope in zip(whole, make(f"rope:pairing={pairing}").rotate(q, k, pos, pos), strict=True):
+        assert torch.equal(rotated, rope)
+    assert torch.equal(nothing[0], q)
+    assert torch.equal(nothing[1], k)
+    assert torch.equal(quarter[..., 4:], q[..., 4:])
+
+
+# xPos
+
+
+@pytest.mark.parametrize("spec", ["xpos:scale_base=24,theta=10000", "xpos:scale_base=7,theta=500"])
+def test_xpos_scores_are_those_of_x_transformers(spec: str) -> None:
+    """Below the diagonal: the scores of later keys grow with the distance, and are never used."""
+    actual = products(make(spec), REFERENCE["q"], REFERENCE["k"]) * 4
+    torch.testing.assert_close(actual.tril(), REFERENCE[f"{spec} scores"].tril(), rtol=1e-4, atol=1e-5)
+
+
+def xpos_by_hand(q: np.ndarray, k: np.ndarray, distance: float, base: float, gamma: float, theta: float) -> float:
+    score = 0.0
+    for m in range(K // 2):
+        zeta = (2 * m / K + gamma) / (1 + gamma)
+        angle = distance * theta ** (-2 * m / K)
+        along = q[2 * m] * k[2 * m] + q[2 * m + 1] * k[2 * m + 1]
+        across = q[2 * m] * k[2 * m + 1] - q[2 * m + 1] * k[2 * m]
+        score += zeta ** (distance / base) * (along * math.cos(angle) + across * math.sin(angle))
+    return score / math.sqrt(K)
+
+
+@pytest.mark.parametrize(
+    ("spec", "base", "gamma", "theta"),
+    [("xpos", 32, 0.4, 10_000), ("xpos:scale_base=5", 5, 0.4, 10_000), ("xpos:gamma=2,theta=300", 32, 2, 300)],
+)
+@pytest.mark.parametrize("first", [0, 1000])
+def test_xpos_is_a_function_of_distance(spec: str, base: float, gamma: float, theta: float, first: int) -> None:
+    q, k = random(2, 1, 1, 70, K).unbind()
+    actual = products(make(spec), q, k, first)[0, 0]
+    for i in (0, 1, 30, 69):
+        for j in range(i + 1):
+            by_hand = xpos_by_hand(q[0, 0, i].numpy(), k[0, 0, j].numpy(), i - j, base, gamma, theta)
+            assert actual[i, j].item() == pytest.approx(by_hand, rel=1e-3, abs=2e-4)
+
+
+def test_xpos_decays_the_fast_pairs_most() -> None:
+    """A pair that points where the rotation leaves it has zeta^(r/S) and nothing else."""
+    for m, zeta in ((0, 0.4 / 1.4), (4, 0.9 / 1.4), (7, 1.275 / 1.4)):
+        x = torch.zeros(1, 1, 33, K)
+        x[..., 2 * m] = 1.0
+        pos = positions(33)
+        q, k = make("xpos").rotate(x, x, pos, pos)
+        sizes = q.norm(dim=-1)[0, 0, 32] * k.norm(dim=-1)[0, 0, 0]
+        assert sizes.item() == pytest.approx(zeta, rel=1e-5)
+
+
+def test_xpos_ends_where_float32_does() -> None:
+    assert XPos(DIMS).max_length == 64 * 32
+    assert XPos(DIMS, scale_base=2.5).max_length == 160
+
+
+@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
+def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
+    """The products of hidden keys reach 1e36 there, and must turn into neither infinity nor nan."""
+    encoding = XPos(DIMS, scale_base=4.0)
+    length = 256
+    assert encoding.max_length == length
+    q, k, v = random(3, 1, 2, length, K).unbind()
+    pos = positions(length)
+    hidden = products(encoding, q, k).triu(1)
+    assert torch.isfinite(hidden).all()
+    assert hidden.abs().max() > 1e30
+    with torch.set_grad_enabled(explicit):
+        actual = attend(*encoding.rotate(q, k, pos, pos), v, encoding, pos)
+    distance = np.arange(length)[:, None] - np.arange(length)
+    scores = np.full((2, length, length), -np.inf)
+    seen = distance >= 0
+    complex_q, complex_k = (x.double().numpy()[0, ..., 0::2] + 1j * x.double().numpy()[0, ..., 1::2] for x in (q, k))
+    scores[:, seen] = 0.0
+    for m in range(K // 2):
+        change = (2 * m / K + 0.4) / 1.4 * np.ones(seen.sum())
+        turn = np.exp(1j * distance[seen] * 10_000 ** (-2 * m / K))
+        product = (complex_q[:, :, None, m] * complex_k[:, None, :, m].conj())[:, seen]
+        scores[:, seen] += change ** (distance[seen] / 4) * (product * turn).real / math.sqrt(K)
+    share = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = share / share.sum(-1, keepdims=True) @ v[0].double().numpy()
+    np.testing.assert_allclose(actual[0].detach().numpy(), expected, atol=1e-5)
+
+
+# HoPE
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "theta", "kept"),
+    [
+        (6, 10_000, 0),  # 2 pi / 6 is above 1
+        (7, 10_000, 1),
+        (62, 10_000, 2),  # w_2 = 0.1, and 2 pi / 62 = 0.101
+        (63, 10_000, 3),
+        (32, 100, 4),  # w_3 = 0.178 and 2 pi / 32 = 0.196, but w_m = 10^(-m/4): 1, 0.56, 0.32, 0.18
+        (512, 10_000, 4),  # w_3 = 0.0316, w_4 = 0.01, 2 pi / 512 = 0.0123
+        (100_000, 10_000, 8),
+    ],
+)
+def test_hope_keeps_the_pairs_that_complete_a_turn(seq_len: int, theta: float, kept: int) -> None:
+    hope = HoPE(dataclasses.replace(DIMS, seq_len=seq_len), theta=theta)
+    x = torch.ones(1, 1, 2, K)
+    rotated, _ = hope.rotate(x, x, positions(2), positions(2))
+    moved = (rotated[0, 0, 1] != 1).nonzero().flatten().tolist()
+    assert moved == [*range(kept), *range(8, 8 + kept)]
+    assert hope.arguments()["kept"] == kept
+
+
+def test_hope_is_p_rope_with_p_set_by_the_training_length() -> None:
+    q, k = random(2, 1, 4, 40, K).unbind()
+    pos = positions(40)
+    for ours, other in zip(make("hope").rotate(q, k, pos, pos), make("p-rope:p=0.25").rotate(q, k, pos, pos), strict=True):
+        assert torch.equal(ours, other)
+
+
+# FoPE: with 64 tokens and a theta of 100, five of eight pairs complete a turn, and four are given a mixture
+
+FOPE_DIMS = dataclasses.replace(DIMS, seq_len=64)
+
+
+def fope_by_hand(x: Tensor, tables: dict[str, np.ndarray], theta: float) -> np.ndarray:
+    """x [1, H, T, K] with a mixture of cosines and sines in place of one, and the other pairs as they were."""
+    x64, out = x.double().numpy(), x.double().numpy().copy()
+    heads, kept, columns = tables["cos_HMC"].shape
+    for h in range(heads):
+        for t in range(x.shape[2]):
+            for c in range(columns):
+                cosine = sum(
+                    tables["cos_HMC"][h, m, c] * math.cos(t * theta ** (-2 * m / K)) for m in range(kept)
+                )
+                sine = sum(tables["sin_HMC"][h, m, c] * math.sin(t * theta ** (-2 * m / K)) for m in range(kept))
+                a, b = x64[0, h, t, c], x64[0, h, t, c + K // 2]
+                out[0, h, t, c], out[0, h, t, c + K // 2] = a * cosine - b * sine, b * cosine + a * sine
+    return out
+
+
+@pytest.mark.parametrize(("kept", "theta"), [(None, 100.0), (3, 10_000.0), (8, 10_000.0)])
+def test_fope_mixes_frequencies(kept: int | None, theta: float) -> None:
+    torch.manual_seed(0)
+    fope = FoPE(FOPE_DIMS, kept=kept, theta=theta)
+    tables = {name: buffer.double().numpy() for name, buffer in fope.named_buffers()}
+    q, k = random(2, 1, 4, 20, K).unbind()
+    actual_q, actual_k = fope.rotate(q, k, positions(20), positions(20))
+    np.testing.assert_allclose(actual_q.numpy(), fope_by_hand(q, tables, theta), atol=1e-5)
+    np.testing.assert_allclose(actual_k.numpy(), fope_by_hand(k, tables, theta), atol=1e-5)
+    still = [*range(min(kept or 5, 4), 8)]
+    still += [c + 8 for c in still]
+    assert torch.equal(actual_q[..., still], q[..., still])
+    assert not torch.allclose(actual_q.norm(dim=-1), q.norm(dim=-1), rtol=0.05), "it is no rotation"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ones"),
+    [
+        ({"theta": 100.0}, [(0, 0), (2, 1), (4, 2)]),  # row 6 of the last column does not exist
+        ({"kept": 8}, [(0, 0), (2, 1), (4, 2), (6, 3)]),
+        ({"kept": 4}, [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        ({}, [(0, 0), (1, 1), (2, 2)]),  # w_2 = 0.1 and 2 pi / 64 = 0.098
+    ],
+)
+def test_fope_without_noise_is_one_frequency_a_pair(arguments: dict[str, float], ones: list[tuple[int, int]]) -> None:
+    fope = FoPE(FOPE_DIMS, gain=0.0, **arguments)
+    for table_HMC in (fope.cos_HMC, fope.sin_HMC):
+        for table_MC in table_HMC:
+            assert [tuple(place) for place in table_MC.nonzero().tolist()] == [tuple(place) for place in ones]
+            assert (table_MC[table_MC != 0] == 1).all()
+    x = random(1, 4, 20, K)
+    actual, _ = fope.rotate(x, x, positions(20), positions(20))
+    frequencies = [0.0] * 8
+    for row, column in ones:
+        frequencies[column] = arguments.get("theta", 10_000.0) ** (-2 * row / K)
+    expected = turned(x, frequencies, range(20))
+    empty = fope.cos_HMC.shape[2] - len(ones)
+    for column in range(len(ones), len(ones) + empty):
+        expected[..., [column, column + 8]] = 0.0
+    np.testing.assert_allclose(actual.numpy(), expected, atol=1e-5)
+
+
+def test_fope_noise() -> None:
+    """Drawn once for all layers, for each head, and for cosines and sines apart; not trained, and stored."""
+    torch.manual_seed(0)
+    first, second = build("fope", {"kept": 20}, Dims(width=2048, heads=32, head_dim=64, seq_len=512, layers=2))
+    assert isinstance(first, FoPE)
+    assert isinstance(second, FoPE)
+    assert list(first.parameters()) == []
+    assert set(first.state_dict()) == {"cos_HMC", "sin_HMC"}
+    assert second.cos_HMC is first.cos_HMC
+    assert second.sin_HMC is first.sin_HMC
+    assert not torch.allclose(first.cos_HMC, first.sin_HMC, atol=0.1)
+    assert not torch.allclose(first.cos_HMC[0], first.cos_HMC[1], atol=0.1)
+    still = FoPE(first.dims, kept=20, gain=0.0)
+    for noise in (first.cos_HMC - still.cos_HMC, first.sin_HMC - still.sin_HMC):
+        assert noise.mean().item() == pytest.approx(0, abs=3e-3)
+        assert noise.std().item() == pytest.approx(0.3 * math.sqrt(2 / (20 + 16)), rel=0.03)
+
+
+def test_fope_gives_the_queries_of_a_group_their_keys_table() -> None:
+    torch.manual_seed(0)
+    x = random(1, 1, 10, K)
+    pos = positions(10)
+    q, k = FoPE(DIMS).rotate(x.expand(-1, 4, -1, -1), x.expand(-1, 2, -1, -1), pos, pos)
+    for head in range(4):
+        assert torch.equal(q[:, head], k[:, head // 2])
+    assert not torch.allclose(k[:, 0], k[:, 1], atol=1e-2)
+
+
+# PoPE
+
+
+def pope_by_hand(q: Tensor, k: Tensor, distance: int, delta: Sequence[float], theta: float) -> float:
+    score = 0.0
+    for c in range(K):
+        lengths = math.log1p(math.exp(q[c].item())) * math.log1p(math.exp(k[c].item()))
+        score += lengths * math.cos(distance * theta ** (-c / K) - delta[c])
+    return score / math.sqrt(K)
+
+
+def pope_with(delta: Tensor, theta: float = 10_000.0) -> PoPE:
+    pope = PoPE(dataclasses.replace(DIMS, heads=len(delta)), theta=theta)
+    with torch.no_grad():
+        pope.delta_HK.copy_(delta)
+    return pope
+
+
+@pytest.mark.parametrize("name", ["zero", "inside", "outside"])
+def test_pope_scores_are_those_of_x_transformers(name: str) -> None:
+    actual = products(pope_with(REFERENCE[f"pope {name} delta"]), REFERENCE["q"], REFERENCE["k"])
+    torch.testing.assert_close(actual, REFERENCE[f"pope {name} scores"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 70.0])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_pope_is_a_sum_of_cosines(kv_heads: int, theta: float) -> None:
+    """A query head's delta is its own where keys are shared, and the scores are scaled as for K channels."""
+    delta = -6 * torch.rand(4, K, generator=torch.Generator().manual_seed(2))
+    q, k = random(1, 4, 12, K), random(1, kv_heads, 12, K)
+    pope = pope_with(delta, theta)
+    scores = np.full((4, 12, 12), -np.inf)
+    for h in range(4):
+        for i in range(12):
+            for j in range(i + 1):
+                key = k[0, h // (4 // kv_heads), j]
+                scores[h, i, j] = pope_by_hand(q[0, h, i], key, i - j, delta[h].tolist(), theta)
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights(pope, q, k)[0].numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_pope_keeps_delta_in_its_range_and_trains_it() -> None:
+    q, k = random(2, 1, 4, 5, K).unbind()
+    outside, edge = (torch.full((4, K), value) for value in (-9.0, -2 * math.pi))
+    torch.testing.assert_close(products(pope_with(outside), q, k), products(pope_with(edge), q, k))
+    torch.testing.assert_close(products(pope_with(-outside), q, k), products(pope_with(0 * edge), q, k))
+    pope = PoPE(DIMS)
+    assert (pope.delta_HK == 0).all()
+    rotated_q, rotated_k = pope.rotate(q, k, positions(5), positions(5))
+    (rotated_q @ rotated_k.mT)[..., -1, 0].sum().backward()
+    assert pope.delta_HK.grad is not None
+    assert (pope.delta_HK.grad != 0).all()
+
+
+def test_pope_delta_may_start_anywhere() -> None:
+    torch.manual_seed(0)
+    delta = PoPE(Dims(width=1024, heads=16, head_dim=64, seq_len=32), delta="uniform").delta_HK.detach()
+    assert -2 * math.pi <= delta.min() < -6
+    assert -0.2 < delta.max() <= 0
+    assert delta.mean().item() == pytest.approx(-math.pi, abs=0.2)
+
+
+def test_pope_content_moves_no_angle() -> None:
+    """The distance at which a channel's score is highest is the same whatever the queries and keys are."""
+    for seed in range(3):
+        q, k = torch.randn(2, 1, 4, 1, 1, generator=torch.Generator().manual_seed(seed)).unbind()
+        x = [torch.full((1, 4, 30, K), -50.0) for _ in "qk"]
+        for tensor, value in zip(x, (q, k), strict=True):
+            tensor[..., 4:5] = 3 * value
+        scores = products(pope_with(torch.full((4, K), -math.pi)), *x)
+        assert (scores[..., 0].argmax(dim=-1) == 29).all()  # of 0..29, 29 / 10 is nearest to pi
+        assert (scores[..., 0].argmin(dim=-1) == 0).all()
+
+
+# RNoPE
+
+
+@pytest.mark.parametrize("every", [1, 3, 4])
+@pytest.mark.parametrize("layers", [4, 9, 12])
+def test_rnope_has_smollm3s_pattern_of_layers(layers: int, every: int) -> None:
+    from transformers import SmolLM3Config
+
+    config = SmolLM3Config(num_hidden_layers=layers, no_rope_layer_interval=every)
+    x = random(1, 4, 6, K)
+    pos = positions(6)
+    rotated, _ = RoPE(DIMS).rotate(x, x, pos, pos)
+    instances = build("rnope", {"every": every}, dataclasses.replace(DIMS, layers=layers))
+    for layer, (instance, has_rope) in enumerate(zip(instances, config.no_rope_layers, strict=True)):
+        assert has_rope == ((layer + 1) % every != 0)
+        for actual in instance.rotate(x, x, pos, pos):
+            assert torch.equal(actual, rotated if has_rope else x)
+        assert instance.window == (16 if has_rope else None)
+
+
+def test_rnope_of_few_layers_ends_without_an_encoding() -> None:
+    def windows(layers: int) -> list[int | None]:
+        return [layer.window for layer in build("rnope", {}, dataclasses.replace(DIMS, layers=layers))]
+
+    assert windows(1) == [None]
+    assert windows(2) == [16, None]
+    assert windows(5) == [16, 16, 16, None, 16]
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_rnope_sees_a_window_where_it_rotates(kv_heads: int) -> None:
+    """Query i sees keys i - window + 1..i, with RoPE's scores; or all of them, with plain ones."""
+    q, k = random(1, 4, 12, K), random(1, kv_heads, 12, K)
+    shared = k.repeat_interleave(4 // kv_heads, dim=1)
+    for layer in range(4):
+        encoding = make("rnope:window=3", layer=layer)
+        frequencies, window = ([], 12) if layer == 3 else (RISING, 3)
+        scores = turned(q, frequencies, range(12)) @ turned(shared, frequencies, range(12)).swapaxes(-1, -2) / 4
+        for i in range(12):
+            for j in range(12):
+                if not i - window < j <= i:
+                    scores[..., i, j] = -np.inf
+        expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        np.testing.assert_allclose(weights(encoding, q, k).numpy(), expected, rtol=1e-4, atol=1e-6)
