@@ -38,7 +38,7 @@ zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: n
 	$(RUN) report ckpt/zoo --out report-zoo
 
 test: $(VENV)/test-installed  ## the whole test suite
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff check .
