@@ -84,7 +84,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
 def dims_of(config: RunConfig) -> Dims:
     """What the first layer's encoding may know of its model."""
     model = config.model
-    return Dims(model.width, model.heads, model.head_dim, config.training.seq_len, layers=model.layers)
+    return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
 
 
 def run_name(config: RunConfig) -> str:

@@ -50,7 +50,7 @@ def describe(name: str) -> Entry:
         tuple(arguments_of(cls)),
         getattr(cls, "source", ""),
         encoding.caption,
-        tuple(n for n in extensions.names() if extensions[n].applies_to(encoding)),
+        tuple(n for n in extensions.names() if extensions[n].needs in encoding.accepts),
     )
 
 

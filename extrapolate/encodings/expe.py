@@ -5,7 +5,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import POSITIONS, VALUES, Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, POSITIONS, VALUES, Dims, Encoding, register
 from extrapolate.extensions.base import Plan
 
 
@@ -35,7 +35,7 @@ class ExPE(Encoding):
     source = "arXiv 2509.19569"
     family = "absolute"
     caption = "ExPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
-    accepts = frozenset({POSITIONS, VALUES})
+    accepts = frozenset({POSITIONS, VALUES, LOGITS})
     shared_by_layers = ("constants",)
 
     def __init__(
@@ -82,4 +82,4 @@ class ExPE(Encoding):
         return read_BTD, read_BTD if self.value_input else x_BTD
 
     def extended(self, plan: Plan) -> Self:
-        return self.view(value_scale=plan.value_scale)
+        return super().extended(plan).view(value_scale=plan.value_scale)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, POSITIONS, Dims, Encoding, register
 
 
 @register("sinusoidal")
@@ -22,6 +22,7 @@ class Sinusoidal(Encoding):
     display = "Sinusoidal"
     source = "arXiv 1706.03762"
     family = "absolute"
+    accepts = frozenset({POSITIONS, LOGITS})
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0) -> None:
         super().__init__(dims)

@@ -36,7 +36,7 @@ class XPos(RoPE):
         self.max_length = int(64 * self.scale_base)
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        frequencies = self.frequencies(pos_T.device)
+        frequencies = self.scaled_frequencies(pos_T.device)
         middle = (pos_S.min() + pos_S.max()) / 2
         step_M = (torch.arange(0, self.dims.head_dim, 2, device=pos_T.device) / self.dims.head_dim + self.gamma) / (
             1 + self.gamma
