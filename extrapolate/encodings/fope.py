@@ -15,8 +15,9 @@ class FoPE(RoPE):
 
     Of w_m = theta^(-2m/K), the n with w_m >= 2 pi / L are kept. Pair c of min(n, K/4) is multiplied, as RoPE's are,
     by cos_c(i) = sum_m A[m, c] cos(i w_m) and sin_c(i) = sum_m B[m, c] sin(i w_m), in place of one cosine and sine;
-    the other pairs are not rotated. A and B, one each a head, are a 1 in row c ceil(n / (K/4)) of column c plus
-    noise from N(0, gain^2 2 / (n + columns)), drawn once and not trained. It is no rotation: norms change.
+    the other pairs are not rotated. A and B, one each a head, have a 1 in row c ceil(n / C) of each of their C
+    columns, where there is such a row, plus noise of standard deviation gain sqrt(2 / (C (n + H))), drawn once and
+    not trained. It is no rotation: norms change.
     Beyond L: every frequency has been seen through its whole turn.
 
     The authors' code pads the sine of the unrotated pairs with 1, not 0, which only doubles their products; ours is
@@ -46,9 +47,7 @@ class FoPE(RoPE):
         column = torch.arange(columns)
         chosen = column[column * stride < self.kept]
         for name in self.shared_by_layers:
-            mix_HMC = torch.empty(dims.heads, self.kept, columns)
-            for mix_MC in mix_HMC:
-                nn.init.xavier_normal_(mix_MC, gain=gain)
+            mix_HMC = nn.init.xavier_normal_(torch.empty(dims.heads, self.kept, columns), gain=gain)
             mix_HMC[:, chosen * stride, chosen] += 1.0
             self.register_buffer(name, mix_HMC)
 

@@ -36,7 +36,7 @@ class PartialRoPE(RoPE):
         super().__init__(dims, theta=theta, pairing=pairing)
         self.fraction = fraction
         self.channels = int(fraction * dims.head_dim)
-        if not 0 <= fraction <= 1 or self.channels % 2:
+        if not 0 <= fraction <= 1 or self.channels % 2 or (fraction > 0 and not self.channels):
             raise ValueError(
                 f"partial-rope: fraction of {dims.head_dim} channels must be an even number of them, "
                 f"and {fraction:g} makes {self.channels}"

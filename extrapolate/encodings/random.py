@@ -53,7 +53,7 @@ class Random(Wrapper):
         if not self.training and self.evaluate == "first":
             return index_T
         if not self.training and self.evaluate == "spread":
-            return (index_T * self.max / length).floor()
+            return (index_T.double() * self.max / length).floor().to(index_T)  # float32 would round the product
         generator = None if self.training else torch.Generator().manual_seed(length)
         drawn = torch.randperm(self.max, generator=generator)[:length]
         return drawn.sort().values.to(index_T)

@@ -117,10 +117,10 @@ def test_each_pair_turns_by_its_frequency(spec: str) -> None:
 def test_queries_and_keys_may_be_at_different_positions(spec: str) -> None:
     """Fractions too, as position interpolation makes them."""
     pairing = specs.parse(spec).arguments.get("pairing", "half")
-    q, k = random(1, 4, 2, K), random(1, 4, 3, K)
-    pos_T, pos_S = torch.tensor([7.5, 40.0]), torch.tensor([0.0, 3.25, 500.0])
+    q, k = random(2, 1, 4, 3, K).unbind()
+    pos_T, pos_S = torch.tensor([7.5, 40.0, 499.0]), torch.tensor([0.0, 3.25, 500.0])
     actual_q, actual_k = make(spec).rotate(q, k, pos_T, pos_S)
-    np.testing.assert_allclose(actual_q.numpy(), turned(q, FREQUENCIES[spec], [7.5, 40], pairing), atol=1e-5)
+    np.testing.assert_allclose(actual_q.numpy(), turned(q, FREQUENCIES[spec], [7.5, 40, 499], pairing), atol=1e-4)
     np.testing.assert_allclose(actual_k.numpy(), turned(k, FREQUENCIES[spec], [0, 3.25, 500], pairing), atol=1e-4)
 
 
@@ -144,7 +144,7 @@ def test_scores_depend_on_distance_only(spec: str) -> None:
     encoding = make(spec)
     near, far = products(encoding, q, k), products(encoding, q, k, first=100)
     torch.testing.assert_close(near, far, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(near, scaled_product(q, k), atol=1e-1)
+    assert not torch.allclose(near, scaled_product(q, k), rtol=0, atol=1e-3)
     same = products(encoding, q[:, :, :1].expand(-1, -1, 9, -1), k[:, :, :1].expand(-1, -1, 9, -1))
     for distance in range(-8, 9):
         diagonal = same.diagonal(distance, -2, -1)
@@ -311,20 +311,21 @@ def test_xpos_decays_the_fast_pairs_most() -> None:
 
 
 def test_xpos_ends_where_float32_does() -> None:
-    assert XPos(DIMS).max_length == 64 * 32
-    assert XPos(DIMS, scale_base=2.5).max_length == 160
+    assert XPos(DIMS).max_length == int(80 * 32 / math.log(3.5))
+    assert XPos(DIMS, scale_base=2.5).max_length == 159
 
 
 @pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
 def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
     """The products of hidden keys reach 1e36 there, and must turn into neither infinity nor nan."""
     encoding = XPos(DIMS, scale_base=4.0)
-    length = 256
-    assert encoding.max_length == length
+    length = encoding.max_length
+    assert length == 255  # short enough for the explicit path
     q, k, v = random(3, 1, 2, length, K).unbind()
     pos = positions(length)
     hidden = products(encoding, q, k).triu(1)
     assert torch.isfinite(hidden).all()
+    assert max(x.abs().max() for x in encoding.rotate(q, k, pos, pos)) < 1e19, "half of the exponents are in each"
     assert hidden.abs().max() > 1e30
     with torch.set_grad_enabled(explicit):
         actual = attend(*encoding.rotate(q, k, pos, pos), v, encoding, pos)
@@ -334,10 +335,10 @@ def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
     complex_q, complex_k = (x.double().numpy()[0, ..., 0::2] + 1j * x.double().numpy()[0, ..., 1::2] for x in (q, k))
     scores[:, seen] = 0.0
     for m in range(K // 2):
-        change = (2 * m / K + 0.4) / 1.4 * np.ones(seen.sum())
+        zeta = (2 * m / K + 0.4) / 1.4
         turn = np.exp(1j * distance[seen] * 10_000 ** (-2 * m / K))
         product = (complex_q[:, :, None, m] * complex_k[:, None, :, m].conj())[:, seen]
-        scores[:, seen] += change ** (distance[seen] / 4) * (product * turn).real / math.sqrt(K)
+        scores[:, seen] += zeta ** (distance[seen] / 4) * (product * turn).real / math.sqrt(K)
     share = np.exp(scores - scores.max(-1, keepdims=True))
     expected = share / share.sum(-1, keepdims=True) @ v[0].double().numpy()
     np.testing.assert_allclose(actual[0].detach().numpy(), expected, atol=1e-5)
@@ -353,7 +354,8 @@ def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
         (7, 10_000, 1),
         (62, 10_000, 2),  # w_2 = 0.1, and 2 pi / 62 = 0.101
         (63, 10_000, 3),
-        (32, 100, 4),  # w_3 = 0.178 and 2 pi / 32 = 0.196, but w_m = 10^(-m/4): 1, 0.56, 0.32, 0.18
+        (35, 100, 3),  # w_3 = 0.178, and 2 pi / 35 = 0.1795
+        (36, 100, 4),
         (512, 10_000, 4),  # w_3 = 0.0316, w_4 = 0.01, 2 pi / 512 = 0.0123
         (100_000, 10_000, 8),
     ],
@@ -370,7 +372,9 @@ def test_hope_keeps_the_pairs_that_complete_a_turn(seq_len: int, theta: float, k
 def test_hope_is_p_rope_with_p_set_by_the_training_length() -> None:
     q, k = random(2, 1, 4, 40, K).unbind()
     pos = positions(40)
-    for ours, other in zip(make("hope").rotate(q, k, pos, pos), make("p-rope:p=0.25").rotate(q, k, pos, pos), strict=True):
+    for ours, other in zip(
+        make("hope").rotate(q, k, pos, pos), make("p-rope:p=0.25").rotate(q, k, pos, pos), strict=True
+    ):
         assert torch.equal(ours, other)
 
 
@@ -386,9 +390,7 @@ def fope_by_hand(x: Tensor, tables: dict[str, np.ndarray], theta: float) -> np.n
     for h in range(heads):
         for t in range(x.shape[2]):
             for c in range(columns):
-                cosine = sum(
-                    tables["cos_HMC"][h, m, c] * math.cos(t * theta ** (-2 * m / K)) for m in range(kept)
-                )
+                cosine = sum(tables["cos_HMC"][h, m, c] * math.cos(t * theta ** (-2 * m / K)) for m in range(kept))
                 sine = sum(tables["sin_HMC"][h, m, c] * math.sin(t * theta ** (-2 * m / K)) for m in range(kept))
                 a, b = x64[0, h, t, c], x64[0, h, t, c + K // 2]
                 out[0, h, t, c], out[0, h, t, c + K // 2] = a * cosine - b * sine, b * cosine + a * sine
@@ -423,7 +425,7 @@ def test_fope_without_noise_is_one_frequency_a_pair(arguments: dict[str, float],
     fope = FoPE(FOPE_DIMS, gain=0.0, **arguments)
     for table_HMC in (fope.cos_HMC, fope.sin_HMC):
         for table_MC in table_HMC:
-            assert [tuple(place) for place in table_MC.nonzero().tolist()] == [tuple(place) for place in ones]
+            assert [tuple(place) for place in table_MC.nonzero().tolist()] == ones
             assert (table_MC[table_MC != 0] == 1).all()
     x = random(1, 4, 20, K)
     actual, _ = fope.rotate(x, x, positions(20), positions(20))
@@ -447,12 +449,12 @@ def test_fope_noise() -> None:
     assert set(first.state_dict()) == {"cos_HMC", "sin_HMC"}
     assert second.cos_HMC is first.cos_HMC
     assert second.sin_HMC is first.sin_HMC
-    assert not torch.allclose(first.cos_HMC, first.sin_HMC, atol=0.1)
-    assert not torch.allclose(first.cos_HMC[0], first.cos_HMC[1], atol=0.1)
+    assert not torch.allclose(first.cos_HMC, first.sin_HMC, atol=0.01)
+    assert not torch.allclose(first.cos_HMC[0], first.cos_HMC[1], atol=0.01)
     still = FoPE(first.dims, kept=20, gain=0.0)
     for noise in (first.cos_HMC - still.cos_HMC, first.sin_HMC - still.sin_HMC):
         assert noise.mean().item() == pytest.approx(0, abs=3e-3)
-        assert noise.std().item() == pytest.approx(0.3 * math.sqrt(2 / (20 + 16)), rel=0.03)
+        assert noise.std().item() == pytest.approx(0.3 * math.sqrt(2 / (16 * (20 + 32))), rel=0.03)
 
 
 def test_fope_gives_the_queries_of_a_group_their_keys_table() -> None:

@@ -1,0 +1,459 @@
+"""Encodings around another: randomised positions, DAPE, and what any wrapper passes on."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from extrapolate import attention, specs
+from extrapolate.config import ModelConfig
+from extrapolate.encodings.base import Dims, Encoding, build, encodings
+from extrapolate.encodings.wrapper import Wrapper
+from extrapolate.extensions.base import Plan
+from extrapolate.model import Model
+
+L = 16
+DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L, layers=3)
+SIZES = ModelConfig(vocab_size=31, width=32, layers=3, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+
+
+def index(n: int) -> Tensor:
+    return torch.arange(n, dtype=torch.float32)
+
+
+def layers_of(spec: str, dims: Dims = DIMS) -> list[Encoding]:
+    parsed = specs.parse(spec)
+    return build(parsed.name, parsed.arguments, dims)
+
+
+def inner(encoding: Encoding) -> Encoding:
+    """What is wrapped."""
+    base = encoding.get_submodule("inner")
+    assert isinstance(base, Encoding)
+    return base
+
+
+def model_of(spec: str) -> Model:
+    torch.manual_seed(0)
+    parsed = specs.parse(spec)
+    return Model(SIZES, parsed.name, parsed.arguments, L)
+
+
+def tokens(length: int) -> Tensor:
+    return torch.randint(0, SIZES.vocab_size, (2, length), generator=torch.Generator().manual_seed(1))
+
+
+class TestTrainingPositions:
+    def test_distinct_sorted_whole_numbers_below_max(self) -> None:
+        encoding = layers_of("random:max=40")[0].train()
+        for _ in range(200):
+            drawn = encoding.positions(index(L))
+            assert drawn.dtype == torch.float32
+            assert drawn.shape == (L,)
+            assert (drawn.diff() >= 1).all()
+            assert torch.equal(drawn, drawn.round())
+            assert drawn[0] >= 0
+            assert drawn[-1] <= 39
+
+    def test_every_set_is_as_likely_as_any_other(self) -> None:
+        torch.manual_seed(0)
+        encoding = layers_of("random:max=5", Dims(32, 2, 16, seq_len=3))[0].train()
+        counts = Counter(tuple(encoding.positions(index(3)).tolist()) for _ in range(2000))
+        assert len(counts) == 10
+        assert min(counts.values()) > 140, counts  # 200 each, give or take 13
+        assert max(counts.values()) < 260, counts
+
+    def test_all_of_them_where_max_is_the_length(self) -> None:
+        encoding = layers_of(f"random:max={L}")[0].train()
+        assert torch.equal(encoding.positions(index(L)), index(L))
+
+    def test_steps_differ_and_a_seed_repeats_them(self) -> None:
+        encoding = layers_of("random")[0].train()
+        drawn = []
+        for _ in range(2):
+            torch.manual_seed(7)
+            drawn.append([encoding.positions(index(L)).tolist() for _ in range(5)])
+        assert drawn[0] == drawn[1]
+        assert len({tuple(positions) for positions in drawn[0]}) == 5
+
+    @pytest.mark.parametrize("evaluate", ["sample", "spread", "first"])
+    def test_evaluate_is_for_evaluation(self, evaluate: str) -> None:
+        encoding = layers_of(f"random:evaluate={evaluate}")[0].train()
+        assert not torch.equal(encoding.positions(index(L)), encoding.positions(index(L)))
+
+    def test_a_forward_pass_draws_once_for_all_layers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = model_of("random:base=rope,max=64").train()
+        seen: list[list[float]] = []
+        cls = type(inner(model.encoding))
+        rotate = cls.rotate
+
+        def spy(self: Encoding, q: Tensor, k: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+            seen.extend([pos_T.tolist(), pos_S.tolist()])
+            return rotate(self, q, k, pos_T, pos_S)
+
+        monkeypatch.setattr(cls, "rotate", spy)
+        for _ in range(2):
+            model(tokens(L))
+        layers = 2 * SIZES.layers
+        assert len(seen) == 2 * layers
+        first, second = seen[:layers], seen[layers:]
+        assert all(positions == first[0] for positions in first)
+        assert all(positions == second[0] for positions in second)
+        assert first[0] != second[0]
+        assert max(first[0]) > L
+
+    def test_the_model_trains_on_them(self) -> None:
+        """In training the same tokens give other logits each time; in evaluation they do not."""
+        model = model_of("random:base=rope")
+        x = tokens(L)
+        assert not torch.equal(model.train()(x), model(x))
+        assert torch.equal(model.eval()(x), model(x))
+
+
+class TestEvaluationPositions:
+    @pytest.mark.parametrize("length", [1, 5, L, 100, 511, 512])
+    def test_sample_is_the_same_for_a_length(self, length: int) -> None:
+        one, other = (layers_of("random:max=512")[0].eval() for _ in range(2))
+        drawn = one.positions(index(length))
+        torch.manual_seed(length)
+        assert torch.equal(drawn, other.positions(index(length)))
+        assert drawn.dtype == torch.float32
+        assert drawn.shape == (length,)
+        assert torch.equal(drawn, drawn.round())
+        assert drawn[0] >= 0
+        assert drawn[-1] <= 511
+        assert (drawn.diff() >= 1).all()
+
+    def test_sample_is_another_for_another_length(self) -> None:
+        encoding = layers_of("random:max=512")[0].eval()
+        shorter, longer = (set(encoding.positions(index(n)).tolist()) for n in (32, 33))
+        assert not shorter <= longer
+
+    def test_sample_reaches_across_the_range(self) -> None:
+        drawn = layers_of("random:max=512")[0].eval().positions(index(256))
+        assert drawn.mean().item() == pytest.approx(256, abs=32)
+        assert not torch.equal(drawn, index(256))
+
+    @pytest.mark.parametrize("evaluate", ["sample", "spread", "first"])
+    def test_the_global_generator_is_left_alone(self, evaluate: str) -> None:
+        encoding = layers_of(f"random:evaluate={evaluate}")[0].eval()
+        before = torch.random.get_rng_state()
+        encoding.positions(index(100))
+        assert torch.equal(torch.random.get_rng_state(), before)
+
+    @pytest.mark.parametrize(("most", "length"), [(512, 16), (512, 300), (512, 512), (100, 7), (70_000, 30_011)])
+    def test_spread_is_even(self, most: int, length: int) -> None:
+        positions = layers_of(f"random:max={most},evaluate=spread")[0].eval().positions(index(length))
+        assert positions.dtype == torch.float32
+        assert positions.tolist() == [i * most // length for i in range(length)]
+
+    @pytest.mark.parametrize("length", [1, L, 100])
+    def test_first(self, length: int) -> None:
+        positions = layers_of("random:evaluate=first")[0].eval().positions(index(length))
+        assert positions.dtype == torch.float32
+        assert torch.equal(positions, index(length))
+
+
+class TestRandomBase:
+    def test_it_is_built_as_if_training_were_as_long_as_max(self) -> None:
+        expe, learned, shaw, t5, fire = (
+            inner(layers_of(f"random:base={base},max=100")[0]) for base in ("expe", "learned", "shaw", "t5", "fire")
+        )
+        assert expe.arguments()["step"] == 2 / 100
+        assert [tuple(parameter.shape) for parameter in learned.parameters()] == [(100, 32)]
+        assert shaw.arguments()["max_distance"] == 99
+        assert t5.arguments()["max_distance"] == 100
+        assert fire.arguments()["threshold"] == 50
+
+    @pytest.mark.parametrize("base", ["rope", "learned", "alibi"])
+    @pytest.mark.parametrize(("given", "most"), [("", 32 * L), (",max=100", 100), (f",max={L}", L)])
+    def test_it_is_defined_up_to_max(self, base: str, given: str, most: int) -> None:
+        encoding = layers_of(f"random:base={base}{given}")[0]
+        assert encoding.arguments()["max"] == most
+        assert encoding.max_length == most
+
+    @pytest.mark.parametrize("evaluate", ["sample", "spread", "first"])
+    def test_a_table_s_rows_are_those_of_the_positions(self, evaluate: str) -> None:
+        encoding = layers_of(f"random:base=learned,max=64,evaluate={evaluate}")[0].eval()
+        pos = encoding.positions(index(20))
+        x = torch.randn(2, 20, 32)
+        (table,) = encoding.parameters()
+        torch.testing.assert_close(encoding.embed(x, pos), x + table[pos.long()])
+
+    def test_every_layer_of_the_base_knows_its_place(self) -> None:
+        wrapped, plain = layers_of("random:base=rnope,max=64"), layers_of("rnope", Dims(32, 2, 16, 64, layers=3))
+        windows = [layer.window for layer in plain]
+        assert len(set(windows)) == 2
+        assert [layer.window for layer in wrapped] == windows
+
+    @pytest.mark.parametrize("base", ["none", "cope", "fox", "fox:form=cable", "wall"])
+    def test_a_base_without_positions_is_refused(self, base: str) -> None:
+        with pytest.raises(ValueError, match="random means nothing for"):
+            layers_of(f"random:base=({base})")
+
+    @pytest.mark.parametrize("most", [0, L - 1])
+    def test_less_than_the_training_length_is_refused(self, most: int) -> None:
+        with pytest.raises(ValueError, match=f"at least the training length {L}"):
+            layers_of(f"random:max={most}")
+
+    @pytest.mark.parametrize("name", ["random", "dape"])
+    def test_a_file_is_refused(self, name: str) -> None:
+        with pytest.raises(ValueError, match="registered encoding, not a class of a file"):
+            layers_of(f"{name}:base=(mine.py:Mine)")
+
+    @pytest.mark.parametrize("name", ["random", "dape"])
+    @pytest.mark.parametrize(
+        ("base", "message"),
+        [("rop", "did you mean 'rope'"), ("rope:thet=5", "thet"), ("expe:size=33", "between 0 and the width 32")],
+    )
+    def test_mistakes_in_the_base_are_named(self, name: str, base: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            layers_of(f"{name}:base=({base})")
+
+
+class TestDAPEBase:
+    @pytest.mark.parametrize("base", ["none", "rope", "learned", "expe", "shaw", "cope", "fox", "wall", "dape"])
+    def test_a_base_without_a_bias_is_refused(self, base: str) -> None:
+        with pytest.raises(ValueError, match=r"dape means nothing for .*bias"):
+            layers_of(f"dape:base={base}")
+
+    @pytest.mark.parametrize("base", ["alibi", "kerple", "fire", "t5", "sandwich"])
+    def test_a_bias_is_enough(self, base: str) -> None:
+        assert inner(layers_of(f"dape:base={base}")[0]).display == encodings[base].display
+
+    @pytest.mark.parametrize(
+        ("spec", "shared"),
+        [
+            ("dape:base=kerple", {"p_H", "a_H"}),
+            ("dape:base=t5", {"table_RH"}),
+            ("dape:base=fire", set()),
+            ("random:base=t5", {"table_RH"}),
+            ("random:base=(dape:base=kerple)", {"p_H", "a_H"}),
+        ],
+    )
+    def test_layers_share_what_those_of_the_base_share(self, spec: str, shared: set[str]) -> None:
+        first, *others = layers_of(spec)
+        for layer in others:
+            same = {
+                name.rpartition(".")[2]
+                for name, parameter in layer.named_parameters()
+                if parameter is first.get_parameter(name)
+            }
+            assert same == shared
+
+    def test_the_model_trains_shared_parameters_once(self) -> None:
+        alone, together = (len(list(model_of(f"dape:base={base}").parameters())) for base in ("alibi", "kerple"))
+        assert together == alone + 2
+
+
+class Plain(Wrapper):
+    """A wrapper that changes nothing."""
+
+    display = "Plain"
+    source = "ours"
+
+    def __init__(self, dims: Dims, *, base: str) -> None:
+        super().__init__(dims, base)
+
+
+class Whole(Encoding):
+    """Uses every hook, and writes down which."""
+
+    display = "Whole"
+    source = "ours"
+    caption = "Whole: ours"
+    max_length = 50
+    accepts = frozenset({"values"})
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.window = 5
+        self.asked: list[str] = []
+
+    def positions(self, index_T: Tensor) -> Tensor:
+        self.asked.append("positions")
+        return index_T + 1
+
+    def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
+        self.asked.append("embed")
+        return x_BTD * 2
+
+    def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked.append("attention_input")
+        return x_BTD + 1, x_BTD
+
+    def prepare(self, x_BTD: Tensor) -> Any:
+        self.asked.append("prepare")
+        return "made"
+
+    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked.append("rotate")
+        return k_BGSK, q_BHTK
+
+    def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
+        self.asked.append("bias")
+        return pos_T[:, None] - pos_S
+
+    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Any) -> Tensor | None:
+        self.asked.append("scores")
+        return q_BHTK
+
+    def extended(self, plan: Plan) -> "Whole":
+        self.asked.append("extended")
+        return self.view(window=9)
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Plain, Whole]]:
+    """A wrapper around Whole, and Whole."""
+    monkeypatch.setitem(encodings._classes, "whole", Whole)
+
+    def make() -> tuple[Plain, Whole]:
+        wrapper = Plain(DIMS, base="whole")
+        base = inner(wrapper)
+        assert isinstance(base, Whole)
+        return wrapper, base
+
+    return make
+
+
+class TestAnyWrapper:
+    def test_every_hook_is_the_base_s(self, whole: Callable[[], tuple[Plain, Whole]]) -> None:
+        wrapper, base = whole()
+        q, k, x, pos = torch.randn(1), torch.randn(1), torch.randn(3), index(4)
+        assert torch.equal(wrapper.positions(pos), pos + 1)
+        assert torch.equal(wrapper.embed(x, pos), x * 2)
+        read, values = wrapper.attention_input(x, pos)
+        assert torch.equal(read, x + 1)
+        assert values is x
+        assert wrapper.prepare(x) == "made"
+        assert wrapper.rotate(q, k, pos, pos) == (k, q)
+        assert wrapper.bias(pos, pos).shape == (4, 4)
+        assert wrapper.scores(q, k, None) is q
+        hooks = ["positions", "embed", "attention_input", "prepare", "rotate", "bias", "scores"]
+        assert base.asked == hooks
+        assert (wrapper.window, wrapper.max_length, wrapper.accepts) == (5, 50, frozenset({"values"}))
+        assert wrapper.caption == "Whole: ours"
+
+    def test_a_plan_reaches_the_base_and_leaves_the_wrapper_as_it_was(
+        self, whole: Callable[[], tuple[Plain, Whole]]
+    ) -> None:
+        wrapper, base = whole()
+        base.asked.clear()
+        assert inner(wrapper.extended(Plan(value_scale=0.5))).window == 9
+        assert base.asked == ["extended"]
+        assert inner(wrapper) is base
+        assert base.window == 5
+
+    @pytest.mark.parametrize("name", [name for name in encodings.names() if name not in ("random", "dape")])
+    def test_a_model_is_the_same_with_its_encoding_wrapped(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 7)
+        model = model_of(name).eval()
+        x = tokens(L)
+        with torch.no_grad():
+            plain = model(x)
+            for block in model.blocks:
+                wrapper = Plain(block.encoding.dims, base=name)
+                wrapper.load_state_dict({f"inner.{key}": value for key, value in block.encoding.state_dict().items()})
+                block.encoding = wrapper.eval()
+            assert torch.equal(model(x), plain)
+
+    def test_values_are_scaled_inside_a_wrapper(self) -> None:
+        encoding = layers_of("random:base=expe,max=64")[0]
+        x, pos = torch.randn(1, 9, 32), index(9)
+        whole_values, _ = encoding.attention_input(x, pos)
+        halved, _ = encoding.extended(Plan(value_scale=0.5)).attention_input(x, pos)
+        torch.testing.assert_close(halved[..., :4], whole_values[..., :4] / 2)
+        assert torch.equal(halved[..., 4:], x[..., 4:])
+
+
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the fused kernel is called with."""
+    calls: list[dict[str, Any]] = []
+    original = F.scaled_dot_product_attention
+
+    def spy(*arguments: Any, **options: Any) -> Tensor:
+        calls.append(options)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    return calls
+
+
+class TestPath:
+    @pytest.mark.parametrize("base", ["rope", "learned", "sinusoidal", "expe"])
+    def test_a_fused_encoding_stays_fused_and_causal(self, base: str, fused: list[dict[str, Any]]) -> None:
+        model = model_of(f"random:base={base},max=64").eval()
+        with torch.no_grad():
+            model(tokens(L))
+        assert len(fused) == SIZES.layers
+        assert all(call["attn_mask"] is None and call["is_causal"] for call in fused)
+
+    def test_a_bias_stays_fused(self, fused: list[dict[str, Any]]) -> None:
+        model = model_of("random:base=alibi,max=64").eval()
+        with torch.no_grad():
+            model(tokens(L))
+        assert len(fused) == SIZES.layers
+        assert all(call["attn_mask"].shape == (2, L, L) and not call["is_causal"] for call in fused)
+
+    def test_scores_of_its_own_are_not(self, fused: list[dict[str, Any]]) -> None:
+        with torch.no_grad():
+            for spec in ("dape", "random:base=dape,max=64"):
+                model_of(spec).eval()(tokens(L))
+        assert not fused
+
+
+class TestSpecs:
+    @pytest.mark.parametrize(
+        ("spec", "label"),
+        [
+            ("random", "Random(RoPE)"),
+            ("random:base=expe", "Random(ExPE)"),
+            ("random:base=(expe:size=8),max=512", "Random(ExPE(size=8))"),  # 512 is the default
+            ("random:base=(expe:size=8),max=64", "Random(ExPE(size=8), max=64)"),
+            ("random:evaluate=spread", "Random(RoPE, evaluate=spread)"),
+            ("random:base=dape", "Random(DAPE(ALiBi))"),
+            ("dape", "DAPE(ALiBi)"),
+            ("dape:base=(kerple:kernel=power),width=8", "DAPE(KERPLE(kernel=power), width=8)"),
+        ],
+    )
+    def test_labels(self, spec: str, label: str) -> None:
+        assert layers_of(spec)[0].label() == label
+        assert model_of(spec).label() == label
+
+    def test_a_spec_in_parentheses(self) -> None:
+        spec = specs.parse("random:base=(expe:size=8),max=512")
+        assert spec == specs.Spec("random", {"base": "expe:size=8", "max": "512"})
+        encoding = build(spec.name, spec.arguments, DIMS)[0]
+        assert encoding.arguments()["max"] == 512
+        assert inner(encoding).arguments()["size"] == 8
+        assert inner(encoding).display == "ExPE"
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            "random:base=(expe:size=8),max=300",
+            "random:base=(dape:base=(kerple:kernel=power),width=5),max=40",
+            "random:base=t5",
+            "dape:base=fire",
+        ],
+    )
+    def test_resolved_arguments_rebuild_the_same(self, spec: str) -> None:
+        """At another training length: what was derived from the first one is kept, in the base too."""
+        first = layers_of(spec)[0]
+        longer = Dims(width=32, heads=2, head_dim=16, seq_len=2 * L, layers=3)
+        name = specs.parse(spec).name
+        again = build(name, first.arguments(), longer)[0]
+        assert again.arguments() == first.arguments()
+        assert inner(again).arguments() == inner(first).arguments()
+        assert layers_of(specs.spell(name, first.arguments()))[0].arguments() == first.arguments()
+        assert {key: value.shape for key, value in again.state_dict().items()} == {
+            key: value.shape for key, value in first.state_dict().items()
+        }
+        buffers = dict(again.named_buffers())
+        assert all(torch.equal(buffers[key], value) for key, value in first.named_buffers())
