@@ -78,8 +78,10 @@ def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) 
     bias_HTS = encoding.bias(context.pos_T, context.pos_S)
     if bias_HTS is None:
         bias_HTS = torch.zeros(1, *context.hidden_TS.shape, device=context.hidden_TS.device)
-    elif scale_HT is not None:
-        bias_HTS = bias_HTS * scale_HT[..., None]
+    else:
+        bias_HTS = encoding.stored(bias_HTS)
+        if scale_HT is not None:
+            bias_HTS = bias_HTS * scale_HT[..., None]
     return bias_HTS.masked_fill(context.hidden_TS, float("-inf"))
 
 

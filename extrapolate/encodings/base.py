@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from extrapolate import specs
@@ -86,6 +87,7 @@ class Encoding(nn.Module):
     positional: ClassVar[bool] = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
     max_length: int | None = None  # a learned table ends here: longer is reported n/a
+    storage: str = "fp32"  # what `stored` rounds to
     window: int | None = None  # this layer's queries see at most so many keys, their own included
 
     def __init__(self, dims: Dims) -> None:
@@ -126,9 +128,14 @@ class Encoding(nn.Module):
 
     def extended(self, plan: "Plan") -> Self:
         """This encoding with the plan's changes to what is its own; parameters stay shared."""
-        if plan.window is None:
+        if plan.window is None and plan.storage == self.storage:
             return self
-        return self.view(window=plan.window if self.window is None else min(plan.window, self.window))
+        window = min((w for w in (plan.window, self.window) if w is not None), default=None)
+        return self.view(window=window, storage=plan.storage)
+
+    def stored(self, values: Tensor) -> Tensor:
+        """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
+        return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
 
     def reaches(self, length: int, plan: "Plan") -> bool:
         """Whether windows of so many tokens are defined, given what the plan makes of their positions."""

@@ -76,7 +76,7 @@ class ExPE(Encoding):
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         if self.blocks == "first" and self.dims.layer > 0:
             return x_BTD, x_BTD
-        value_TC = (self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
+        value_TC = self.stored(self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
         value_BTC = value_TC.expand(x_BTD.shape[0], -1, -1)
         read_BTD = torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1)
         return read_BTD, read_BTD if self.value_input else x_BTD

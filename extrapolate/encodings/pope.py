@@ -56,10 +56,9 @@ class PoPE(Encoding):
         # which the product is scaled by.
         delta_HK = self.delta_HK.clamp(-2 * math.pi, 0)
         angle_HTK = torch.outer(pos_T, frequencies) - delta_HK[:, None]
-        q_BHTK = _polar(2**0.5 * nn.functional.softplus(q_BHTK.float()), angle_HTK).to(q_BHTK.dtype)
-        k_BGSK = _polar(nn.functional.softplus(k_BGSK.float()), torch.outer(pos_S, frequencies)).to(k_BGSK.dtype)
-        return q_BHTK, k_BGSK
+        angle_SK = torch.outer(pos_S, frequencies)
+        q_BHTK = self._polar(2**0.5 * nn.functional.softplus(q_BHTK.float()), angle_HTK).to(q_BHTK.dtype)
+        return q_BHTK, self._polar(nn.functional.softplus(k_BGSK.float()), angle_SK).to(k_BGSK.dtype)
 
-
-def _polar(length: Tensor, angle: Tensor) -> Tensor:
-    return torch.cat([length * angle.cos(), length * angle.sin()], dim=-1)
+    def _polar(self, length: Tensor, angle: Tensor) -> Tensor:
+        return torch.cat([length * self.stored(angle.cos()), length * self.stored(angle.sin())], dim=-1)

@@ -58,9 +58,14 @@ class RoPE(Encoding):
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
-        turn_T = turn(pos_T, frequencies)
-        turn_S = turn_T if pos_S is pos_T else turn(pos_S, frequencies)
+        turn_T = self.table(pos_T, frequencies)
+        turn_S = turn_T if pos_S is pos_T else self.table(pos_S, frequencies)
         return self.rotated(q_BHTK, *turn_T), self.rotated(k_BGSK, *turn_S)
+
+    def table(self, pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every angle, [T, M], as they are stored."""
+        cos_TM, sin_TM = turn(pos_T, frequencies)
+        return self.stored(cos_TM), self.stored(sin_TM)
 
     def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
         """x with every pair turned."""

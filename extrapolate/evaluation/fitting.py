@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
+from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import Model
@@ -23,7 +24,7 @@ def fitted(recipe: Recipe, model: Model, split: Split, length: int, precision: s
     windows = validation_windows(split, length, FIT_TARGETS)
 
     def loss(value: float) -> float:
-        plan = recipe.fitted(value).plan(model.encoding, model.seq_len, length)
+        plan = stored(recipe.fitted(value).plan(model.encoding, model.seq_len, length), precision)
         return validation_loss(model, split, windows, plan, precision)
 
     return recipe.fitted(round(lowest(loss, *RANGE, STEPS), 3))

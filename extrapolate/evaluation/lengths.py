@@ -14,9 +14,10 @@ import numpy as np
 from extrapolate import __version__, provenance
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
+from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
-from extrapolate.evaluation.precision import in_precision
+from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
     DEFAULT_MAX_TARGETS,
     PROTOCOLS,
@@ -25,7 +26,6 @@ from extrapolate.evaluation.protocols import (
     lengths_of,
     targets_hash,
 )
-from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
@@ -205,6 +205,7 @@ class _ProtocolEvaluation:
         self._known: dict[tuple[Plan, tuple[int, ...]], _Sums] = {}
 
     def sums(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
+        plan = stored(plan, self.precision)
         key = (plan, tuple(id(group) for group in groups))
         if key not in self._known:
             self._known[key] = self._compute(groups, plan, what)

@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Plan:
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too; window
-    hides keys further back than so many tokens; pairs decides which keys are seen, and from where. Two lengths, or two
+    hides keys further back than so many tokens; pairs decides which keys are seen, and from where; storage is what an encoding's own values are rounded to. Two lengths, or two
     extensions, whose plans are equal give the same numbers.
     """
 
@@ -56,6 +56,7 @@ class Plan:
     log_length: int | None = None
     window: int | None = None
     pairs: Pairs | None = None
+    storage: Literal["fp32", "bf16"] = "fp32"
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
         """What the scores of each query are multiplied by, [1, T], from its true index; None for nothing."""

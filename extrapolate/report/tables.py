@@ -100,13 +100,38 @@ def control_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
     """What was just evaluated, one row a run, step and model, with its control."""
     frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
-    index = ["run", "step", "model"]
+    index = ["run", "step", "precision", "model"]
     table = frame.pivot(index=index, columns="factor", values="loss")
     table.columns = [f"ev={factor:g}" for factor in table.columns]
     table["control"] = frame.groupby(index)["control_loss"].first()
     order = pd.MultiIndex.from_frame(frame[index].drop_duplicates())
     table = table.loc[order].reset_index().astype({"step": str})
-    return table if table["step"].nunique() > 1 else table.drop(columns="step")
+    return table.drop(columns=[column for column in ("step", "precision") if table[column].nunique() == 1])
+
+
+def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
+    """For every run that was evaluated with extensions: which is lowest at each length, and what it costs at 1x.
+
+    "Lowest" is by the mean alone: whether a difference means anything is not judged here.
+    """
+    frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
+    lines = []
+    for (run, _, precision), mine in frame.groupby(["run", "step", "precision"], sort=False):
+        plain = mine[mine["extension"] == PLAIN_NAME].set_index("factor")["loss"]
+        nearest = plain.index.min()
+        if mine["extension"].nunique() == 1:
+            continue
+        for factor, here in mine.dropna(subset=["loss"]).groupby("factor"):
+            best = here.loc[here["loss"].idxmin()]
+            line = f"{run}{'' if precision == 'fp32' else ' in ' + precision}, {factor:g}x: {best['model']} {best['loss']:.3f}"
+            if best["extension"] == PLAIN_NAME:
+                lines.append(f"{line}: no extension is lower")
+                continue
+            if not pd.isna(plain[factor]):
+                line += f", {best['loss'] - plain[factor]:+.3f} against without"
+            same = mine[(mine["extension"] == best["extension"]) & (mine["factor"] == nearest)]["loss"]
+            lines.append(f"{line}; at {nearest:g}x it costs {same.iloc[0] - plain[nearest]:+.3f}")
+    return lines
 
 
 def formatted(table: pd.DataFrame, signed: bool = False) -> pd.DataFrame:
