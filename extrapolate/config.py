@@ -26,8 +26,8 @@ class EncodingConfig(_Frozen):
 class ModelConfig(_Frozen):
     """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs.
 
-    ssmax scales the scores by s ln(keys in sight), with s learned (arXiv 2501.19399); qk_norm normalises queries
-    and keys per head before the encoding rotates them. Both combine with any encoding.
+    ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv 2501.19399); qk_norm normalises
+    queries and keys per head before the encoding rotates them. Both combine with any encoding.
     """
 
     vocab_size: int = Field(gt=0)

@@ -90,8 +90,10 @@ def dims_of(config: RunConfig) -> Dims:
 def run_name(config: RunConfig) -> str:
     """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset where it is not tiny."""
     encoding = config.encoding
-    usual = {} if encoding.file_sha256 else build(encoding.name, {}, dims_of(config))[0].arguments()
-    given = [f"{key}={value}" for key, value in encoding.arguments.items() if usual.get(key) != value]
+    unusual = encoding.arguments
+    if not encoding.file_sha256:
+        unusual = build(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
+    given = [f"{key}={value}" for key, value in unusual.items()]
     parts = [] if config.preset == "tiny" else [config.preset]
     combined = [name for name, used in (("ssmax", config.model.ssmax), ("qk-norm", config.model.qk_norm)) if used]
     parts += [

@@ -60,7 +60,7 @@ class Attention(nn.Module):
 
 
 class SSMax(nn.Module):
-    """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln n, n the number of keys in sight.
+    """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln(i + 1) for query i, window or not.
 
     One s a head and layer is learned. Its start is not in the copy of the paper we have; ours makes the factor
     1 on average over a training window.

@@ -28,7 +28,7 @@ def train(
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in a step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
     layers: Annotated[int | None, typer.Option(help="blocks, in place of the preset's")] = None,
-    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="scores times s ln(keys in sight), s learned")] = None,
+    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="scores of query i times s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,

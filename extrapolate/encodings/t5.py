@@ -17,8 +17,8 @@ class T5(Encoding):
     their 1/sqrt(K), which T5 itself leaves out.
     Beyond L: the last bucket goes on for ever, so far keys all have the same bias.
 
-    Arguments: buckets (default 32); max_distance, far, in tokens (default 128 as in T5, or L if that is shorter: a
-    bucket that training never reaches would keep its random start).
+    Arguments: buckets, an even number (default 32, or L/2 if that is less); max_distance, far, in tokens (default 128
+    as in T5, or L if that is less): a bucket that training never reaches would keep its random start.
     Source: Raffel et al., arXiv 1910.10683.
     """
 
@@ -27,16 +27,16 @@ class T5(Encoding):
     family = "bias"
     shared_by_layers = ("table_RH",)
 
-    def __init__(self, dims: Dims, *, buckets: int = 32, max_distance: int | None = None) -> None:
+    def __init__(self, dims: Dims, *, buckets: int | None = None, max_distance: int | None = None) -> None:
         super().__init__(dims)
-        self.buckets = buckets
-        self.max_distance = min(128, dims.seq_len) if max_distance is None else max_distance
-        if buckets < 2 or buckets % 2:
+        self.buckets = max(2, min(32, dims.seq_len // 4 * 2)) if buckets is None else buckets
+        if self.buckets < 2 or self.buckets % 2:
             raise ValueError(f"t5: buckets must be an even number, not {buckets}")
-        if max_distance is not None and max_distance <= buckets // 2:
-            raise ValueError(f"t5: max_distance must be more than {buckets // 2}, half the buckets, not {max_distance}")
-        self.max_distance = max(self.max_distance, buckets // 2 + 1)
-        self.table_RH = nn.Parameter(torch.empty(buckets, dims.heads).normal_(std=dims.width**-0.5))
+        exact = self.buckets // 2
+        if max_distance is not None and max_distance <= exact:
+            raise ValueError(f"t5: max_distance must be more than {exact}, half the buckets, not {max_distance}")
+        self.max_distance = max(exact + 1, min(128, dims.seq_len)) if max_distance is None else max_distance
+        self.table_RH = nn.Parameter(torch.empty(self.buckets, dims.heads).normal_(std=dims.width**-0.5))
 
     def bucket(self, distance: Tensor) -> Tensor:
         """The bucket of each distance, int64; a distance before the query counts as 0."""

@@ -22,6 +22,7 @@ class Wrapper(Encoding):
             raise ValueError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
         cls = find(spec.name)
         arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
+        self.inner_name = spec.name
         self.inner = cls(dims if base_dims is None else base_dims, **arguments)
         self.base = specs.spell(spec.name, self.inner.arguments())
         self.accepts = self.inner.accepts
@@ -31,6 +32,13 @@ class Wrapper(Encoding):
     def label(self) -> str:
         given = [f"{name}={value}" for name, value in self.unusual_arguments().items() if name != "base"]
         return f"{self.display}({', '.join([self.inner.label(), *given])})"
+
+    def unusual_arguments(self) -> dict[str, Any]:
+        """As any encoding's, with what is usual for the base left out of its spec."""
+        unusual = super().unusual_arguments()
+        if "base" in unusual:
+            unusual["base"] = specs.spell(self.inner_name, self.inner.unusual_arguments())
+        return unusual
 
     def share(self, first: Self) -> None:
         super().share(first)

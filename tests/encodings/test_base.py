@@ -41,7 +41,7 @@ def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], l
         ("sinusoidal", {"theta": "0"}, DIMS, "theta must be positive"),
         ("expe", {"size": "65"}, DIMS, "between 0 and the width 64"),
         ("t5", {"buckets": "5"}, DIMS, "even number"),
-        ("t5", {"max_distance": "16"}, DIMS, "more than 16"),
+        ("t5", {"buckets": "32", "max_distance": "16"}, DIMS, "more than 16"),
         ("fire", {"width": "0"}, DIMS, "must be positive"),
         ("sandwich", {"size": "3"}, DIMS, "positive even number"),
         ("shaw", {"max_distance": "0"}, DIMS, "at least 1"),

@@ -186,7 +186,7 @@ def test_t5_buckets_are_transformers(buckets: int, max_distance: int) -> None:
 
 
 def test_t5_last_bucket_starts_at_113() -> None:
-    bucket = T5(DIMS, max_distance=128).bucket(positions(5000))
+    bucket = T5(DIMS, buckets=32, max_distance=128).bucket(positions(5000))
     assert bucket[:17].tolist() == list(range(17))
     assert bucket[112].item() == 30
     assert set(bucket[113:].tolist()) == {31}
@@ -196,20 +196,16 @@ def test_t5_keys_after_the_query_count_as_near() -> None:
     assert T5(DIMS).bucket(torch.tensor([-1.0, -500.0])).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(("seq_len", "max_distance"), [(512, 128), (128, 128), (64, 64), (32, 32)])
-def test_t5_reaches_no_further_than_training(seq_len: int, max_distance: int) -> None:
+@pytest.mark.parametrize(
+    ("seq_len", "buckets", "max_distance"),
+    [(512, 32, 128), (128, 32, 128), (64, 32, 64), (32, 16, 32), (20, 10, 20), (17, 8, 17), (16, 8, 16), (4, 2, 4)],
+)
+def test_t5_has_no_bucket_that_training_never_reaches(seq_len: int, buckets: int, max_distance: int) -> None:
     encoding = T5(Dims(width=32, heads=4, head_dim=8, seq_len=seq_len))
-    assert encoding.arguments() == {"buckets": 32, "max_distance": max_distance}
+    assert encoding.arguments() == {"buckets": buckets, "max_distance": max_distance}
     trained, later = (set(encoding.bucket(positions(n)).tolist()) for n in (seq_len, 5000))
     assert later == trained
-    assert max(trained) == 31
-
-
-@pytest.mark.parametrize("seq_len", [2, 8, 16])
-def test_t5_trained_on_less_than_half_the_buckets(seq_len: int) -> None:
-    encoding = T5(Dims(width=32, heads=4, head_dim=8, seq_len=seq_len))
-    assert encoding.bucket(positions(seq_len)).tolist() == list(range(seq_len))
-    assert encoding.bucket(positions(1000)).max().item() == 31
+    assert max(trained) == buckets - 1
 
 
 def test_t5_starts_as_transformers_does() -> None:
@@ -471,7 +467,7 @@ def test_dape_corrects_scores_and_bias_together(
     ("name", "arguments", "message"),
     [
         ("t5", {"buckets": "7"}, "even number"),
-        ("t5", {"max_distance": "16"}, "more than 16"),
+        ("t5", {"buckets": "32", "max_distance": "16"}, "more than 16"),
         ("sandwich", {"size": "5"}, "even number"),
         ("sandwich", {"size": "0"}, "even number"),
         ("fire", {"depth": "0"}, "must be positive"),
