@@ -109,10 +109,10 @@ def train(
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
-    start: the weights that a run with an origin begins with. save_every: tokens between saved states (default: every 30 s); keep_every: tokens between checkpoints kept
-    for evaluation (default: none). `report` is called with every row of metrics.jsonl. Raises ValueError where
-    the data do not fill a window, or `path` holds another run; RuntimeError where the loss is no longer finite;
-    Interrupted on Ctrl-C, with the state saved.
+    start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
+    every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
+    every row of metrics.jsonl. Raises ValueError where the data do not fill a window, or `path` holds another run;
+    RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C, with the state saved.
     """
     data = TrainingData(config.training, store)
     with files.locked(path):

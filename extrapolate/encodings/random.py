@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import DISTANCES, MASK, TABLE, Dims, register
+from extrapolate.encodings.base import LOGITS, Dims, register
 from extrapolate.encodings.wrapper import Wrapper
 from extrapolate.extensions.base import Plan
 
@@ -46,7 +46,7 @@ class Random(Wrapper):
         self.max = self_max
         self.evaluate = evaluate
         self.max_length = min(self.max, self.inner.max_length or self.max)
-        self.accepts = self.inner.accepts - {DISTANCES, MASK, TABLE}  # indices are not its positions
+        self.accepts = frozenset({LOGITS})  # what changes positions is made for those up to L, not max
 
     def positions(self, index_T: Tensor) -> Tensor:
         length = len(index_T)
@@ -59,4 +59,4 @@ class Random(Wrapper):
         return drawn.sort().values.to(index_T)
 
     def reaches(self, length: int, plan: Plan) -> bool:
-        return length <= self.max and self.inner.reaches(self.max, plan)
+        return length <= min(self.max, self.inner.max_length or self.max)

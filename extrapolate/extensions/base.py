@@ -44,9 +44,10 @@ class Plan:
 
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
-    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too; window
-    hides keys further back than so many tokens; pairs decides which keys are seen, and from where; storage is what an encoding's own values are rounded to. Two lengths, or two
-    extensions, whose plans are equal give the same numbers.
+    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
+    window hides keys further back than so many tokens; pairs decides which keys are seen, and from where; storage
+    is what an encoding's own values are rounded to. Two lengths, or two extensions, whose plans are equal give the
+    same numbers.
     """
 
     position_scale: float = 1.0

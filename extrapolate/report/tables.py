@@ -114,23 +114,26 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
 
     "Lowest" is by the mean alone: whether a difference means anything is not judged here.
     """
-    frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
+    mine = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
+    settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in mine)
     lines = []
-    for (run, _, precision), mine in frame.groupby(["run", "step", "precision"], sort=False):
-        plain = mine[mine["extension"] == PLAIN_NAME].set_index("factor")["loss"]
-        nearest = plain.index.min()
-        if mine["extension"].nunique() == 1:
+    for run, step, precision in settings:
+        here = [row for row in mine if (row["run"], row["step"], row["precision"]) == (run, step, precision)]
+        loss = {(row["extension"], row["factor"]): row["loss"] for row in here}
+        if len({extension for extension, _ in loss}) == 1:
             continue
-        for factor, here in mine.dropna(subset=["loss"]).groupby("factor"):
-            best = here.loc[here["loss"].idxmin()]
-            line = f"{run}{'' if precision == 'fp32' else ' in ' + precision}, {factor:g}x: {best['model']} {best['loss']:.3f}"
+        where = run if precision == "fp32" else f"{run} in {precision}"
+        nearest = min(row["factor"] for row in here)
+        for factor in sorted({row["factor"] for row in here}):
+            best = min((row for row in here if row["factor"] == factor), key=lambda row: row["loss"])
+            line = f"{where}, {factor:g}x: {best['model']} {best['loss']:.3f}"
             if best["extension"] == PLAIN_NAME:
                 lines.append(f"{line}: no extension is lower")
                 continue
-            if not pd.isna(plain[factor]):
-                line += f", {best['loss'] - plain[factor]:+.3f} against without"
-            same = mine[(mine["extension"] == best["extension"]) & (mine["factor"] == nearest)]["loss"]
-            lines.append(f"{line}; at {nearest:g}x it costs {same.iloc[0] - plain[nearest]:+.3f}")
+            if (PLAIN_NAME, factor) in loss:
+                line += f", {best['loss'] - loss[PLAIN_NAME, factor]:+.3f} against without"
+            cost = loss[best["extension"], nearest] - loss[PLAIN_NAME, nearest]
+            lines.append(f"{line}; at {nearest:g}x it costs {cost:+.3f}")
     return lines
 
 
