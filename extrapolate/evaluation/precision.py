@@ -13,7 +13,8 @@ from extrapolate.model import Model
 def in_precision(model: Model, precision: str) -> Model:
     """The model as `precision` runs it: fp32 and bf16 leave the weights alone, int8 is a copy.
 
-    int8 quantises every linear layer: weights by channel, inputs by token and anew for every batch, by torchao.
+    int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
+    every batch, by torchao.
     Raises ValueError where torchao is missing.
     """
     if precision != "int8":
@@ -26,7 +27,11 @@ def in_precision(model: Model, precision: str) -> Model:
     quantised = copy.deepcopy(model)
     if model.config.tied_embeddings:  # the embedding is a table, not a product: it stays as it is
         quantised.head.weight = nn.Parameter(model.head.weight.detach().clone())
-    quantize_(quantised, Int8DynamicActivationInt8WeightConfig())
+    quantize_(
+        quantised,
+        Int8DynamicActivationInt8WeightConfig(),
+        filter_fn=lambda module, name: isinstance(module, nn.Linear) and ".encoding." not in name,
+    )
     return quantised
 
 
