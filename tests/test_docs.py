@@ -58,3 +58,12 @@ def test_the_zoo_has_every_encoding() -> None:
     assert {spec.name for spec in parsed} == set(encodings.names())
     for spec in parsed:
         build(spec.name, spec.arguments, DIMS)
+
+
+def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_line() -> None:
+    text = page("zoo.md")
+    assert "not a ranking" in text
+    assert "our reading of arXiv 2509.19569" in " ".join(text.split())
+    lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
+    wanted = len([line for line in lines if not line.startswith("#")])
+    assert len(re.findall(r"^\| (?!Model)[A-Za-z]", text, re.MULTILINE)) == wanted
