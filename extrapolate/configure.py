@@ -121,6 +121,9 @@ def _read_file(path: Path | None) -> dict[str, Any]:
         content = content.get("config", content)  # a run's own config.json
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
+    content = {key: value for key, value in content.items() if value is not None}
+    if tuned := {"origin", "extension"} & content.keys():
+        raise ValueError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
     for key in content:
         if key not in RunConfig.model_fields:
             raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")

@@ -106,7 +106,8 @@ def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
     table["control"] = frame.groupby(index)["control_loss"].first()
     order = pd.MultiIndex.from_frame(frame[index].drop_duplicates())
     table = table.loc[order].reset_index().astype({"step": str})
-    return table.drop(columns=[column for column in ("step", "precision") if table[column].nunique() == 1])
+    several = table.groupby("run")[["step", "precision"]].nunique().max()
+    return table.drop(columns=[column for column in several.index if several[column] == 1])
 
 
 def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:

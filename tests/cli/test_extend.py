@@ -160,6 +160,9 @@ class TestTuning:
         assert set(rows["trained_length"]) == {64}
         assert losses(tuned, OFF) != losses(tuned, PLAIN_NAME)
 
+    def test_its_configuration_alone_does_not_make_it_again(self, tuned, refused):
+        refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
+
     def test_an_extension_in_its_slot_is_refused(self, tuned, refused):
         refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "both change the positions")
 

@@ -93,16 +93,29 @@ def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -
     assert recipe.applicable(make_model("random:base=alibi", L)) == ["log-n", "temperature"]
 
 
+def settings(model: Model) -> list[tuple[str, Any]]:
+    """Every number, text and tuple that the model's modules hold."""
+    kinds = (int, float, str, tuple, type(None))
+    return [
+        (f"{name}.{key}", value)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, kinds)
+    ]
+
+
 @pytest.mark.parametrize("encoding", encodings.names())
 def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]) -> None:
     model = make_model(encoding, L)
     length = L if encoding == "learned" else 2 * L
     before = logits(model, length)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
+    configuration = settings(model)
     for name in recipe.applicable(model):
         plan = recipe.build(whole(name)).plan(model.encoding, L, 2 * L)
         changed = logits(model, 2 * L, plan)
         assert torch.isfinite(changed).all()
+        assert settings(model) == configuration, name
         assert torch.equal(logits(model, length), before), name
         if encoding != "learned":
             same = torch.allclose(changed, before, atol=1e-4)
