@@ -32,8 +32,8 @@ class PoPE(Encoding):
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0, delta: Literal["zero", "uniform"] = "zero") -> None:
         super().__init__(dims)
-        if theta <= 0:
-            raise ValueError(f"pope: theta must be positive, not {theta:g}")
+        if theta <= 1:
+            raise ValueError(f"pope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.delta = delta
         self.frequency_scale: tuple[float, ...] = ()

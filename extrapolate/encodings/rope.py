@@ -36,8 +36,8 @@ class RoPE(Encoding):
         super().__init__(dims)
         if dims.head_dim % 2:
             raise ValueError(f"rope needs an even head size, not {dims.head_dim}")
-        if theta <= 0:
-            raise ValueError(f"rope: theta must be positive, not {theta:g}")
+        if theta <= 1:
+            raise ValueError(f"rope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.pairing = pairing
         self.frequency_scale: tuple[float, ...] = ()

@@ -1,5 +1,6 @@
 """Constants that an extension leaves to be fitted to held-out text."""
 
+import math
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
@@ -9,7 +10,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import Model
 
 FIT_TARGETS = 8_192
-RANGE = (-0.5, 1.0)
+LOW, HIGH = -0.5, 1.0
 STEPS = 10  # of a golden section: the constant is known to about 0.01
 
 
@@ -27,7 +28,8 @@ def fitted(recipe: Recipe, model: Model, split: Split, length: int, precision: s
         plan = stored(recipe.fitted(value).plan(model.encoding, model.seq_len, length), precision)
         return validation_loss(model, split, windows, plan, precision)
 
-    return recipe.fitted(round(lowest(loss, *RANGE, STEPS), 3))
+    low = max(LOW, -0.9 / math.log(length / model.seq_len))  # 1 + c ln(N/L) stays positive
+    return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
 
 
 def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:

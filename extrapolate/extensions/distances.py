@@ -75,7 +75,7 @@ class GroupedPairs(Pairs):
         """The largest distance that any pair of a window of `length` tokens pretends to."""
         if length <= self.window:
             return length - 1
-        return max(self.window - 1, (length - 1) // self.group + self.window - self.window // self.group)
+        return (length - 1) // self.group + self.window - self.window // self.group
 
 
 @register("self-extend")
@@ -139,7 +139,7 @@ class DualChunk(Extension):
 
     With n = chunk - local, key j is at j mod n. For keys of its own chunk query i is at i mod n; for those of the
     chunk before at min(i mod n + n, chunk), which keeps true distances near the border; for older ones at min(2n -
-    1, chunk). No distance reaches L. Windows of at most n tokens are left alone.
+    1, chunk). With the defaults no distance reaches L. Windows of at most n tokens are left alone.
 
     Arguments: chunk, in tokens (default 3L/4); local, in tokens (default L/8).
     Source: An et al., arXiv 2402.17463.

@@ -50,7 +50,7 @@ def by_parts(shares: Sequence[float], s: float) -> list[float]:
 class NTK(_Frequencies):
     """Raises the base theta so that the slowest pair is interpolated by the whole factor and the fastest not at all.
 
-    theta' = theta s^(K/(K-2)): w_m is multiplied by s^(-m/(M-1)), m = 0..M-1.
+    w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE that is theta' = theta s^(K/(K-2)).
 
     Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1).
     Source: bloc97's post "NTK-Aware Scaled RoPE" (2023), described in arXiv 2309.00071.
@@ -105,6 +105,7 @@ class NTKByParts(_Frequencies):
 
     display = "NTK-by-parts"
     source = "arXiv 2309.00071"
+    name: ClassVar[str] = "ntk-by-parts"
 
     def __init__(
         self,
@@ -114,10 +115,10 @@ class NTKByParts(_Frequencies):
         slow: float = 1.0,
         ramp: Literal["pairs", "turns"] = "pairs",
     ) -> None:
-        check_factor("ntk-by-parts", factor)
+        check_factor(self.name, factor)
         if not fast > slow > 0:
             raise ValueError(
-                f"ntk-by-parts: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}"
+                f"{self.name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}"
             )
         self.factor = factor
         self.fast = fast
@@ -148,6 +149,7 @@ class YaRN(NTKByParts):
     """
 
     display = "YaRN"
+    name = "yarn"
 
     def logit_scale(self, seq_len: int, length: int) -> float:
         return (0.1 * math.log(max(1.0, reach(self.factor, seq_len, length))) + 1.0) ** 2
@@ -157,9 +159,10 @@ class YaRN(NTKByParts):
 class LongRoPE(_Frequencies):
     """Divides each frequency by a factor of its own, from a list, and makes scores a little sharper.
 
-    w_m / lambda_m; scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens have the short list.
-    The paper searches its lists; where none is given, the long one is derived: ntk-by-parts' w / w'. The paper's
-    rule that the first few positions are not scaled is left out, as public code leaves it out.
+    w_m / lambda_m; scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens have the short list,
+    and the sharper scores of a factor given. The paper searches its lists; where none is given, the long one is
+    derived: ntk-by-parts' w / w'. The paper's rule that the first few positions are not scaled is left out, as
+    public code leaves it out.
 
     Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); long and
     short, lists of numbers, one a pair, in parentheses: long=(1,1.5,4,8) (default: derived, and ones).
@@ -222,7 +225,8 @@ class Llama3(_Frequencies):
 class Truncation(_Frequencies):
     """Stops the slowest pairs of a trained model from turning: p-RoPE's spectrum, without its training.
 
-    The floor(p M) fastest of M frequencies are kept, the others become 0. p = 1 changes nothing.
+    The floor(p M) fastest of M frequencies are kept, the others become 0. p = 1 changes nothing; nor does a p that
+    drops only what does not turn.
 
     Arguments: p, a share (default 0.75).
     Source: the encoding of Barbero et al., arXiv 2410.06205, applied after training.

@@ -61,7 +61,9 @@ def build(text: str) -> Recipe:
 def _check_joins(text: str, parts: Sequence[Extension]) -> None:
     for at, part in enumerate(parts):
         for other in parts[:at]:
-            if type(part) is type(other) or part.slot == other.slot != SCALE:
+            if type(part) is type(other):
+                raise ValueError(f"'{text}' cannot be joined: {part.display} is there twice")
+            if part.slot == other.slot != SCALE:
                 raise ValueError(
                     f"'{text}' cannot be joined: {other.display} and {part.display} both change the {part.slot}"
                 )

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class LogN(Extension):
     """Multiplies the scores of query i by max(1, ln(i + 1) / ln L), i its true index.
 
-    Attention over more keys than in training spreads out; this sharpens it again. Queries within L are left alone.
+    Attention over more keys than in training spreads out; this sharpens it again, an encoding's bias included.
+    Queries within L are left alone.
 
     Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn".
     """
@@ -34,7 +35,7 @@ class Temperature(Extension):
     """Multiplies every score by 1 + c ln s, s = N/L, with a constant c fitted to held-out text.
 
     Windows of at most L tokens are left alone. Where c is left out it is fitted for each length, to the loss of the
-    validation split, between -0.5 and 1.
+    validation split, up to 1 and no lower than -0.5 or what makes scores change their sign.
 
     Arguments: c, a number (default: fitted; DroPE's authors report 0.412 for a model trained from scratch).
     Sources: arXiv 2404.12224; DroPE, arXiv 2512.12167.

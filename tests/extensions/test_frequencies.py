@@ -238,8 +238,8 @@ def test_every_rotary_encoding_turns_by_the_frequencies_of_the_plan(spec: str, m
         assert not torch.allclose(rotated[0], encoding.rotate(q, k, pos_T, pos_T)[0], atol=1e-3)
 
 
-def test_pope_by_hand_under_yarn(make_model: Callable[..., Model], by_hand: Callable[..., Tensor]) -> None:
-    """One head's scores: sum over channels of softplus products times a cosine, then A^2."""
+def test_pope_by_hand_under_yarn(make_model: Callable[..., Model]) -> None:
+    """One head's scores: a sum over channels of softplus products times a cosine. A^2 is the plan's."""
     model = make_model("pope", layers=1, heads=1, kv_heads=1)
     plan = recipe.build("yarn").plan(model.encoding, 16, 64)
     w, logit_scale = theirs("yarn", 32, 1e4, 16, factor=4.0)

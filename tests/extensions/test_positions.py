@@ -88,12 +88,7 @@ def test_pi_divides_the_distance_of_a_bias(
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=3e-4)
 
 
-ROUNDED = pytest.mark.xfail(
-    strict=True, reason="the difference of two rounded positions falls just below a whole number"
-)
-
-
-@pytest.mark.parametrize("factor", [2, 3, pytest.param(5, marks=ROUNDED), pytest.param(7, marks=ROUNDED)])
+@pytest.mark.parametrize("factor", [2, 3, 5, 7])
 def test_a_distance_of_whole_tokens_is_in_its_bucket_wherever_it_is(factor: int) -> None:
     """Positions i / factor are rounded, and T5 rounds their difference down."""
     length = factor * 64

@@ -181,7 +181,10 @@ def test_joined_plans_change_what_each_part_changes(text: str, make_model: Calla
     ],
 )
 def test_what_clashes(text: str, names: tuple[str, str], slot: str) -> None:
-    message = f"'{text}' cannot be joined: {names[0]} and {names[1]} both change the {slot}"
+    reason = (
+        f"{names[0]} is there twice" if names[0] == names[1] else f"{names[0]} and {names[1]} both change the {slot}"
+    )
+    message = f"'{text}' cannot be joined: {reason}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         recipe.build(text)
     first, rest = text.split(" + ", 1)
