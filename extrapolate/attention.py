@@ -39,18 +39,18 @@ def attend(
     groups = heads // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
     if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO:
-        context = _context(encoding, pos_T, state, 0, length)
+        context = chunk_context(encoding, pos_T, pos_T, state, 0, length)
         return _explicit(q_BHTK, k_BHTK, v_BHTK, encoding, context, scale_HT)
     # The first query alone tells which hooks are there.
     bias = encoding.bias(pos_T[:1], pos_T[:1])
-    scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], _context(encoding, pos_T, state, 0, 1))
+    scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], chunk_context(encoding, pos_T, pos_T, state, 0, 1))
     if scores is None and bias is None and encoding.window is None:
         return _fused(_scaled(q_BHTK, scale_HT), k_BHTK, v_BHTK, None)
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
     path = _fused_with_bias if scores is None and not trained_bias else _explicit
     outputs = []
     for start in range(0, length, QUERIES_PER_CHUNK):
-        context = _context(encoding, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
+        context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
         queries, keys = context.queries, context.keys
         chunk_scale = None if scale_HT is None else scale_HT[:, queries]
         outputs.append(
@@ -59,15 +59,18 @@ def attend(
     return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
 
 
-def _context(encoding: Encoding, pos_T: Tensor, state: Any, start: int, end: int) -> Context:
+def chunk_context(
+    encoding: Encoding, query_pos_T: Tensor, key_pos_T: Tensor, state: Any, start: int, end: int
+) -> Context:
     """Queries start..end-1, and the keys that any of them sees."""
     first = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
-    index = torch.arange(first, end, device=pos_T.device)
+    index = torch.arange(first, end, device=query_pos_T.device)
     distance_TS = index[start - first :, None] - index[None, :]
     hidden_TS = distance_TS < 0
     if encoding.window is not None:
         hidden_TS = hidden_TS | (distance_TS >= encoding.window)
-    return Context(pos_T[start:end], pos_T[first:end], slice(start, end), slice(first, end), hidden_TS, state)
+    queries, keys = slice(start, end), slice(first, end)
+    return Context(query_pos_T[queries], key_pos_T[keys], queries, keys, hidden_TS, state)
 
 
 def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) -> Tensor:
@@ -75,8 +78,10 @@ def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) 
     bias_HTS = encoding.bias(context.pos_T, context.pos_S)
     if bias_HTS is None:
         bias_HTS = torch.zeros(1, *context.hidden_TS.shape, device=context.hidden_TS.device)
-    elif scale_HT is not None:
-        bias_HTS = bias_HTS * scale_HT[..., None]
+    else:
+        bias_HTS = encoding.stored(bias_HTS)
+        if scale_HT is not None:
+            bias_HTS = bias_HTS * scale_HT[..., None]
     return bias_HTS.masked_fill(context.hidden_TS, float("-inf"))
 
 
@@ -105,11 +110,18 @@ def _fused_with_bias(
 def _explicit(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
 ) -> Tensor:
+    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
+    return scores_BHTS.softmax(dim=-1).to(v_BHSK.dtype) @ v_BHSK
+
+
+def explicit_scores(
+    q_BHTK: Tensor, k_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
+) -> Tensor:
+    """What the softmax is taken of, float32 [B, H, T, S], -inf where a query does not see a key."""
     bias_HTS = _masked_bias(encoding, context, scale_HT)
     scores_BHTS = encoding.scores(q_BHTK, k_BHSK, context)
     if scores_BHTS is None:
         scores_BHTS = scaled_product(_scaled(q_BHTK, scale_HT), k_BHSK)
         scores_BHTS += bias_HTS
-    else:
-        scores_BHTS = (scores_BHTS.float() if scale_HT is None else scores_BHTS * scale_HT[..., None]) + bias_HTS
-    return scores_BHTS.softmax(dim=-1).to(v_BHSK.dtype) @ v_BHSK
+        return scores_BHTS
+    return (scores_BHTS.float() if scale_HT is None else scores_BHTS * scale_HT[..., None]) + bias_HTS

@@ -105,14 +105,30 @@ class DataConfig(_Frozen):
     corpus_hash: str
 
 
+class OriginConfig(_Frozen):
+    """The run whose weights another one starts from; seq_len is the length, in tokens, that its line began with."""
+
+    run: str
+    weights_sha256: str
+    label: str
+    seq_len: int = Field(gt=1)
+
+
 class RunConfig(_Frozen):
-    """Everything that decides a run's weights."""
+    """Everything that decides a run's weights. An extension, if it has one, belongs to it and always applies."""
 
     preset: str
     encoding: EncodingConfig
     model: ModelConfig
     training: TrainingConfig
     data: DataConfig
+    origin: OriginConfig | None = None
+    extension: str | None = None
+
+    @property
+    def seq_len(self) -> int:
+        """L, tokens: what the encoding was derived from, and what factors count in."""
+        return self.training.seq_len if self.origin is None else self.origin.seq_len
 
 
 # Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from

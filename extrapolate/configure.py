@@ -46,7 +46,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
         raise ValueError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
     preset = request.preset or file.get("preset") or "tiny"
     sections = configs.preset(preset)
-    given_model = _section(file, "model") | _given(request.model)
+    given_model = _section(file, "model") | given_values(request.model)
     if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
         raise ValueError(
             f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
@@ -55,14 +55,14 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
     model = sections["model"] | given_model | {"vocab_size": store.vocab_size}
     if "heads" in given_model and "kv_heads" not in given_model:
         model["kv_heads"] = model["heads"]
-    training = sections["training"] | _section(file, "training") | _given(request.training)
+    training = sections["training"] | _section(file, "training") | given_values(request.training)
     if "seq_len" not in training:
         raise ValueError("name the training length in tokens: --seq-len 512")
     raw = {
         "preset": preset,
         "encoding": _encoding(request, file),
         "model": model,
-        "training": training | _hardware(training),
+        "training": training | hardware(training),
         "data": {
             "path": str(store.path.resolve()),
             "source": store.manifest["source"],
@@ -70,7 +70,12 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
         },
     }
     config = configs.validate(raw, str(request.file) if request.file else "configuration")
-    config = config.model_copy(update={"training": _with_automatic(config, training)})
+    config = config.model_copy(update={"training": with_automatic(config, training)})
+    return with_resolved_encoding(config)
+
+
+def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
+    """The configuration with every argument of its encoding, and the user's file if it is one."""
     name, arguments = config.encoding.name, config.encoding.arguments
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
@@ -84,7 +89,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
 def dims_of(config: RunConfig) -> Dims:
     """What the first layer's encoding may know of its model."""
     model = config.model
-    return Dims(model.width, model.heads, model.head_dim, config.training.seq_len, layers=model.layers)
+    return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
 
 
 def run_name(config: RunConfig) -> str:
@@ -100,6 +105,8 @@ def run_name(config: RunConfig) -> str:
         encoding.name.rpartition(":")[2],
         *given,
         *combined,
+        *(["from", config.origin.run] if config.origin else []),
+        *([config.extension] if config.extension else []),
         f"L{config.training.seq_len}",
         f"s{config.training.seed}",
     ]
@@ -114,6 +121,9 @@ def _read_file(path: Path | None) -> dict[str, Any]:
         content = content.get("config", content)  # a run's own config.json
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
+    content = {key: value for key, value in content.items() if value is not None}
+    if tuned := {"origin", "extension"} & content.keys():
+        raise ValueError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
     for key in content:
         if key not in RunConfig.model_fields:
             raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
@@ -133,7 +143,8 @@ def _section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(file.get(name, {}))
 
 
-def _given(flags: Mapping[str, Any] | None) -> dict[str, Any]:
+def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The flags that were given."""
     return {key: value for key, value in (flags or {}).items() if value is not None}
 
 
@@ -156,7 +167,7 @@ def _encoding(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, An
     return section | {"name": name, "arguments": merged}
 
 
-def _hardware(training: Mapping[str, Any]) -> dict[str, str]:
+def hardware(training: Mapping[str, Any]) -> dict[str, str]:
     """Device and precision, where they are left to the machine."""
     device = device_of(training.get("device", "auto"))
     precision = training.get("precision", "auto")
@@ -174,7 +185,7 @@ def device_of(wanted: str) -> str:
     return wanted
 
 
-def _with_automatic(config: RunConfig, given: Mapping[str, Any]) -> configs.TrainingConfig:
+def with_automatic(config: RunConfig, given: Mapping[str, Any]) -> configs.TrainingConfig:
     """The training section with what was not given and depends on the sizes."""
     training = config.training
     automatic: dict[str, Any] = {}

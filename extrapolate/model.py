@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.attention import attend
+from extrapolate.branches import attend_branches, branches_of
 from extrapolate.config import ModelConfig
 from extrapolate.encodings.base import Dims, Encoding, build
 from extrapolate.extensions.base import PLAIN, Plan
@@ -32,18 +33,29 @@ class Attention(nn.Module):
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
-    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan) -> Tensor:
         queries, keys = self.sizes
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
         if qk_input_BTD is v_input_BTD:
             q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
+        elif type(self.qkv.weight) is not nn.Parameter:  # quantised, as a whole
+            q, k = self.qkv(qk_input_BTD)[..., : queries + keys].split([queries, keys], dim=-1)
+            v = self.qkv(v_input_BTD)[..., queries + keys :]
         else:
             q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
-        q_BHTK, k_BGTK = encoding.rotate(self.q_norm(q_BHTK), self.k_norm(k_BGTK), pos_T, pos_T)
-        scale_HT = None if self.ssmax is None else self.ssmax(len(pos_T))
-        mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, encoding.prepare(x_BTD), scale_HT)
+        q_BHTK, k_BGTK = self.q_norm(q_BHTK), self.k_norm(k_BGTK)
+        state = encoding.prepare(x_BTD)
+        scale_HT = plan.query_scale(len(pos_T), pos_T.device)
+        if self.ssmax is not None:
+            scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
+        if plan.pairs is None:
+            q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
+            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, state, scale_HT)
+        else:
+            branches = branches_of(plan, q_BHTK, k_BGTK, encoding)
+            mixed_BHTK = attend_branches(branches, v_BGTK, encoding, state, scale_HT)
         return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
 
 
@@ -91,7 +103,7 @@ class Block(nn.Module):
 
     def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan) -> Tensor:
         encoding = self.encoding.extended(plan)
-        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), encoding, pos_T))
+        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan))
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
 
@@ -151,7 +163,7 @@ class Model(nn.Module):
         """Logits, [B, T, V]."""
         return self.head(self.hidden(tokens_BT, plan))
 
-    def loss(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    def loss(self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
         """Mean negative log-likelihood of the targets, nats, float32."""
-        logits_BTV = self(tokens_BT)
+        logits_BTV = self(tokens_BT, plan)
         return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())

@@ -67,7 +67,10 @@ EVALS = Table(
         Column("encoding_arguments", _TEXT, "JSON"),
         Column("display", _TEXT),
         Column("caption", _TEXT),
-        Column("seq_len", _INT, "tokens"),
+        Column("seq_len", _INT, "tokens: L, which factors count in"),
+        # Another length, and the name of the run it started from, where the run was tuned.
+        Column("trained_length", _INT, "tokens"),
+        Column("origin", _TEXT, required=False),
         Column("tokens", _INT, "training tokens"),
         Column("seed", _INT),
         Column("preset", _TEXT),

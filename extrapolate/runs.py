@@ -89,7 +89,7 @@ class Run:
             if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
                 raise ValueError(f"{copy} is missing or was changed since training: its hash differs")
             name = f"{copy}:{name.rpartition(':')[2]}"
-        return Model(self.config.model, name, encoding.arguments, self.config.training.seq_len)
+        return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
 
     def load_model(self, checkpoint: Checkpoint) -> Model:
         """The model with a checkpoint's weights, in eval mode. Raises ValueError where they are damaged."""
@@ -194,6 +194,20 @@ def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
+
+
+def load_start(model: Model, checkpoint: Checkpoint) -> None:
+    """Copies another run's weights into a fresh model of the same sizes.
+
+    Where its encoding is another one, the encoding's own parameters stay fresh. Raises ValueError where weights are
+    damaged or do not fit.
+    """
+    weights, own = _read_weights(checkpoint), unique_weights(model)
+    fits = all(name in weights and weights[name].shape == own[name].shape for name in own)
+    if not fits or set(weights) != set(own):
+        weights = {name: tensor for name, tensor in weights.items() if ".encoding." not in name}
+        weights |= {name: tensor for name, tensor in own.items() if ".encoding." in name}
+    load_weights(model, weights, str(checkpoint.path))
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

@@ -19,9 +19,11 @@ from extrapolate.config import RunConfig, TrainingConfig, differences
 from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.encodings.base import Encoding
-from extrapolate.evaluation.lengths import validation_loss, validation_windows
+from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
-from extrapolate.runs import CONFIG, METRICS, STATE, Run
+from extrapolate.runs import CONFIG, METRICS, STATE, Checkpoint, Run, load_start
 
 SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
 VALIDATIONS = 10  # in the course of a run, the last at its end
@@ -86,6 +88,13 @@ def initial_model(config: RunConfig, run: Run) -> Model:
     return run.build_model()
 
 
+def own_plan(config: RunConfig, model: Model) -> Plan:
+    """What the run's own extension does to its training windows."""
+    if config.extension is None:
+        return PLAIN
+    return recipes.build(config.extension).plan(model.encoding, model.seq_len, config.training.seq_len)
+
+
 def train(
     config: RunConfig,
     store: Store,
@@ -93,23 +102,24 @@ def train(
     *,
     resume: bool = False,
     user_encoding: Path | None = None,
+    start: Checkpoint | None = None,
     save_every: int | None = None,
     keep_every: int | None = None,
     report: Report = lambda row: None,
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
-    save_every: tokens between saved states (default: every 30 s); keep_every: tokens between checkpoints kept
-    for evaluation (default: none). `report` is called with every row of metrics.jsonl. Raises ValueError where
-    the data do not fill a window, or `path` holds another run; RuntimeError where the loss is no longer finite;
-    Interrupted on Ctrl-C, with the state saved.
+    start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
+    every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
+    every row of metrics.jsonl. Raises ValueError where the data do not fill a window, or `path` holds another run;
+    RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C, with the state saved.
     """
     data = TrainingData(config.training, store)
     with files.locked(path):
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)
         if not run.finished:
-            _Training(run, data, report).loop(save_every, keep_every)
+            _Training(run, data, start, report).loop(save_every, keep_every)
     return run
 
 
@@ -142,10 +152,14 @@ class TrainingData:
 class _Training:
     """One run's training, from its last saved state to its end."""
 
-    def __init__(self, run: Run, data: TrainingData, report: Report) -> None:
+    def __init__(self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report) -> None:
         self.run, self.data, self.report = run, data, report
         self.training = run.config.training
-        self.model = initial_model(run.config, run).to(self.training.device)
+        self.model = initial_model(run.config, run)
+        if start is not None:
+            load_start(self.model, start)
+        self.model.to(self.training.device)
+        self.plan = own_plan(run.config, self.model)
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self._restore()
@@ -218,14 +232,14 @@ class _Training:
         total = 0.0
         for part in batch.split(self.training.micro_batch_size):
             with torch.autocast(self.training.device, torch.bfloat16, enabled=self.training.precision == "bf16"):
-                loss = self.loss(part[:, :-1], part[:, 1:]) * (len(part) / len(batch))
+                loss = self.loss(part[:, :-1], part[:, 1:], self.plan) * (len(part) / len(batch))
             loss.backward()
             total += loss.item()
         return total
 
     def _validate(self) -> dict[str, Any]:
         self.model.eval()
-        loss = validation_loss(self.model, self.data.validation, self.data.validation_windows)
+        loss = validation_loss(self.model, self.data.validation, self.data.validation_windows, self.plan)
         self.model.train()
         return {"val_loss": loss}
 

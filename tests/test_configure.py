@@ -162,7 +162,7 @@ class TestRefusals:
             (request(pe="roep"), "unknown encoding 'roep'; did you mean 'rope'"),
             (request(pe="rope:thata=1"), "rope has no argument 'thata'; did you mean 'theta'"),
             (request(pe="rope:theta=big"), "rope: theta=big is not a finite number"),
-            (request(pe="rope:theta=-1"), "theta must be positive"),
+            (request(pe="rope:theta=-1"), "theta must be more than 1"),
             (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
             (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
             (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),

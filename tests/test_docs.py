@@ -8,7 +8,7 @@ import pytest
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, build, encodings
-from extrapolate.reference import encodings_page
+from extrapolate.reference import encodings_page, extensions_page
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
@@ -20,6 +20,10 @@ def page(name: str) -> str:
 
 def test_the_page_of_encodings_is_what_the_code_says() -> None:
     assert page("encodings.md") == encodings_page(), "run: extrapolate encodings --markdown > docs/encodings.md"
+
+
+def test_the_page_of_extensions_is_what_the_code_says() -> None:
+    assert page("extensions.md") == extensions_page(), "run: extrapolate extensions --markdown > docs/extensions.md"
 
 
 @pytest.mark.parametrize("name", encodings.names())

@@ -17,16 +17,14 @@ class Device(StrEnum):
     AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 
 
-class Precision(StrEnum):
-    FP32, BF16 = "fp32", "bf16"
-
-
 def eval_lengths(
     runs: Annotated[list[Path], typer.Argument(help="run directories, or folders of them")],
     factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
         list[str] | None,
-        typer.Option(help="an extension, such as pi or pi:factor=4; may be given several times"),
+        typer.Option(
+            help="an extension: pi, yarn:factor=8 + log-n; all that apply: all; without the run's own: none; repeatable"
+        ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="which tokens are scored with which context")] = "windows,fixed-target",
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
@@ -35,7 +33,7 @@ def eval_lengths(
         typer.Option(min=1, help="scored tokens a protocol  [default: windows 131072, fixed-target 8192]"),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
-    precision: Annotated[Precision, typer.Option()] = Precision.FP32,
+    precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[
         Path | None, typer.Option(help="the token store, where it is not where the run was trained")
@@ -61,7 +59,7 @@ def eval_lengths(
         split=split,
         max_targets=max_targets,
         checkpoint=checkpoint.value,
-        precision=precision.value,
+        precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
     )
     where = device_of(device.value)
     named = {path.resolve() for path in runs}
@@ -88,6 +86,8 @@ def eval_lengths(
         return
     for name in settings.protocols:
         print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
+        for line in tables.verdicts(rows, name):
+            print(line)
 
 
 def _numbers(text: str) -> list[float]:

@@ -43,6 +43,12 @@ def train(
         bool | None, typer.Option("--compile/--no-compile", help="torch.compile  [default: where it pays]")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="settings from a TOML file, or a run's config.json")] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="continue the weights of this run, as another run")
+    ] = None,
+    extend: Annotated[
+        str | None, typer.Option(help="with --from: an extension that belongs to the new run, such as pi:factor=4")
+    ] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
     from extrapolate.allocator import keep_freed_memory
@@ -50,7 +56,9 @@ def train(
     from extrapolate.cli.tokenize import make_store
     from extrapolate.configure import TrainingRequest, data_path, resolve, run_name
     from extrapolate.data.store import Store, StoreSettings
+    from extrapolate.runs import Run
     from extrapolate.training import train as train_run
+    from extrapolate.tuning import continued
 
     keep_freed_memory()
     flags = {
@@ -59,14 +67,16 @@ def train(
         "precision": None if precision is Precision.AUTO else precision.value,
     }  # fmt: skip
     request = TrainingRequest(pe, preset, config, {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags)
-    data = data or data_path(request)
+    if extend is not None and start is None:
+        raise ValueError("--extend belongs to a run that continues another: give --from RUN too")
+    data = data or data_path(request) or (Path(Run.open(start).config.data.path) if start else None)
     if data is None:
         if not DEFAULT_STORE.exists():
             say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
             make_store(StoreSettings(), DEFAULT_STORE)
         data = DEFAULT_STORE
     store = Store.open(data)
-    resolved, user_file = resolve(request, store)
+    resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
     path = out or Path("ckpt") / run_name(resolved)
     training = resolved.training
     train_tokens = store.manifest["splits"]["train"]["tokens"]
@@ -84,6 +94,7 @@ def train(
 
         run = train_run(
             resolved, store, path, resume=resume, user_encoding=user_file,
+            start=Run.open(start).checkpoints("last")[-1] if start else None,
             save_every=save_every, keep_every=keep_every, report=report,
         )  # fmt: skip
     if not last:

@@ -5,11 +5,13 @@ Shapes: B batch, T queries, S keys, D width, H heads, G key and value heads, K h
 
 import copy
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from extrapolate import specs
@@ -17,8 +19,10 @@ from extrapolate import specs
 if TYPE_CHECKING:
     from extrapolate.extensions.base import Plan
 
-# What an extension may change in an encoding: see `Encoding.accepts`.
-POSITIONS, VALUES = "positions", "values"
+# What an extension may change: see `Encoding.accepts`. Every model has logits.
+POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
+MASK, DISTANCES, LOGITS = "which keys are seen", "distances of pairs", "logits"
+RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # where a score knows its own distance
 FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
 
@@ -32,6 +36,22 @@ class Dims:
     seq_len: int
     layer: int = 0
     layers: int = 1
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A rotary encoding's frequencies before anything is dropped: theta^(-m/count), m = 0..count-1."""
+
+    theta: float
+    count: int
+
+    def turns(self, length: int) -> list[float]:
+        """How often each completes a turn in so many tokens."""
+        return [length * self.theta ** (-m / self.count) / (2 * math.pi) for m in range(self.count)]
+
+    def pair_of(self, turns: float, length: int) -> float:
+        """The index, not whole, of the frequency that turns so often in so many tokens."""
+        return self.count * math.log(length / (2 * math.pi * turns)) / math.log(self.theta)
 
 
 @dataclass(frozen=True)
@@ -63,10 +83,11 @@ class Encoding(nn.Module):
     source: ClassVar[str]  # the arXiv id, or what else the formula comes from
     family: ClassVar[str] = "other"  # where a list shows it: one of FAMILIES
     caption: str = ""  # said under every table that shows this encoding
-    accepts: frozenset[str] = frozenset({POSITIONS})  # which changes at inference mean something
+    accepts: frozenset[str] = RELATIVE  # which changes at inference mean something
     positional: ClassVar[bool] = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
     max_length: int | None = None  # a learned table ends here: longer is reported n/a
+    storage: str = "fp32"  # what `stored` rounds to
     window: int | None = None  # this layer's queries see at most so many keys, their own included
 
     def __init__(self, dims: Dims) -> None:
@@ -101,9 +122,24 @@ class Encoding(nn.Module):
         """[B, H, T, S] in place of the scaled product, for a chunk of queries; or None for the product itself."""
         return None
 
+    def spectrum(self) -> Spectrum | None:
+        """The frequencies, where there are any that an extension may scale."""
+        return None
+
     def extended(self, plan: "Plan") -> Self:
-        """This encoding with the plan's changes to its own values; parameters stay shared. Most have none."""
-        return self
+        """This encoding with the plan's changes to what is its own; parameters stay shared."""
+        if plan.window is None and plan.storage == self.storage:
+            return self
+        window = min((w for w in (plan.window, self.window) if w is not None), default=None)
+        return self.view(window=window, storage=plan.storage)
+
+    def stored(self, values: Tensor) -> Tensor:
+        """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
+        return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
+
+    def reaches(self, length: int, plan: "Plan") -> bool:
+        """Whether windows of so many tokens are defined, given what the plan makes of their positions."""
+        return self.max_length is None or (length - 1) * plan.position_scale <= self.max_length - 1 + 1e-6
 
     def view(self, **attributes: Any) -> Self:
         """A shallow copy with other attributes, sharing every parameter and buffer."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Context, Dims, Encoding, register, scaled_product
+from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, register, scaled_product
 
 
 @register("cope")
@@ -24,7 +24,7 @@ class CoPE(Encoding):
     display = "CoPE"
     source = "arXiv 2405.18719"
     family = "content-dependent"
-    accepts = frozenset()
+    accepts = frozenset({LOGITS})
     positional = False
 
     def __init__(self, dims: Dims, *, count: int = 64, scaled: bool = False) -> None:

@@ -5,7 +5,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import POSITIONS, VALUES, Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, POSITIONS, VALUES, Dims, Encoding, register
 from extrapolate.extensions.base import Plan
 
 
@@ -35,7 +35,7 @@ class ExPE(Encoding):
     source = "arXiv 2509.19569"
     family = "absolute"
     caption = "ExPE: our reading of arXiv 2509.19569, whose equations and constants are missing from every copy found"
-    accepts = frozenset({POSITIONS, VALUES})
+    accepts = frozenset({POSITIONS, VALUES, LOGITS})
     shared_by_layers = ("constants",)
 
     def __init__(
@@ -76,10 +76,10 @@ class ExPE(Encoding):
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         if self.blocks == "first" and self.dims.layer > 0:
             return x_BTD, x_BTD
-        value_TC = (self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
+        value_TC = self.stored(self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
         value_BTC = value_TC.expand(x_BTD.shape[0], -1, -1)
         read_BTD = torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1)
         return read_BTD, read_BTD if self.value_input else x_BTD
 
     def extended(self, plan: Plan) -> Self:
-        return self.view(value_scale=plan.value_scale)
+        return super().extended(plan).view(value_scale=plan.value_scale)

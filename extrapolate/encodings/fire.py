@@ -14,7 +14,8 @@ class FIRE(Encoding):
 
     bias_h(i, j) = f( psi(i - j) / (psi(max(T, i)) + 1e-6) )_h, psi(x) = ln(|c x| + 1). f is a network 1 -> width ->
     H with ReLU; c (start 0.1) and a factor on the threshold T (start 1) are learned too.
-    Beyond L: the network's input stays within 0..1, whatever the length.
+    Beyond L: the network's input stays within 0..1, whatever the length. Where an extension presents pairs at other
+    distances, i is the position presented.
 
     The official code was not seen: depth and sharing are options. Public code halves the training length it is
     given for T, and so do we.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, register
-from extrapolate.encodings.rope import RoPE, complete_pairs, turn
+from extrapolate.encodings.rope import RoPE, complete_pairs
 
 
 @register("fope")
@@ -61,7 +61,7 @@ class FoPE(RoPE):
 
     def _tables(self, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         """What stands for cosine and sine, [H, T, K/2]."""
-        cos_TM, sin_TM = turn(pos_T, self.frequencies(pos_T.device)[: self.kept])
+        cos_TM, sin_TM = self.table(pos_T, self.scaled_frequencies(pos_T.device)[: self.kept])
         with torch.autocast(pos_T.device.type, enabled=False):
             mixed_cos, mixed_sin = cos_TM @ self.cos_HMC, sin_TM @ self.sin_HMC
         still = self.dims.head_dim // 2 - mixed_cos.shape[-1]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Context, Dims, Encoding, register, scaled_product
+from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, register, scaled_product
 
 
 @register("fox")
@@ -25,7 +25,7 @@ class FoX(Encoding):
     display = "FoX"
     source = "arXiv 2503.02130"
     family = "content-dependent"
-    accepts = frozenset()
+    accepts = frozenset({LOGITS})
     positional = False
 
     def __init__(self, dims: Dims, *, form: Literal["fox", "cable"] = "fox", gate_bias: float = 0.0) -> None:

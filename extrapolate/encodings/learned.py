@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, TABLE, Dims, Encoding, register
 
 
 @register("learned")
@@ -19,7 +19,7 @@ class Learned(Encoding):
     display = "Learned"
     source = "arXiv 1705.03122"
     family = "absolute"
-    accepts = frozenset()
+    accepts = frozenset({TABLE, LOGITS})
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)
@@ -28,4 +28,7 @@ class Learned(Encoding):
             self.table_LD = nn.Parameter(torch.empty(dims.seq_len, dims.width).normal_(std=0.02))
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return x_BTD + self.table_LD[pos_T.long()]
+        below_T = pos_T.floor().clamp(max=len(self.table_LD) - 1)
+        above_T = pos_T.ceil().clamp(max=len(self.table_LD) - 1)
+        share_T1 = (pos_T - below_T)[:, None]  # of a position in between, as an extension makes them
+        return x_BTD + self.stored(torch.lerp(self.table_LD[below_T.long()], self.table_LD[above_T.long()], share_T1))

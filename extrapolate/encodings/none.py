@@ -1,6 +1,6 @@
 """NoPE: no positional encoding."""
 
-from extrapolate.encodings.base import Encoding, register
+from extrapolate.encodings.base import LOGITS, MASK, Encoding, register
 
 
 @register("none")
@@ -18,5 +18,5 @@ class NoPE(Encoding):
     display = "NoPE"
     source = "arXiv 2305.19466"
     family = "absolute"
-    accepts = frozenset()
+    accepts = frozenset({MASK, LOGITS})
     positional = False

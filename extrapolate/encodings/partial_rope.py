@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.base import Dims, Spectrum, register
 from extrapolate.encodings.rope import RoPE, geometric
 
 
@@ -44,6 +44,9 @@ class PartialRoPE(RoPE):
 
     def frequencies(self, device: torch.device) -> Tensor:
         return geometric(self.theta, self.channels, device)
+
+    def spectrum(self) -> Spectrum:
+        return Spectrum(self.theta, self.channels // 2)
 
     def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
         first, rest = x_BHTK.split([self.channels, x_BHTK.shape[-1] - self.channels], dim=-1)

@@ -1,12 +1,14 @@
 """PoPE: polar coordinate position embedding."""
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
+from extrapolate.encodings.rope import scaled
+from extrapolate.extensions.base import Plan
 
 
 @register("pope")
@@ -26,13 +28,15 @@ class PoPE(Encoding):
     display = "PoPE"
     source = "arXiv 2509.10534"
     family = "rotary"
+    accepts = RELATIVE | {FREQUENCIES}
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0, delta: Literal["zero", "uniform"] = "zero") -> None:
         super().__init__(dims)
-        if theta <= 0:
-            raise ValueError(f"pope: theta must be positive, not {theta:g}")
+        if theta <= 1:
+            raise ValueError(f"pope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.delta = delta
+        self.frequency_scale: tuple[float, ...] = ()
         start = torch.zeros(dims.heads, dims.head_dim)
         self.delta_HK = nn.Parameter(start if delta == "zero" else start.uniform_(-2 * math.pi, 0))
 
@@ -40,16 +44,21 @@ class PoPE(Encoding):
         """w_c in radians per token, [K], float32, fastest first."""
         return self.theta ** (-torch.arange(self.dims.head_dim, device=device) / self.dims.head_dim)
 
+    def spectrum(self) -> Spectrum:
+        return Spectrum(self.theta, self.dims.head_dim)
+
+    def extended(self, plan: Plan) -> Self:
+        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        frequencies = self.frequencies(pos_T.device)
+        frequencies = scaled(self.frequencies(pos_T.device), self.frequency_scale)
         # The angle of a query holds delta: keys may be shared by several heads. sqrt(2) makes up for the width,
         # which the product is scaled by.
         delta_HK = self.delta_HK.clamp(-2 * math.pi, 0)
         angle_HTK = torch.outer(pos_T, frequencies) - delta_HK[:, None]
-        q_BHTK = _polar(2**0.5 * nn.functional.softplus(q_BHTK.float()), angle_HTK).to(q_BHTK.dtype)
-        k_BGSK = _polar(nn.functional.softplus(k_BGSK.float()), torch.outer(pos_S, frequencies)).to(k_BGSK.dtype)
-        return q_BHTK, k_BGSK
+        angle_SK = torch.outer(pos_S, frequencies)
+        q_BHTK = self._polar(2**0.5 * nn.functional.softplus(q_BHTK.float()), angle_HTK).to(q_BHTK.dtype)
+        return q_BHTK, self._polar(nn.functional.softplus(k_BGSK.float()), angle_SK).to(k_BGSK.dtype)
 
-
-def _polar(length: Tensor, angle: Tensor) -> Tensor:
-    return torch.cat([length * angle.cos(), length * angle.sin()], dim=-1)
+    def _polar(self, length: Tensor, angle: Tensor) -> Tensor:
+        return torch.cat([length * self.stored(angle.cos()), length * self.stored(angle.sin())], dim=-1)

@@ -6,8 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.base import LOGITS, Dims, register
 from extrapolate.encodings.wrapper import Wrapper
+from extrapolate.extensions.base import Plan
 
 
 @register("random")
@@ -45,6 +46,7 @@ class Random(Wrapper):
         self.max = self_max
         self.evaluate = evaluate
         self.max_length = min(self.max, self.inner.max_length or self.max)
+        self.accepts = frozenset({LOGITS})  # what changes positions is made for those up to L, not max
 
     def positions(self, index_T: Tensor) -> Tensor:
         length = len(index_T)
@@ -55,3 +57,6 @@ class Random(Wrapper):
         generator = None if self.training else torch.Generator().manual_seed(length)
         drawn = torch.randperm(self.max, generator=generator)[:length]
         return drawn.sort().values.to(index_T)
+
+    def reaches(self, length: int, plan: Plan) -> bool:
+        return length <= min(self.max, self.inner.max_length or self.max)

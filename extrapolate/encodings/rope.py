@@ -1,12 +1,13 @@
 """Rotary position embedding."""
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
+from extrapolate.extensions.base import Plan
 
 
 @register("rope")
@@ -27,6 +28,7 @@ class RoPE(Encoding):
     display = "RoPE"
     source = "arXiv 2104.09864"
     family = "rotary"
+    accepts = RELATIVE | {FREQUENCIES}
 
     def __init__(
         self, dims: Dims, *, theta: float = 10_000.0, pairing: Literal["half", "interleaved"] = "half"
@@ -34,20 +36,36 @@ class RoPE(Encoding):
         super().__init__(dims)
         if dims.head_dim % 2:
             raise ValueError(f"rope needs an even head size, not {dims.head_dim}")
-        if theta <= 0:
-            raise ValueError(f"rope: theta must be positive, not {theta:g}")
+        if theta <= 1:
+            raise ValueError(f"rope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.pairing = pairing
+        self.frequency_scale: tuple[float, ...] = ()
 
     def frequencies(self, device: torch.device) -> Tensor:
         """w_m in radians per token, [K/2], float32, fastest first."""
         return geometric(self.theta, self.dims.head_dim, device)
 
+    def scaled_frequencies(self, device: torch.device) -> Tensor:
+        """The frequencies, as an extension changes them."""
+        return scaled(self.frequencies(device), self.frequency_scale)
+
+    def spectrum(self) -> Spectrum:
+        return Spectrum(self.theta, self.dims.head_dim // 2)
+
+    def extended(self, plan: Plan) -> Self:
+        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        frequencies = self.frequencies(pos_T.device)
-        turn_T = turn(pos_T, frequencies)
-        turn_S = turn_T if pos_S is pos_T else turn(pos_S, frequencies)
+        frequencies = self.scaled_frequencies(pos_T.device)
+        turn_T = self.table(pos_T, frequencies)
+        turn_S = turn_T if pos_S is pos_T else self.table(pos_S, frequencies)
         return self.rotated(q_BHTK, *turn_T), self.rotated(k_BGSK, *turn_S)
+
+    def table(self, pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every angle, [T, M], as they are stored."""
+        cos_TM, sin_TM = turn(pos_T, frequencies)
+        return self.stored(cos_TM), self.stored(sin_TM)
 
     def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
         """x with every pair turned."""
@@ -69,6 +87,11 @@ def complete_pairs(rope: RoPE, length: int) -> int:
     """How many of RoPE's pairs complete a turn within so many tokens: w_m >= 2 pi / length."""
     frequencies = geometric(rope.theta, rope.dims.head_dim, torch.device("cpu"))
     return int((frequencies >= 2 * math.pi / length).sum())
+
+
+def scaled(frequencies: Tensor, factors: tuple[float, ...]) -> Tensor:
+    """Each frequency times its factor; unchanged where there are none."""
+    return frequencies * torch.tensor(factors, device=frequencies.device) if factors else frequencies
 
 
 def turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Context, Dims, Encoding, register, scaled_product
+from extrapolate.encodings.base import POSITIONS, RELATIVE, Context, Dims, Encoding, register, scaled_product
 
 
 @register("shaw")
@@ -21,7 +21,7 @@ class Shaw(Encoding):
     display = "Shaw"
     source = "arXiv 1803.02155"
     family = "bias"
-    accepts = frozenset()
+    accepts = RELATIVE - {POSITIONS}
 
     def __init__(self, dims: Dims, *, max_distance: int | None = None) -> None:
         super().__init__(dims)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, POSITIONS, Dims, Encoding, register
 
 
 @register("sinusoidal")
@@ -22,6 +22,7 @@ class Sinusoidal(Encoding):
     display = "Sinusoidal"
     source = "arXiv 1706.03762"
     family = "absolute"
+    accepts = frozenset({POSITIONS, LOGITS})
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0) -> None:
         super().__init__(dims)
@@ -38,4 +39,4 @@ class Sinusoidal(Encoding):
         return torch.stack([angle_TM.sin(), angle_TM.cos()], dim=-1).flatten(-2)
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return x_BTD * self.dims.width**0.5 + self.values(pos_T)
+        return x_BTD * self.dims.width**0.5 + self.stored(self.values(pos_T))

@@ -40,7 +40,8 @@ class T5(Encoding):
 
     def bucket(self, distance: Tensor) -> Tensor:
         """The bucket of each distance, int64; a distance before the query counts as 0."""
-        distance = distance.clamp(min=0)
+        # Interpolated positions are a little more or less than they should be: a whole number must not fall short.
+        distance = distance.clamp(min=0) + 1e-3
         exact = self.buckets // 2
         share = (distance.clamp(min=1) / exact).log() / math.log(self.max_distance / exact)
         far = exact + (share * (self.buckets - exact)).long()

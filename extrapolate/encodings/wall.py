@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Context, Dims, Encoding, register
+from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, register
 
 BLOCK = 16  # queries whose decay is factored around one key
 
@@ -27,7 +27,7 @@ class Wall(Encoding):
     display = "Wall"
     source = "Tilde Research, Wall Attention"
     family = "content-dependent"
-    accepts = frozenset()
+    accepts = frozenset({LOGITS})
     positional = False
 
     def __init__(self, dims: Dims, *, gate_bias: float = 8.0) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import Context, Dims, Encoding, find
+from extrapolate.encodings.base import Context, Dims, Encoding, Spectrum, find
 from extrapolate.extensions.base import Plan
 
 
@@ -65,5 +65,8 @@ class Wrapper(Encoding):
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
         return self.inner.scores(q_BHTK, k_BHSK, context)
 
+    def spectrum(self) -> Spectrum | None:
+        return self.inner.spectrum()
+
     def extended(self, plan: Plan) -> Self:
-        return self.view(inner=self.inner.extended(plan))
+        return super().extended(plan).view(inner=self.inner.extended(plan))

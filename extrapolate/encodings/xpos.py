@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
-from extrapolate.encodings.rope import RoPE, turn
+from extrapolate.encodings.rope import RoPE
 
 # A score of a pair that is hidden grows to e^80 at most: float32 ends at e^88.
 EXPONENT = 80.0
@@ -41,15 +41,15 @@ class XPos(RoPE):
         self.max_length = int(EXPONENT * self.scale_base / math.log((1 + gamma) / gamma))
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        frequencies = self.frequencies(pos_T.device)
+        frequencies = self.scaled_frequencies(pos_T.device)
         middle = (pos_S.min() + pos_S.max()) / 2
         step_M = (torch.arange(0, self.dims.head_dim, 2, device=pos_T.device) / self.dims.head_dim + self.gamma) / (
             1 + self.gamma
         )
         scale_TM = step_M ** ((pos_T - middle) / self.scale_base)[:, None]
         scale_SM = step_M ** ((middle - pos_S) / self.scale_base)[:, None]
-        cos_TM, sin_TM = turn(pos_T, frequencies)
-        cos_SM, sin_SM = turn(pos_S, frequencies)
+        cos_TM, sin_TM = self.table(pos_T, frequencies)
+        cos_SM, sin_SM = self.table(pos_S, frequencies)
         return (
             self.rotated(q_BHTK, cos_TM * scale_TM, sin_TM * scale_TM),
             self.rotated(k_BGSK, cos_SM * scale_SM, sin_SM * scale_SM),

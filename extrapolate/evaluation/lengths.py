@@ -14,8 +14,10 @@ import numpy as np
 from extrapolate import __version__, provenance
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
+from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
     DEFAULT_MAX_TARGETS,
     PROTOCOLS,
@@ -24,8 +26,10 @@ from extrapolate.evaluation.protocols import (
     lengths_of,
     targets_hash,
 )
-from extrapolate.extensions import base as extensions
+from extrapolate.evaluation.validation import validation_windows
+from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs import Checkpoint, Run
@@ -34,7 +38,10 @@ from extrapolate.specs import did_you_mean
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default)."""
+    """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default).
+
+    `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
+    """
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
     extensions: tuple[str, ...] = ()
@@ -42,7 +49,7 @@ class EvaluationSettings:
     split: str = "test"
     max_targets: int | None = None
     checkpoint: str = "last"
-    precision: str = "fp32"
+    precisions: tuple[str, ...] = ("fp32",)
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
@@ -74,17 +81,45 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
         )
+    for precision in settings.precisions:
+        if precision not in PRECISIONS:
+            raise ValueError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
     run.checkpoints(settings.checkpoint)
     for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
         if (run.path / name).exists():
             read(run.path / name, table)
     model = run.build_model()
-    for text in settings.extensions:
-        extensions.build(text)
-        extensions.check_applies(text, model.encoding, model.encoding.display)
     split = store.split(settings.split)
+    for recipe in _recipes(run, model, settings).values():
+        if recipe is not None:
+            recipes.check_applies(recipe, model)
+        for length in lengths_of(settings.factors, model.seq_len):
+            if recipe is not None and recipe.to_fit is None:
+                recipe.plan(model.encoding, model.seq_len, length)
+            elif recipe is not None:
+                validation_windows(store.split("validation"), length, FIT_TARGETS)
     for protocol in settings.protocols:
-        settings.layout(protocol, split, run.config.training.seq_len)
+        settings.layout(protocol, split, model.seq_len)
+
+
+def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, Recipe | None]:
+    """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
+
+    Raises ValueError on unknown ones, or one that clashes with the run's own.
+    """
+    own = None if run.config.extension is None else recipes.build(run.config.extension)
+    found: dict[str, Recipe | None] = {PLAIN_NAME: own}
+    texts = list(settings.extensions)
+    if ALL in texts:
+        joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
+        texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
+    for text in texts:
+        if text == PLAIN_NAME:
+            found |= {} if own is None else {OFF: None}
+            continue
+        recipe = recipes.build(text)
+        found[recipe.text] = recipe if own is None else own.joined(recipe)
+    return found
 
 
 def evaluate(
@@ -102,33 +137,55 @@ def evaluate(
     split = store.split(settings.split)
     bytes_of = _byte_counter(store, split)
     for checkpoint in run.checkpoints(settings.checkpoint):
-        model = run.load_model(checkpoint).to(device)
-        for protocol in settings.protocols:
-            layout = settings.layout(protocol, split, model.seq_len)
-            evaluation = _ProtocolEvaluation(model, split, layout, settings.precision, bytes_of, progress)
-            common = _common(run, model, checkpoint, protocol, settings)
-            common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
-            control = evaluation.sums(layout.control, PLAIN, f"{run.name} {protocol} control")
-            for text in (PLAIN_NAME, *settings.extensions):
-                extension = None if text == PLAIN_NAME else extensions.build(text)
-                label = model.label() + (f" + {extension.label()}" if extension else "")
-                rows: list[dict[str, Any]] = []
-                document_rows: list[dict[str, Any]] = []
-                for length in sorted(layout.rows):
-                    plan = extension.plan(model.seq_len, length) if extension else PLAIN
-                    setting = common | {
-                        "model": label,
-                        "extension": text,
-                        "length": length,
-                        "factor": length / model.seq_len,
-                    }
-                    ended = model.encoding.max_length is not None and length > model.encoding.max_length
-                    what = f"{run.name} {protocol} {label} {setting['factor']:g}x"
-                    sums = None if ended else evaluation.sums(layout.rows[length], plan, what)
-                    inputs = sum(len(w.start_W) * w.length for w in layout.rows[length])
-                    rows.append(_row(setting, sums, control, inputs))
-                    document_rows.extend(_document_rows(setting, sums, control, split))
-                yield rows, document_rows
+        loaded = run.load_model(checkpoint)
+        chosen = _recipes(run, loaded, settings)
+        for precision in settings.precisions:
+            model = in_precision(loaded, precision).to(device)
+            for protocol in settings.protocols:
+                layout = settings.layout(protocol, split, model.seq_len)
+                evaluation = _ProtocolEvaluation(model, split, layout, precision, bytes_of, progress)
+                common = _common(run, loaded, checkpoint, protocol, precision, settings.split)
+                common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
+                own = chosen[PLAIN_NAME]
+                control_plan = PLAIN if own is None else own.plan(model.encoding, model.seq_len, model.seq_len)
+                control = evaluation.sums(layout.control, control_plan, f"{run.name} {protocol} control")
+                for text, recipe in chosen.items():
+                    common |= {"extension": text, "model": label_of(run, loaded, recipe)}
+                    yield _measure(evaluation, store, common, recipe, control)
+
+
+def label_of(run: Run, model: Model, recipe: Recipe | None) -> str:
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`."""
+    label = model.label() + (f" + {recipe.label()}" if recipe else "")
+    origin = run.config.origin
+    if origin is None:
+        return label
+    if origin.label != model.label():
+        label += f", from {origin.label}"
+    tuned = run.config.training.seq_len
+    return label + (f", tuned at {tuned}" if tuned != origin.seq_len or origin.label == model.label() else "")
+
+
+def _measure(
+    evaluation: "_ProtocolEvaluation", store: Store, common: dict[str, Any], recipe: Recipe | None, control: "_Sums"
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of one recipe at every length."""
+    model, layout = evaluation.model, evaluation.layout
+    rows: list[dict[str, Any]] = []
+    document_rows: list[dict[str, Any]] = []
+    for length in sorted(layout.rows):
+        setting = common | {"length": length, "factor": length / model.seq_len}
+        what = f"{common['run']} {common['protocol']} {common['model']} {setting['factor']:g}x"
+        here = recipe
+        if recipe is not None and recipe.to_fit is not None:
+            here = fitted(recipe, evaluation.model, store.split("validation"), length, evaluation.precision)
+        plan = PLAIN if here is None else here.plan(model.encoding, model.seq_len, length)
+        reached = model.encoding.reaches(length, plan)
+        sums = evaluation.sums(layout.rows[length], plan, what) if reached else None
+        inputs = sum(len(w.start_W) * w.length for w in layout.rows[length])
+        rows.append(_row(setting, sums, control, inputs))
+        document_rows.extend(_document_rows(setting, sums, control, evaluation.split))
+    return rows, document_rows
 
 
 class _ProtocolEvaluation:
@@ -143,11 +200,12 @@ class _ProtocolEvaluation:
         bytes_of: Callable[[Windows], np.ndarray],
         progress: Callable[[str, int, int], None],
     ) -> None:
-        self.model, self.split, self.precision, self.bytes_of = model, split, precision, bytes_of
-        self.progress = progress
+        self.model, self.split, self.layout, self.precision = model, split, layout, precision
+        self.bytes_of, self.progress = bytes_of, progress
         self._known: dict[tuple[Plan, tuple[int, ...]], _Sums] = {}
 
     def sums(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
+        plan = stored(plan, self.precision)
         key = (plan, tuple(id(group) for group in groups))
         if key not in self._known:
             self._known[key] = self._compute(groups, plan, what)
@@ -225,23 +283,25 @@ def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, 
 
 
 def _common(
-    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, settings: EvaluationSettings
+    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str
 ) -> dict[str, Any]:
-    """What every row of a run, checkpoint and protocol shares."""
+    """What every row of a run, checkpoint, precision and protocol shares."""
     config = run.config
     decisive = config.model_dump(exclude={"data": {"path"}, "training": {"seed"}})
     setting = {name: section for name, section in decisive.items() if name != "encoding"}
     return {
         "run": run.name,
         "protocol": protocol,
-        "split": settings.split,
+        "split": split,
         "step": checkpoint.step,
-        "precision": settings.precision,
+        "precision": precision,
         "encoding": config.encoding.name,
         "encoding_arguments": json.dumps(config.encoding.arguments),
         "display": model.encoding.display,
         "caption": model.encoding.caption,
-        "seq_len": config.training.seq_len,
+        "seq_len": config.seq_len,
+        "trained_length": config.training.seq_len,
+        "origin": None if config.origin is None else config.origin.run,
         "tokens": checkpoint.tokens,
         "seed": config.training.seed,
         "preset": config.preset,
@@ -263,22 +323,3 @@ def _common(
 
 def _hash(value: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:
-    """Disjoint windows of the training length over a split: `windows` at 1x.
-
-    Raises ValueError where no document holds one.
-    """
-    if split.lengths.max(initial=0) <= seq_len:
-        raise ValueError(
-            f"no validation document holds a window of {seq_len} tokens and its next: use a smaller --seq-len, or "
-            f"tokenise with --min-heldout-tokens {seq_len + 1} or more"
-        )
-    return PROTOCOLS["windows"](split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
-
-
-def validation_loss(model: Model, split: Split, windows: tuple[Windows, ...]) -> float:
-    """The mean loss of a model's targets, nats."""
-    losses = [target_losses(model, split, group) for group in windows]
-    return float(np.mean(np.concatenate([part.ravel() for part in losses]), dtype=np.float64))

@@ -1,3 +1,6 @@
 """Words that evaluations and reports share, without torch."""
 
-PLAIN_NAME = "none"  # the extension column of a row without one
+PLAIN_NAME = "none"  # the extension column of a row with nothing but what belongs to the run
+OFF = "own taken off"  # the same of a row without the extension that belongs to the run
+ALL = "all"  # every extension that applies
+PRECISIONS = ("fp32", "bf16", "int8")

@@ -1,20 +1,31 @@
-"""Positions squeezed back into the trained range."""
+"""Positions, or what is made from them, squeezed back into the trained range."""
 
-from extrapolate.encodings.base import POSITIONS, VALUES
+from typing import TYPE_CHECKING, Literal
+
+from extrapolate.encodings.base import POSITIONS, TABLE, VALUES
 from extrapolate.extensions.base import Extension, Plan, register
 
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
 
-def _check_positive(name: str, factor: float | None) -> None:
+
+def check_factor(name: str, factor: float | None) -> None:
+    """Raises ValueError where a factor was given and is not positive."""
     if factor is not None and not factor > 0:
         raise ValueError(f"{name}: factor must be a positive number, not {factor:g}")
+
+
+def reach(factor: float | None, seq_len: int, length: int) -> float:
+    """The factor given, or what this length asks for: N/L, at least 1."""
+    return max(1.0, length / seq_len) if factor is None else factor
 
 
 @register("pi")
 class PositionInterpolation(Extension):
     """Divides every position by a factor: position i is presented as i / factor.
 
-    Neighbours move closer than they ever were in training, which costs some loss in range, and no position
-    leaves the trained range as long as factor >= N/L.
+    Neighbours move closer than they ever were in training, which costs some loss in range, and no position leaves
+    the trained range as long as factor >= N/L. Sinusoids are evaluated in between.
 
     Arguments: factor, a ratio (default: N/L, computed afresh for each evaluation length, at least 1).
     Source: Chen et al., arXiv 2306.15595.
@@ -22,26 +33,26 @@ class PositionInterpolation(Extension):
 
     display = "PI"
     source = "arXiv 2306.15595"
+    slot = "positions"
     needs = POSITIONS
 
     def __init__(self, *, factor: float | None = None) -> None:
-        _check_positive("pi", factor)
+        check_factor("pi", factor)
         self.factor = factor
 
-    def plan(self, seq_len: int, length: int) -> Plan:
-        factor = max(1.0, length / seq_len) if self.factor is None else self.factor
-        return Plan(position_scale=1.0 / factor)
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        return Plan(position_scale=1.0 / reach(self.factor, seq_len, length))
 
 
 @register("expe-scale")
 class ExPEScale(Extension):
-    """Multiplies the values that ExPE writes by a factor, as the paper's models "scaled by half" at inference.
+    """Multiplies what ExPE writes by a factor, as the paper's models are "scaled by half" at inference.
 
-    Our reading: the values themselves, factor (start + step n + slope c). The other reading, positions multiplied
-    and start kept, is `pi`.
+    Our reading, of which there are two: the values themselves, factor (start + step n + slope c), or the positions
+    alone, start + step factor n + slope c, which is pi.
 
-    Arguments: factor, a ratio (default: L/N, computed afresh for each evaluation length, at most 1; the paper
-    uses 0.5).
+    Arguments: factor, a ratio (default: L/N, computed afresh for each evaluation length, at most 1; the paper uses
+    0.5); reading, "values" or "positions".
     Source: Datseris et al., arXiv 2509.19569.
     """
 
@@ -49,9 +60,31 @@ class ExPEScale(Extension):
     source = "arXiv 2509.19569"
     needs = VALUES
 
-    def __init__(self, *, factor: float | None = None) -> None:
-        _check_positive("expe-scale", factor)
+    def __init__(self, *, factor: float | None = None, reading: Literal["values", "positions"] = "values") -> None:
+        check_factor("expe-scale", factor)
         self.factor = factor
+        self.reading = reading
+        self.slot = reading
 
-    def plan(self, seq_len: int, length: int) -> Plan:
-        return Plan(value_scale=min(1.0, seq_len / length) if self.factor is None else self.factor)
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        factor = min(1.0, seq_len / length) if self.factor is None else self.factor
+        return Plan(value_scale=factor) if self.reading == "values" else Plan(position_scale=factor)
+
+
+@register("table-resize")
+class TableResize(Extension):
+    """Stretches a learned table of L positions over N: rows in between are interpolated linearly.
+
+    Position i of N reads the table at i (L-1)/(N-1): both ends stay where they are (align-corners). Windows of at
+    most L tokens are left alone. Without fine-tuning it is not expected to do well.
+
+    Source: the resizing of tables in Dosovitskiy et al., arXiv 2010.11929, in one dimension.
+    """
+
+    display = "Resize"
+    source = "arXiv 2010.11929"
+    slot = "positions"
+    needs = TABLE
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        return Plan(position_scale=(seq_len - 1) / (length - 1) if length > seq_len else 1.0)

@@ -100,13 +100,42 @@ def control_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
     """What was just evaluated, one row a run, step and model, with its control."""
     frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
-    index = ["run", "step", "model"]
+    index = ["run", "step", "precision", "model"]
     table = frame.pivot(index=index, columns="factor", values="loss")
     table.columns = [f"ev={factor:g}" for factor in table.columns]
     table["control"] = frame.groupby(index)["control_loss"].first()
     order = pd.MultiIndex.from_frame(frame[index].drop_duplicates())
     table = table.loc[order].reset_index().astype({"step": str})
-    return table if table["step"].nunique() > 1 else table.drop(columns="step")
+    several = table.groupby("run")[["step", "precision"]].nunique().max()
+    return table.drop(columns=[column for column in several.index if several[column] == 1])
+
+
+def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
+    """For every run that was evaluated with extensions: which is lowest at each length, and what it costs at 1x.
+
+    "Lowest" is by the mean alone: whether a difference means anything is not judged here.
+    """
+    mine = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
+    settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in mine)
+    lines = []
+    for run, step, precision in settings:
+        here = [row for row in mine if (row["run"], row["step"], row["precision"]) == (run, step, precision)]
+        loss = {(row["extension"], row["factor"]): row["loss"] for row in here}
+        if len({extension for extension, _ in loss}) == 1:
+            continue
+        where = run if precision == "fp32" else f"{run} in {precision}"
+        nearest = min(row["factor"] for row in here)
+        for factor in sorted({row["factor"] for row in here}):
+            best = min((row for row in here if row["factor"] == factor), key=lambda row: row["loss"])
+            line = f"{where}, {factor:g}x: {best['model']} {best['loss']:.3f}"
+            if best["extension"] == PLAIN_NAME:
+                lines.append(f"{line}: no extension is lower")
+                continue
+            if (PLAIN_NAME, factor) in loss:
+                line += f", {best['loss'] - loss[PLAIN_NAME, factor]:+.3f} against without"
+            cost = loss[best["extension"], nearest] - loss[PLAIN_NAME, nearest]
+            lines.append(f"{line}; at {nearest:g}x it costs {cost:+.3f}")
+    return lines
 
 
 def formatted(table: pd.DataFrame, signed: bool = False) -> pd.DataFrame:

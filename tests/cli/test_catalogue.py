@@ -6,7 +6,7 @@ import pytest
 
 from extrapolate.encodings.base import FAMILIES, encodings
 from extrapolate.extensions.base import extensions
-from extrapolate.reference import encodings_page
+from extrapolate.reference import encodings_page, extensions_page
 from extrapolate.specs import parameters
 
 
@@ -36,15 +36,20 @@ def test_one_encoding_is_shown_whole(cli):
     words = " ".join(out.split())
     assert " ".join((inspect.getdoc(encodings["t5"]) or "").split()) in words
     assert "max_distance a whole number auto" in words
-    assert "Extensions that apply: pi" in words
+    assert "Extensions that apply: dual-chunk, lm-infinite, log-n, pi," in words
 
 
-def test_an_encoding_that_no_extension_fits_says_so(cli):
-    assert "Extensions that apply: none" in cli("encodings", "none").succeeded().out
+def test_one_extension_is_shown_whole(cli):
+    out = cli("extensions", "yarn").succeeded().out
+    words = " ".join(out.split())
+    assert " ".join((inspect.getdoc(extensions["yarn"]) or "").split()) in words
+    assert "ramp pairs or turns pairs" in words
+    assert "Applies to: fope, hope, p-rope," in words
 
 
 def test_an_unknown_encoding_is_refused_with_the_nearest(cli):
     assert "did you mean 'rope'" in cli("encodings", "rop").error()
+    assert "did you mean 'yarn'" in cli("extensions", "yran").error()
 
 
 def test_a_users_own_file_is_shown(cli, tmp_path):
@@ -57,3 +62,4 @@ def test_a_users_own_file_is_shown(cli, tmp_path):
 
 def test_markdown_is_the_page(cli):
     assert cli("encodings", "--markdown").succeeded().out == encodings_page()
+    assert cli("extensions", "--markdown").succeeded().out == extensions_page()

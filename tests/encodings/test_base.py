@@ -27,7 +27,7 @@ def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], l
 @pytest.mark.parametrize(
     ("name", "arguments", "dims", "message"),
     [
-        ("rope", {"theta": "-1"}, DIMS, "theta must be positive"),
+        ("rope", {"theta": "1"}, DIMS, "theta must be more than 1"),
         ("rope", {}, Dims(width=12, heads=4, head_dim=3, seq_len=8), "even head size"),
         ("p-rope", {"p": "1.5"}, DIMS, "p must be between 0 and 1"),
         ("partial-rope", {"fraction": "0.2"}, DIMS, "even number of them"),
@@ -35,7 +35,7 @@ def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], l
         ("hope", {"kept": "9"}, DIMS, "between 0 and 8 pairs"),
         ("fope", {"kept": "0"}, DIMS, "between 1 and 8 pairs"),
         ("xpos", {"gamma": "0"}, DIMS, "must be positive"),
-        ("pope", {"theta": "0"}, DIMS, "theta must be positive"),
+        ("pope", {"theta": "0"}, DIMS, "theta must be more than 1"),
         ("rnope", {"every": "5"}, DIMS, "between 1 and the 4 layers"),
         ("sinusoidal", {}, Dims(width=9, heads=1, head_dim=9, seq_len=8), "even width"),
         ("sinusoidal", {"theta": "0"}, DIMS, "theta must be positive"),

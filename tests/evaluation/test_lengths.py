@@ -123,3 +123,22 @@ def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Pa
     other = build(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
     with pytest.raises(ValueError, match="was trained on corpus"):
         lengths.check(run_of("none"), other, EvaluationSettings(factors=(1,)))
+
+
+def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
+    store: Store, run_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to L these extensions change nothing: at 1x they have the plain run's numbers without computing them."""
+    run = run_of("rope")
+    loaded, computed = [], []
+    load, compute = Run.load_model, lengths._ProtocolEvaluation._compute
+    monkeypatch.setattr(Run, "load_model", lambda self, c: loaded.append(c) or load(self, c))
+    monkeypatch.setattr(
+        lengths._ProtocolEvaluation, "_compute", lambda self, *a: computed.append(a[1]) or compute(self, *a)
+    )
+    extensions = ("log-n", "window", "yarn", "self-extend", "sinks")
+    settings = EvaluationSettings((1, 4), extensions, ("windows",), max_targets=256)
+    rows, _ = rows_of(run, store, settings)
+    assert len(rows) == 2 * (1 + len(extensions))
+    assert len(loaded) == 1
+    assert len(computed) == 1 + 2 + len(extensions)  # the control; plain, twice; each extension at 4x

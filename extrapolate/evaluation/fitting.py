@@ -1,0 +1,49 @@
+"""Constants that an extension leaves to be fitted to held-out text."""
+
+import math
+from collections.abc import Callable
+
+from extrapolate.data.store import Split
+from extrapolate.evaluation.precision import stored
+from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model import Model
+
+FIT_TARGETS = 8_192
+LOW, HIGH = -0.5, 1.0
+STEPS = 10  # of a golden section: the constant is known to about 0.01
+
+
+def fitted(recipe: Recipe, model: Model, split: Split, length: int, precision: str) -> Recipe:
+    """The recipe with the constant that gives the lowest loss on the validation split at this length.
+
+    Nothing depends on the constant up to the training length, and nothing is tried there. Raises ValueError where no
+    document of the split holds a window of `length` tokens.
+    """
+    if length <= model.seq_len:
+        return recipe.fitted(0.0)
+    windows = validation_windows(split, length, FIT_TARGETS)
+
+    def loss(value: float) -> float:
+        plan = stored(recipe.fitted(value).plan(model.encoding, model.seq_len, length), precision)
+        return validation_loss(model, split, windows, plan, precision)
+
+    low = max(LOW, -0.9 / math.log(length / model.seq_len))  # 1 + c ln(N/L) stays positive
+    return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
+
+
+def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
+    """Where a function with one valley in low..high is lowest, by a golden section with so many steps."""
+    golden = (5**0.5 - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(right)
+    return left if at_left <= at_right else right

@@ -1,0 +1,43 @@
+"""Evaluating in fewer bits than a model was trained in."""
+
+import copy
+import dataclasses
+import logging
+
+from torch import nn
+
+from extrapolate.extensions.base import Plan
+from extrapolate.model import Model
+
+
+def in_precision(model: Model, precision: str) -> Model:
+    """The model as `precision` runs it: fp32 and bf16 leave the weights alone, int8 is a copy.
+
+    int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
+    every batch, by torchao.
+    Raises ValueError where torchao is missing.
+    """
+    if precision != "int8":
+        return model
+    logging.getLogger("torchao").setLevel(logging.ERROR)  # it warns of kernels for other machines
+    try:
+        from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+    except ImportError:
+        raise ValueError("int8 needs the torchao package: pip install 'extrapolate[int8]'") from None
+    quantised = copy.deepcopy(model)
+    if model.config.tied_embeddings:  # the embedding is a table, not a product: it stays as it is
+        quantised.head.weight = nn.Parameter(model.head.weight.detach().clone())
+    quantize_(
+        quantised,
+        Int8DynamicActivationInt8WeightConfig(),
+        filter_fn=lambda module, name: isinstance(module, nn.Linear) and ".encoding." not in name,
+    )
+    return quantised
+
+
+def stored(plan: Plan, precision: str) -> Plan:
+    """The plan with an encoding's own values rounded as the precision stores them.
+
+    Under int8 what enters a linear layer is rounded to 8 bits there; everything else is bfloat16.
+    """
+    return dataclasses.replace(plan, storage="fp32" if precision == "fp32" else "bf16")

@@ -1,0 +1,30 @@
+"""The loss on the validation split: what training watches, and what constants are fitted to."""
+
+import numpy as np
+
+from extrapolate.data.store import Split
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.protocols import PROTOCOLS, Windows
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+
+
+def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:
+    """Disjoint windows of the training length over a split: `windows` at 1x.
+
+    Raises ValueError where no document holds one.
+    """
+    if split.lengths.max(initial=0) <= seq_len:
+        raise ValueError(
+            f"no validation document holds a window of {seq_len} tokens and its next: use a smaller --seq-len, or "
+            f"tokenise with --min-heldout-tokens {seq_len + 1} or more"
+        )
+    return PROTOCOLS["windows"](split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
+
+
+def validation_loss(
+    model: Model, split: Split, windows: tuple[Windows, ...], plan: Plan = PLAIN, precision: str = "fp32"
+) -> float:
+    """The mean loss of a model's targets, nats."""
+    losses = [target_losses(model, split, group, plan, precision=precision) for group in windows]
+    return float(np.mean(np.concatenate([part.ravel() for part in losses]), dtype=np.float64))

@@ -1,0 +1,164 @@
+"""Every pair, some of them pretending to be nearer than they are."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extrapolate.encodings.base import DISTANCES
+from extrapolate.extensions.base import Branch, Extension, Pairs, Plan, register
+from extrapolate.extensions.windows import PAIRS, check_at_least
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+
+@dataclass(frozen=True)
+class LeakyPairs(Pairs):
+    """Distance r below the window; from there on window + (r - window) / k, or window itself where k is None."""
+
+    window: int
+    k: float | None
+
+    def branches(self) -> list[Branch]:
+        window, k = self.window, self.k
+        near = Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window)
+        if k is None:
+            return [near, Branch(lambda i: i * 0 + window, lambda j: j * 0, lambda i, j: i - j >= window)]
+        return [near, Branch(lambda i: i / k + (window - window / k), lambda j: j / k, lambda i, j: i - j >= window)]
+
+
+@register("rerope")
+class ReRoPE(Extension):
+    """Lets no pair be further apart than a window: beyond it, every key is at the window's distance.
+
+    Distance r counts as r below the window W, else as W; with k, the leaky form, as W + (r - W) / k. k = 1 changes
+    nothing.
+    (The author's code adds log-n: rerope + log-n.)
+
+    Arguments: window, W in tokens (default L/8); k, a ratio (default: none, which is infinity; leaky ReRoPE has
+    16).
+    Source: Su, kexue.fm 9708 and 9728 (2023).
+    """
+
+    display = "ReRoPE"
+    source = "kexue.fm 9708"
+    slot = PAIRS
+    needs = DISTANCES
+
+    def __init__(self, *, window: int | None = None, k: float | None = None) -> None:
+        check_at_least("rerope", "window", window, 1)
+        if k is not None and k < 1:
+            raise ValueError(f"rerope: k must be at least 1, not {k:g}")
+        self.window = window
+        self.k = k
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        window = max(1, seq_len // 8) if self.window is None else self.window
+        return Plan(pairs=LeakyPairs(window, self.k) if length > window and self.k != 1 else None)
+
+
+@dataclass(frozen=True)
+class GroupedPairs(Pairs):
+    """Distance r below the window; from there on floor(i/group) - floor(j/group) + window - floor(window/group)."""
+
+    group: int
+    window: int
+
+    def branches(self) -> list[Branch]:
+        group, window = self.group, self.window
+        shift = window - window // group
+        return [
+            Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window),
+            Branch(lambda i: i // group + shift, lambda j: j // group, lambda i, j: i - j >= window),
+        ]
+
+    def farthest(self, length: int) -> int:
+        """The largest distance that any pair of a window of `length` tokens pretends to."""
+        if length <= self.window:
+            return length - 1
+        return (length - 1) // self.group + self.window - self.window // self.group
+
+
+@register("self-extend")
+class SelfExtend(Extension):
+    """Leaves near pairs alone, and counts far ones in groups: neighbours that far away share a position.
+
+    Distance r counts as r below the window W, else as floor(i/G) - floor(j/G) + W - floor(W/G). G = 1 changes
+    nothing.
+
+    Arguments: group, G in tokens (default: the smallest for which no pair pretends to be L or more apart, for each
+    evaluation length); window, W in tokens (default L/4).
+    Source: Jin et al., arXiv 2401.01325.
+    """
+
+    display = "Self-Extend"
+    source = "arXiv 2401.01325"
+    slot = PAIRS
+    needs = DISTANCES
+
+    def __init__(self, *, group: int | None = None, window: int | None = None) -> None:
+        check_at_least("self-extend", "group", group, 1)
+        check_at_least("self-extend", "window", window, 1)
+        self.group = group
+        self.window = window
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        window = max(1, seq_len // 4) if self.window is None else self.window
+        group = self._smallest(window, seq_len, length) if self.group is None else self.group
+        return Plan(pairs=GroupedPairs(group, window) if group > 1 and length > window else None)
+
+    @staticmethod
+    def _smallest(window: int, seq_len: int, length: int) -> int:
+        for group in range(1, length + 1):
+            if GroupedPairs(group, window).farthest(length) < max(seq_len, 2):
+                return group
+        raise ValueError(
+            f"self-extend: with a window of {window} no group keeps {length} tokens within {seq_len}; "
+            "give a smaller window"
+        )
+
+
+@dataclass(frozen=True)
+class ChunkedPairs(Pairs):
+    """Keys numbered anew in every chunk; queries by whether the key is in their chunk, the one before, or further."""
+
+    chunk: int
+    size: int
+
+    def branches(self) -> list[Branch]:
+        chunk, n = self.chunk, self.size
+        return [
+            Branch(lambda i: i % n, lambda j: j % n, lambda i, j: i // n == j // n),
+            Branch(lambda i: (i % n + n).clamp(max=chunk), lambda j: j % n, lambda i, j: i // n == j // n + 1),
+            Branch(lambda i: i * 0 + min(2 * n - 1, chunk), lambda j: j % n, lambda i, j: i // n > j // n + 1),
+        ]
+
+
+@register("dual-chunk")
+class DualChunk(Extension):
+    """Cuts the text into chunks, and gives a query another position for its own, the last and older chunks.
+
+    With n = chunk - local, key j is at j mod n. For keys of its own chunk query i is at i mod n; for those of the
+    chunk before at min(i mod n + n, chunk), which keeps true distances near the border; for older ones at min(2n -
+    1, chunk). With the defaults no distance reaches L. Windows of at most n tokens are left alone.
+
+    Arguments: chunk, in tokens (default 3L/4); local, in tokens (default L/8).
+    Source: An et al., arXiv 2402.17463.
+    """
+
+    display = "Dual Chunk"
+    source = "arXiv 2402.17463"
+    slot = PAIRS
+    needs = DISTANCES
+
+    def __init__(self, *, chunk: int | None = None, local: int | None = None) -> None:
+        check_at_least("dual-chunk", "chunk", chunk, 2)
+        check_at_least("dual-chunk", "local", local, 0)
+        self.chunk = chunk
+        self.local = local
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        chunk = 3 * seq_len // 4 if self.chunk is None else self.chunk
+        size = chunk - (seq_len // 8 if self.local is None else self.local)
+        if size < 1:
+            raise ValueError(f"dual-chunk: chunk must be more than local, not {chunk}")
+        return Plan(pairs=ChunkedPairs(chunk, size) if length > size else None)

@@ -1,0 +1,261 @@
+"""Other frequencies for rotary encodings."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from extrapolate.encodings.base import FREQUENCIES, Spectrum
+from extrapolate.extensions.base import Extension, Plan, register
+from extrapolate.extensions.positions import check_factor, reach
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+
+class _Frequencies(Extension):
+    """Multiplies each of the M frequencies w_m, m = 0 the fastest, by a factor of its own."""
+
+    slot = "frequencies"
+    needs: ClassVar[str] = FREQUENCIES
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        """The factor of each frequency."""
+        raise NotImplementedError
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        spectrum = encoding.spectrum()
+        assert spectrum is not None, "it accepts other frequencies"
+        factors = self.scaled(spectrum, seq_len, length)
+        return Plan(
+            frequency_scale=() if all(factor == 1.0 for factor in factors) else tuple(factors),
+            logit_scale=self.logit_scale(seq_len, length),
+        )
+
+    def logit_scale(self, seq_len: int, length: int) -> float:
+        """What every score is multiplied by."""
+        return 1.0
+
+
+def ntk_factors(count: int, s: float) -> list[float]:
+    """theta' = theta s^(K/(K-2)): 1 for the fastest frequency, 1/s for the slowest."""
+    return [s ** (-m / (count - 1)) if count > 1 else 1 / s for m in range(count)]
+
+
+def by_parts(shares: Sequence[float], s: float) -> list[float]:
+    """Each frequency's blend of itself, with its share, and of itself divided by s."""
+    return [1.0 if s == 1 else share + (1 - share) / s for share in shares]
+
+
+@register("ntk")
+class NTK(_Frequencies):
+    """Raises the base theta so that the slowest pair is interpolated by the whole factor and the fastest not at all.
+
+    w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE that is theta' = theta s^(K/(K-2)).
+
+    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1).
+    Source: bloc97's post "NTK-Aware Scaled RoPE" (2023), described in arXiv 2309.00071.
+    """
+
+    display = "NTK"
+    source = "arXiv 2309.00071"
+
+    def __init__(self, *, factor: float | None = None) -> None:
+        check_factor("ntk", factor)
+        self.factor = factor
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        return ntk_factors(spectrum.count, reach(self.factor, seq_len, length))
+
+
+@register("dynamic-ntk")
+class DynamicNTK(_Frequencies):
+    """The NTK base for the length at hand, and nothing up to L.
+
+    s = factor n/L - (factor - 1), n = max(N, L), in the formula of ntk; every query of a window has the s of the
+    whole window. With factor 1 it is ntk with its default.
+
+    Arguments: factor, a ratio (default 2).
+    Source: emozilla's post on dynamically scaled RoPE (2023), described in arXiv 2309.00071.
+    """
+
+    display = "Dynamic NTK"
+    source = "arXiv 2309.00071"
+
+    def __init__(self, *, factor: float = 2.0) -> None:
+        check_factor("dynamic-ntk", factor)
+        self.factor = factor
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        s = self.factor * max(length, seq_len) / seq_len - (self.factor - 1)
+        return ntk_factors(spectrum.count, s)
+
+
+@register("ntk-by-parts")
+class NTKByParts(_Frequencies):
+    """Interpolates pairs that turn seldom within L, leaves alone those that turn often, and blends in between.
+
+    A pair's share of its own frequency falls from 1, at fast turns in L, to 0, at slow: linearly in the pair's
+    index, as in the authors' code (ramp "pairs", with the ends rounded outwards), or linearly in the turns, as in
+    the paper's text (ramp "turns"). The two are not equal.
+
+    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); fast and
+    slow, in turns within L (default 32 and 1); ramp, "pairs" or "turns".
+    Source: Peng et al., arXiv 2309.00071.
+    """
+
+    display = "NTK-by-parts"
+    source = "arXiv 2309.00071"
+    name: ClassVar[str] = "ntk-by-parts"
+
+    def __init__(
+        self,
+        *,
+        factor: float | None = None,
+        fast: float = 32.0,
+        slow: float = 1.0,
+        ramp: Literal["pairs", "turns"] = "pairs",
+    ) -> None:
+        check_factor(self.name, factor)
+        if not fast > slow > 0:
+            raise ValueError(
+                f"{self.name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}"
+            )
+        self.factor = factor
+        self.fast = fast
+        self.slow = slow
+        self.ramp = ramp
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        s = reach(self.factor, seq_len, length)
+        if self.ramp == "turns":
+            turns = spectrum.turns(seq_len)
+            return by_parts([_clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
+        first = max(0, math.floor(spectrum.pair_of(self.fast, seq_len)))
+        last = min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(self.slow, seq_len)))
+        width = last - first or 0.001
+        return by_parts([1 - _clip((m - first) / width) for m in range(spectrum.count)], s)
+
+
+@register("yarn")
+class YaRN(NTKByParts):
+    """NTK-by-parts, and scores a little sharper.
+
+    Frequencies as ntk-by-parts; every score is multiplied by A^2, A = 0.1 ln s + 1. (Public code multiplies the
+    cosines and sines of both queries and keys by A, which makes the same scores where every pair is rotated.)
+
+    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); fast and
+    slow, in turns within L (default 32 and 1); ramp, as for ntk-by-parts.
+    Source: Peng et al., arXiv 2309.00071.
+    """
+
+    display = "YaRN"
+    name = "yarn"
+
+    def logit_scale(self, seq_len: int, length: int) -> float:
+        return (0.1 * math.log(max(1.0, reach(self.factor, seq_len, length))) + 1.0) ** 2
+
+
+@register("longrope")
+class LongRoPE(_Frequencies):
+    """Divides each frequency by a factor of its own, from a list, and makes scores a little sharper.
+
+    w_m / lambda_m; scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens have the short list,
+    and the sharper scores of a factor given. The paper searches its lists; where none is given, the long one is
+    derived: ntk-by-parts' w / w'. The paper's rule that the first few positions are not scaled is left out, as
+    public code leaves it out.
+
+    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); long and
+    short, lists of numbers, one a pair, in parentheses: long=(1,1.5,4,8) (default: derived, and ones).
+    Source: Ding et al., arXiv 2402.13753.
+    """
+
+    display = "LongRoPE"
+    source = "arXiv 2402.13753"
+
+    def __init__(self, *, factor: float | None = None, long: str | None = None, short: str | None = None) -> None:
+        check_factor("longrope", factor)
+        self.factor = factor
+        self.long = long
+        self.short = short
+        self._long, self._short = _numbers("long", long), _numbers("short", short)
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        given = self._long if length > seq_len else self._short
+        if given is None:
+            s = reach(self.factor, seq_len, length)
+            return (
+                NTKByParts(factor=s).scaled(spectrum, seq_len, length) if length > seq_len else [1.0] * spectrum.count
+            )
+        if len(given) != spectrum.count:
+            raise ValueError(f"longrope: a list has {len(given)} numbers, and the encoding {spectrum.count} pairs")
+        return [1 / number for number in given]
+
+    def logit_scale(self, seq_len: int, length: int) -> float:
+        return 1.0 + math.log(max(1.0, reach(self.factor, seq_len, length))) / math.log(seq_len)
+
+
+@register("llama3")
+class Llama3(_Frequencies):
+    """Llama 3.1's blend: slow pairs are interpolated, fast ones left alone, linearly in the turns in between.
+
+    A pair that turns r times within L keeps the share clip((r - slow) / (fast - slow), 0, 1) of its frequency.
+
+    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1; Llama 3.1
+    has 8); slow and fast, in turns within L (default 1 and 4).
+    Source: the Llama 3 herd of models, arXiv 2407.21783, and its released code.
+    """
+
+    display = "Llama 3"
+    source = "arXiv 2407.21783"
+
+    def __init__(self, *, factor: float | None = None, slow: float = 1.0, fast: float = 4.0) -> None:
+        check_factor("llama3", factor)
+        if not fast > slow > 0:
+            raise ValueError(f"llama3: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
+        self.factor = factor
+        self.slow = slow
+        self.fast = fast
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        shares = [_clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
+        return by_parts(shares, reach(self.factor, seq_len, length))
+
+
+@register("p-rope")
+class Truncation(_Frequencies):
+    """Stops the slowest pairs of a trained model from turning: p-RoPE's spectrum, without its training.
+
+    The floor(p M) fastest of M frequencies are kept, the others become 0. p = 1 changes nothing; nor does a p that
+    drops only what does not turn.
+
+    Arguments: p, a share (default 0.75).
+    Source: the encoding of Barbero et al., arXiv 2410.06205, applied after training.
+    """
+
+    display = "p-RoPE"
+    source = "arXiv 2410.06205"
+
+    def __init__(self, *, p: float = 0.75) -> None:
+        if not 0 <= p <= 1:
+            raise ValueError(f"p-rope: p must be between 0 and 1, not {p:g}")
+        self.p = p
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        kept = int(self.p * 2 * spectrum.count // 2)
+        return [1.0] * kept + [0.0] * (spectrum.count - kept)
+
+
+def _clip(share: float) -> float:
+    return min(1.0, max(0.0, share))
+
+
+def _numbers(name: str, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(math.isfinite(number) and number > 0 for number in numbers):
+        raise ValueError(f"longrope: {name}={text} is not a list of positive numbers: {name}=(1,1.5,4,8)")
+    return numbers

@@ -1,0 +1,103 @@
+"""What is applied at inference, as one text says it: `pi`, `yarn:factor=8 + log-n`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from extrapolate import specs
+from extrapolate.extensions.base import PLAIN, SCALE, Extension, Plan, extensions
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+    from extrapolate.model import Model
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Extensions whose slots differ, applied together. `text` is the user's, tidied."""
+
+    text: str
+    parts: tuple[Extension, ...]
+
+    def label(self) -> str:
+        """The name in tables: `YaRN(8) + log-n`."""
+        return " + ".join(part.label() for part in self.parts)
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        """The parts' plans in one. Raises ValueError where a part cannot reach so far."""
+        plan = PLAIN
+        for part in self.parts:
+            plan = plan.joined(part.plan(encoding, seq_len, length))
+        return plan
+
+    def joined(self, other: "Recipe") -> "Recipe":
+        """Both. Raises ValueError where they clash."""
+        return build(f"{self.text} + {other.text}")
+
+    @property
+    def to_fit(self) -> Extension | None:
+        """The part with a constant that has to be fitted to held-out text, if there is one."""
+        return next((part for part in self.parts if part.unfitted()), None)
+
+    def fitted(self, value: float) -> "Recipe":
+        """The recipe with that constant."""
+        return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
+
+
+def build(text: str) -> Recipe:
+    """A recipe from its text. Raises ValueError on unknown names, arguments or values, or parts that clash."""
+    texts = [part.strip() for part in specs.split_outside_parentheses(text, "+")]
+    if not texts:
+        raise ValueError("an extension must be named: extrapolate extensions lists them")
+    parts: list[Extension] = []
+    for part in texts:
+        spec = specs.parse(part)
+        cls = extensions[spec.name]
+        parts.append(cls(**specs.convert_arguments(cls, spec.arguments, owner=spec.name)))
+    _check_joins(text, parts)
+    return Recipe(" + ".join(texts), tuple(parts))
+
+
+def _check_joins(text: str, parts: Sequence[Extension]) -> None:
+    for at, part in enumerate(parts):
+        for other in parts[:at]:
+            if type(part) is type(other):
+                raise ValueError(f"'{text}' cannot be joined: {part.display} is there twice")
+            if part.slot == other.slot != SCALE:
+                raise ValueError(
+                    f"'{text}' cannot be joined: {other.display} and {part.display} both change the {part.slot}"
+                )
+
+
+def joins(recipe: Recipe, name: str) -> bool:
+    """Whether an extension can be joined to a recipe."""
+    try:
+        recipe.joined(build(name))
+    except ValueError:
+        return False
+    return True
+
+
+def reason_against(name: str, model: "Model") -> str | None:
+    """Why an extension means nothing for a model, or None where it applies."""
+    cls, label = extensions[name], model.encoding.display
+    if cls.clashes_with_ssmax and model.config.ssmax:
+        return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
+    if cls.needs not in model.encoding.accepts:
+        return (
+            f"means nothing for {label}: it changes {cls.needs}, and {label} has none that can be changed at inference"
+        )
+    return None
+
+
+def applicable(model: "Model") -> list[str]:
+    """The names of the extensions that apply to a model."""
+    return [name for name in extensions.names() if reason_against(name, model) is None]
+
+
+def check_applies(recipe: Recipe, model: "Model") -> None:
+    """Raises ValueError where a part means nothing for the model, saying why and what does apply."""
+    for part in specs.split_outside_parentheses(recipe.text, "+"):
+        name = specs.parse(part).name
+        if reason := reason_against(name, model):
+            raise ValueError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")

@@ -1,0 +1,63 @@
+"""Sharper or softer attention."""
+
+import math
+from typing import TYPE_CHECKING
+
+from extrapolate.encodings.base import LOGITS
+from extrapolate.extensions.base import SCALE, Extension, Plan, register
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+
+@register("log-n")
+class LogN(Extension):
+    """Multiplies the scores of query i by max(1, ln(i + 1) / ln L), i its true index.
+
+    Attention over more keys than in training spreads out; this sharpens it again, an encoding's bias included.
+    Queries within L are left alone.
+
+    Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn".
+    """
+
+    display = "log-n"
+    clashes_with_ssmax = True
+    source = "arXiv 2202.12172"
+    slot = SCALE
+    needs = LOGITS
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        return Plan(log_length=seq_len if length > seq_len else None)
+
+
+@register("temperature")
+class Temperature(Extension):
+    """Multiplies every score by 1 + c ln s, s = N/L, with a constant c fitted to held-out text.
+
+    Windows of at most L tokens are left alone. Where c is left out it is fitted for each length, to the loss of the
+    validation split, up to 1 and no lower than -0.5 or what makes scores change their sign.
+
+    Arguments: c, a number (default: fitted; DroPE's authors report 0.412 for a model trained from scratch).
+    Sources: arXiv 2404.12224; DroPE, arXiv 2512.12167.
+    """
+
+    display = "Temperature"
+    source = "arXiv 2404.12224"
+    slot = SCALE
+    needs = LOGITS
+
+    def __init__(self, *, c: float | None = None) -> None:
+        self.c = c
+
+    def unfitted(self) -> bool:
+        return self.c is None
+
+    def fitted(self, value: float) -> "Temperature":
+        return Temperature(c=value)
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        assert self.c is not None, "it is fitted first"
+        scale = 1.0 + self.c * math.log(max(1.0, length / seq_len))
+        if scale <= 0:
+            raise ValueError(f"temperature: c={self.c:g} makes the scores' factor {scale:g} at {length} tokens")
+        return Plan(logit_scale=scale)

@@ -1,0 +1,113 @@
+"""Fewer pairs: which keys a query sees."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extrapolate.encodings.base import MASK
+from extrapolate.extensions.base import Branch, Extension, Pairs, Plan, register
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+PAIRS = "pairs"
+
+
+def check_at_least(name: str, argument: str, value: int | None, least: int) -> None:
+    """Raises ValueError where a number of tokens was given and is less."""
+    if value is not None and value < least:
+        raise ValueError(f"{name}: {argument} must be at least {least}, not {value}")
+
+
+@register("window")
+class Window(Extension):
+    """Hides every key that is not among the last few: query i sees keys i - size + 1..i, at their true distance.
+
+    Arguments: size, in tokens (default L).
+    Source: Beltagy et al., arXiv 2004.05150.
+    """
+
+    display = "Window"
+    source = "arXiv 2004.05150"
+    slot = PAIRS
+    needs = MASK
+
+    def __init__(self, *, size: int | None = None) -> None:
+        check_at_least("window", "size", size, 1)
+        self.size = size
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        size = seq_len if self.size is None else self.size
+        return Plan(window=size if size < length else None)
+
+
+@dataclass(frozen=True)
+class SinkPairs(Pairs):
+    """The last `window` keys where they are; the first `sinks` keys, once further back, as far as `farthest`."""
+
+    sinks: int
+    window: int
+    renumbered: bool
+
+    def branches(self) -> list[Branch]:
+        sinks, window = self.sinks, self.window
+        recent = Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window)
+        if self.renumbered:
+            # In the cache of sinks + window keys a query is the last one.
+            queries, keys = lambda i: i.clamp(max=sinks + window - 1), lambda j: j
+        else:
+            queries, keys = lambda i: i * 0 + window, lambda j: j * 0
+        return [recent, Branch(queries, keys, lambda i, j: (i - j >= window) & (j < sinks))]
+
+
+@register("sinks")
+class Sinks(Extension):
+    """Keeps the first few keys and the last ones, numbered as in a cache that holds nothing else.
+
+    Query i sees keys j < sinks, as if at distance min(i, sinks + window - 1) - j, and keys within the window where
+    they are.
+
+    Arguments: sinks, in tokens (default 4); window, in tokens (default L - sinks, so that no distance reaches L).
+    Source: StreamingLLM, Xiao et al., arXiv 2309.17453.
+    """
+
+    display = "Sinks"
+    source = "arXiv 2309.17453"
+    slot = PAIRS
+    needs = MASK
+
+    def __init__(self, *, sinks: int = 4, window: int | None = None) -> None:
+        check_at_least("sinks", "sinks", sinks, 0)
+        check_at_least("sinks", "window", window, 1)
+        self.sinks = sinks
+        self.window = window
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        window = max(1, seq_len - self.sinks) if self.window is None else self.window
+        return Plan(pairs=SinkPairs(self.sinks, window, True) if length > self.sinks + window else None)
+
+
+@register("lm-infinite")
+class LMInfinite(Extension):
+    """Keeps the first few keys and the last ones; the first ones are never further away than the window.
+
+    Query i sees keys within the window where they are, and keys j < sinks, beyond the window, at a distance of
+    window.
+
+    Arguments: sinks, in tokens (default 10; the paper has 10 to 100); window, in tokens (default L).
+    Source: Han et al., arXiv 2308.16137.
+    """
+
+    display = "LM-Infinite"
+    source = "arXiv 2308.16137"
+    slot = PAIRS
+    needs = MASK
+
+    def __init__(self, *, sinks: int = 10, window: int | None = None) -> None:
+        check_at_least("lm-infinite", "sinks", sinks, 0)
+        check_at_least("lm-infinite", "window", window, 1)
+        self.sinks = sinks
+        self.window = window
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        window = seq_len if self.window is None else self.window
+        return Plan(pairs=SinkPairs(self.sinks, window, False) if length > window else None)

@@ -1,0 +1,81 @@
+"""A run that continues another: at another length, with an extension, or with another encoding."""
+
+from pathlib import Path
+
+from extrapolate import config as configs
+from extrapolate import configure, runs, specs
+from extrapolate.config import RunConfig
+from extrapolate.configure import TrainingRequest
+from extrapolate.data.store import Store
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.extensions import recipe as recipes
+from extrapolate.model import Model
+
+# Of a run that continues another: its learning rate, and its budget, as shares of that run's.
+TUNING_LR, TUNING_TOKENS = 0.1, 0.1
+
+
+def continued(start: Path, request: TrainingRequest, extend: str | None, store: Store) -> tuple[RunConfig, Path | None]:
+    """The configuration of a run that starts from the weights of `start`, and the user's encoding file if it has one.
+
+    Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
+    belongs to the new run. Raises ValueError where that run is not finished, the corpus is another, or something is
+    asked for that its weights decide.
+    """
+    parent = runs.Run.open(start)
+    checkpoint = parent.checkpoints("last")[-1]
+    if store.corpus_hash != parent.config.data.corpus_hash:
+        raise ValueError(
+            f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
+            f"{store.corpus_hash}: name its own token store with --data"
+        )
+    if request.file is not None or request.preset is not None or configure.given_values(request.model):
+        raise ValueError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
+    before = parent.config.training
+    training = before.model_dump() | {
+        "lr": before.lr * TUNING_LR,
+        "tokens": max(round(before.tokens * TUNING_TOKENS), before.batch_tokens),
+        "device": "auto",
+        "precision": "auto",
+    }
+    given = configure.given_values(request.training)
+    training |= given
+    training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])
+    encoding = parent.config.encoding.model_dump() if request.pe is None else None
+    if encoding is None:
+        spec = specs.parse(request.pe or "")
+        encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
+    elif encoding.pop("file_sha256") is not None:
+        encoding["name"] = f"{parent.path / runs.USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
+    extension = extend if extend or request.pe else parent.config.extension
+    raw = parent.config.model_dump() | {
+        "encoding": encoding,
+        "training": training | configure.hardware(training),
+        "extension": None if extension in (None, PLAIN_NAME) else recipes.build(extension).text,
+        "origin": {
+            "run": parent.name,
+            "weights_sha256": checkpoint.sha256,
+            "label": parent.build_model().label(),
+            "seq_len": parent.config.seq_len,
+        },
+    }
+    config = configs.validate(raw, str(start))
+    config = config.model_copy(update={"training": configure.with_automatic(config, given)})
+    config, user_file = configure.with_resolved_encoding(config)
+    check_own_extension(config, user_file)
+    return config, user_file
+
+
+def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
+    """Raises ValueError where a run's extension means nothing for its model, or has a constant left to fit."""
+    if config.extension is None:
+        return
+    recipe = recipes.build(config.extension)
+    name = config.encoding.name
+    if user_file is not None:
+        name = f"{user_file}:{name.rpartition(':')[2]}"
+    model = Model(config.model, name, config.encoding.arguments, config.seq_len)
+    recipes.check_applies(recipe, model)
+    if recipe.to_fit is not None:
+        raise ValueError(f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out")
+    recipe.plan(model.encoding, model.seq_len, config.training.seq_len)

@@ -1,0 +1,245 @@
+"""Extensions from the command line: alone, joined, all of them; and what belongs to a run that was tuned."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate import results
+from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.extensions.base import extensions
+from extrapolate.extensions.recipe import applicable
+from extrapolate.runs import Run
+
+FEW = ["--factors", "1,2,4", "--max-targets", "256", "--protocol", "windows"]
+
+
+def rows_of(run: Path) -> pd.DataFrame:
+    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+
+
+def losses(run: Path, extension: str) -> list[float]:
+    rows = rows_of(run)
+    return rows[rows["extension"] == extension].sort_values("length")["loss"].tolist()
+
+
+def test_all_is_every_one_that_applies(cli, ckpt):
+    out = cli("eval-lengths", "ckpt/rope", "--extend", "all", *FEW).succeeded().out
+    rows = rows_of(ckpt / "rope")
+    model = Run.open(ckpt / "rope").build_model()
+    assert set(rows["extension"]) == {PLAIN_NAME, *applicable(model)}
+    assert len(rows) == 3 * (len(applicable(model)) + 1)
+    assert {"yarn", "self-extend", "window", "log-n"} <= set(rows["extension"])
+    for factor in ("1x", "2x", "4x"):
+        assert f"rope, {factor}: " in out
+
+
+def test_the_winner_is_named_with_what_it_costs(cli, ckpt):
+    out = cli("eval-lengths", "ckpt/rope", "--extend", "window:size=1", "--extend", "pi:factor=64", *FEW).out
+    for line, factor in zip([line for line in out.splitlines() if line.startswith("rope, ")], (1, 2, 4), strict=True):
+        rows = rows_of(ckpt / "rope")
+        here = rows[rows["factor"] == factor].set_index("extension")
+        best = here["loss"].idxmin()
+        assert f"{here['model'][best]} {here['loss'][best]:.3f}" in line
+        assert ("no extension is lower" in line) == (best == PLAIN_NAME)
+
+
+def test_joined_extensions_have_one_row(cli, ckpt):
+    cli("eval-lengths", "ckpt/rope", "--extend", "yarn:factor=8+log-n", *FEW).succeeded()
+    rows = rows_of(ckpt / "rope")
+    assert set(rows["extension"]) == {PLAIN_NAME, "yarn:factor=8 + log-n"}
+    assert set(rows["model"]) == {"RoPE", "RoPE + YaRN(8) + log-n"}
+
+
+def test_every_extension_runs_on_a_trained_model_it_applies_to(cli, ckpt, tiny):
+    """Together, these encodings take every extension there is."""
+    for pe in ("alibi", "sinusoidal"):
+        cli("train", "--pe", pe, *tiny, "--out", f"ckpt/{pe}").succeeded()
+    seen = set()
+    for name in ("expe", "learned", "none", "alibi", "sinusoidal"):
+        cli("eval-lengths", f"ckpt/{name}", "--extend", "all", *FEW).succeeded()
+        rows = rows_of(ckpt / name)
+        seen |= set(rows["extension"])
+        assert rows.groupby("extension")["loss"].count().min() >= 1
+    rope_only = {n for n in extensions.names() if extensions[n].needs == "frequencies"}
+    assert seen == {PLAIN_NAME, *extensions.names()} - rope_only
+
+
+@pytest.mark.parametrize(
+    ("run", "extend", "words"),
+    [
+        ("expe", "yarn", ["yarn means nothing for ExPE", "what applies: expe-scale, log-n, pi, temperature"]),
+        ("none", "rerope", ["rerope means nothing for NoPE", "sinks"]),
+        ("rope", "yarn + ntk", ["cannot be joined", "YaRN", "NTK"]),
+        ("rope", "yarn + ", ["cannot be joined"]),
+        ("rope", "yran", ["did you mean 'yarn'"]),
+        ("rope", "longrope:long=(1,2)", ["a list has 2 numbers, and the encoding 16 pairs"]),
+        ("rope", "longrope:long=(1,x)", ["is not a list of positive numbers"]),
+        ("rope", "self-extend:window=16", ["no group keeps", "smaller window"]),
+        ("rope", "window:size=0", ["at least 1"]),
+        ("rope", "temperature:c=-1", ["makes the scores' factor"]),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_evaluated(cli, ckpt, refused, run, extend, words):
+    if extend.endswith("+ "):
+        cli("eval-lengths", f"ckpt/{run}", "--extend", extend, *FEW).succeeded()  # an empty part is none
+        return
+    refused(["eval-lengths", f"ckpt/{run}", "--extend", extend, *FEW], *words)
+
+
+def test_ssmax_clashes_with_log_n(cli, tiny, refused):
+    cli("train", "--pe", "rope", "--ssmax", *tiny, "--out", "run").succeeded()
+    refused(["eval-lengths", "run", "--extend", "log-n", *FEW], "SSMax", "pi")
+    cli("eval-lengths", "run", "--extend", "all", *FEW).succeeded()
+
+
+def test_a_fitted_temperature_is_no_worse_than_none_where_it_was_fitted(cli, ckpt):
+    flags = ["--split", "validation", "--factors", "1,4", "--max-targets", "100000", "--protocol", "windows"]
+    cli("eval-lengths", "ckpt/none", "--extend", "temperature", *flags).succeeded()
+    plain, fitted = (losses(ckpt / "none", name) for name in (PLAIN_NAME, "temperature"))
+    assert fitted[0] == plain[0]
+    assert fitted[1] <= plain[1] + 1e-4
+
+
+def test_precisions_are_rows_of_their_own(cli, ckpt):
+    out = cli("eval-lengths", "ckpt/expe", "--precision", "fp32,bf16,int8", *FEW).succeeded().out
+    rows = rows_of(ckpt / "expe").set_index(["precision", "factor"])["loss"]
+    assert "int8" in out
+    for factor in (1, 2, 4):
+        exact = rows["fp32", factor]
+        for fewer, most in (("bf16", 0.1), ("int8", 0.3)):
+            assert rows[fewer, factor] != exact
+            assert abs(rows[fewer, factor] - exact) < most
+
+
+def test_an_unknown_precision_is_refused(cli, ckpt, refused):
+    refused(["eval-lengths", "ckpt/rope", "--precision", "fp23", *FEW], "did you mean 'fp32'")
+
+
+class TestTuning:
+    @pytest.fixture
+    def tuned(self, cli, ckpt, store):
+        """RoPE trained at 16, continued at 64 with its positions interpolated."""
+        cli(
+            "train", "--from", "ckpt/rope", "--seq-len", 64, "--extend", "pi:factor=4", "--tokens", 2048, "--lr", 1e-3,
+            "--out", "ckpt/tuned", "--no-compile",
+        ).succeeded()  # fmt: skip
+        return ckpt / "tuned"
+
+    def test_it_remembers_where_it_comes_from(self, tuned, ckpt):
+        config = Run.open(tuned).config
+        before = Run.open(ckpt / "rope")
+        assert config.origin is not None
+        assert (config.origin.run, config.origin.seq_len, config.origin.label) == ("rope", 16, "RoPE")
+        assert config.origin.weights_sha256 == before.checkpoints("last")[0].sha256
+        assert (config.extension, config.training.seq_len, config.seq_len) == ("pi:factor=4", 64, 16)
+        assert (config.model, config.encoding) == (before.config.model, before.config.encoding)
+
+    def test_it_starts_from_those_weights(self, cli, ckpt, store):
+        """With a learning rate of next to nothing, what is evaluated is the run before."""
+        flags = ["--tokens", 512, "--lr", 1e-12, "--no-compile", "--precision", "fp32"]
+        cli("train", "--from", "ckpt/rope", "--out", "ckpt/same", *flags).succeeded()
+        for run in ("rope", "same"):
+            cli("eval-lengths", f"ckpt/{run}", *FEW).succeeded()
+        assert losses(ckpt / "same", PLAIN_NAME) == pytest.approx(losses(ckpt / "rope", PLAIN_NAME), abs=1e-5)
+
+    def test_its_extension_belongs_to_it(self, cli, tuned):
+        cli("eval-lengths", tuned, "--extend", "none", "--extend", "log-n", *FEW).succeeded()
+        rows = rows_of(tuned)
+        assert set(rows["extension"]) == {PLAIN_NAME, OFF, "log-n"}
+        labels = {extension: set(mine["model"]) for extension, mine in rows.groupby("extension")}
+        assert labels == {
+            PLAIN_NAME: {"RoPE + PI(4), tuned at 64"},
+            OFF: {"RoPE, tuned at 64"},
+            "log-n": {"RoPE + PI(4) + log-n, tuned at 64"},
+        }
+        assert (rows["seq_len"], rows["trained_length"]).__len__() == 2
+        assert set(rows["seq_len"]) == {16}
+        assert set(rows["trained_length"]) == {64}
+        assert losses(tuned, OFF) != losses(tuned, PLAIN_NAME)
+
+    def test_its_configuration_alone_does_not_make_it_again(self, tuned, refused):
+        refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
+
+    def test_an_extension_in_its_slot_is_refused(self, tuned, refused):
+        refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "both change the positions")
+
+    def test_all_leaves_out_what_clashes_with_its_own(self, cli, tuned):
+        cli("eval-lengths", tuned, "--extend", "all", *FEW).succeeded()
+        assert "yarn" in set(rows_of(tuned)["extension"])
+        assert "pi" not in set(rows_of(tuned)["extension"])
+
+    def test_a_report_shows_it_beside_the_run_before_by_length(self, cli, tuned, ckpt):
+        for run in (tuned, ckpt / "rope"):
+            cli("eval-lengths", run, *FEW).succeeded()
+        for other in ("expe", "learned", "none"):
+            (ckpt / other / "model.safetensors").unlink()
+        cli("report", "ckpt", "--out", "report").succeeded()
+        table = pd.read_parquet("report/loss_by_ev.parquet")
+        assert table["Model"].tolist() == ["RoPE", "RoPE + PI(4), tuned at 64"]
+        assert list(table.columns[1:4]) == ["Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)"]
+        assert table.iloc[:, 1:4].notna().all(axis=None)
+
+    def test_dropping_the_encoding_keeps_every_other_weight(self, cli, ckpt):
+        cli("train", "--from", "ckpt/rope", "--pe", "none", "--tokens", 512, "--out", "ckpt/drope").succeeded()
+        run = Run.open(ckpt / "drope")
+        assert run.config.encoding.name == "none"
+        cli("eval-lengths", "ckpt/drope", *FEW).succeeded()
+        assert set(rows_of(ckpt / "drope")["model"]) == {"NoPE, from RoPE"}
+
+    def test_an_encodings_own_weights_are_kept_or_made(self, cli, ckpt, tiny):
+        cli("train", "--from", "ckpt/none", "--pe", "kerple", "--tokens", 512, "--lr", 1e-9, "--out", "new").succeeded()
+        cli("train", "--from", "new", "--tokens", 512, "--lr", 1e-9, "--out", "again").succeeded()
+        first, second = (Run.open(Path(p)) for p in ("new", "again"))
+        ours, theirs = (run.load_model(run.checkpoints("last")[0]).blocks[0].encoding for run in (first, second))
+        torch.testing.assert_close(ours.p_H, theirs.p_H, atol=1e-4, rtol=0)
+
+    def test_a_stopped_one_is_resumed_to_the_same_weights(self, cli, ckpt, monkeypatch):
+        from extrapolate import training
+
+        flags = ["--from", "ckpt/rope", "--seq-len", 32, "--extend", "yarn:factor=2", "--tokens", 4096, "--no-compile"]
+        cli("train", *flags, "--out", "whole").succeeded()
+        log = training._Training._log
+
+        def stop(self, metrics, values):
+            log(self, metrics, values)
+            if self.step == 4:
+                raise RuntimeError("the power is gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(training._Training, "_log", stop)
+            cli("train", *flags, "--out", "half", "--save-every", 512).error(1)
+        cli("train", *flags, "--out", "half", "--resume").succeeded()
+        assert Path("half/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()
+
+    @pytest.mark.parametrize(
+        ("flags", "words"),
+        [
+            (["--extend", "pi:factor=4", "--pe", "rope"], ["--from"]),
+            (["--from", "nowhere"], ["nowhere"]),
+            (["--from", "ckpt/expe", "--extend", "yarn"], ["means nothing for ExPE"]),
+            (["--from", "ckpt/rope", "--extend", "temperature"], ["leaves a constant out"]),
+            (["--from", "ckpt/rope", "--preset", "gpt-256"], ["leave out"]),
+            (["--from", "ckpt/rope", "--layers", "3"], ["leave out"]),
+            (["--from", "ckpt/rope", "--tokens", "-5"], ["tokens"]),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, ckpt, refused, flags, words):
+        refused(["train", *flags, "--out", "bad"], *words)
+
+    def test_another_corpus_is_refused(self, cli, ckpt, make_corpus, tmp_path, refused):
+        folder = make_corpus(tmp_path / "other", documents=8, words_each=200, seed=5)
+        cli("tokenize", folder, "--out", "data/other", "--vocab-size", 400, "--min-heldout-tokens", 100).succeeded()
+        refused(["train", "--from", "ckpt/rope", "--data", "data/other", "--out", "bad"], "trained on corpus")
+
+    def test_a_users_encoding_is_carried_along(self, cli, tiny, tmp_path):
+        (tmp_path / "mine.py").write_text(
+            "from extrapolate.encodings.rope import RoPE\nclass Mine(RoPE):\n    '''Mine.'''\n    display = 'Mine'\n"
+        )
+        cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "first").succeeded()
+        (tmp_path / "mine.py").unlink()
+        cli("train", "--from", "first", "--extend", "pi:factor=2", "--tokens", 512, "--out", "second").succeeded()
+        cli("eval-lengths", "second", "--json", *FEW).succeeded()
+        assert json.loads((tmp_path / "second/config.json").read_text())["config"]["encoding"]["file_sha256"]

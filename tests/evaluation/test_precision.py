@@ -1,0 +1,83 @@
+"""Evaluating in fewer bits."""
+
+import builtins
+
+import pytest
+import torch
+
+from extrapolate.config import ModelConfig
+from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.evaluation.precision import in_precision, stored
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+
+SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+TOKENS = torch.randint(0, 61, (2, 48), generator=torch.Generator().manual_seed(0))
+
+
+def model_of(name: str, sizes: ModelConfig = SIZES) -> Model:
+    torch.manual_seed(0)
+    return Model(sizes, name, {}, 19 if name != "learned" else 48).eval()
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_int8_is_near_and_leaves_the_model_alone(name: str) -> None:
+    model = model_of(name)
+    with torch.inference_mode():
+        before = model(TOKENS)
+        rounded = in_precision(model, "int8")(TOKENS)
+        assert torch.equal(model(TOKENS), before)
+    assert not torch.equal(rounded, before)
+    torch.testing.assert_close(rounded, before, atol=0.1 * before.abs().max().item(), rtol=0)
+
+
+def test_int8_leaves_a_tied_embedding_a_table() -> None:
+    model = model_of("rope", SIZES.model_copy(update={"tied_embeddings": True}))
+    quantised = in_precision(model, "int8")
+    assert torch.equal(quantised.embedding.weight, model.embedding.weight)
+    assert type(quantised.head.weight) is not torch.nn.Parameter
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_other_precisions_leave_the_weights(precision: str) -> None:
+    model = model_of("rope")
+    assert in_precision(model, precision) is model
+
+
+def test_without_torchao_int8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = builtins.__import__
+
+    def missing(name: str, *arguments: object, **options: object) -> object:
+        if name.startswith("torchao"):
+            raise ImportError(name)
+        return load(name, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(ValueError, match=r"extrapolate\[int8\]"):
+        in_precision(model_of("rope"), "int8")
+
+
+def test_storage_follows_the_precision() -> None:
+    assert stored(PLAIN, "fp32") == PLAIN
+    assert stored(Plan(position_scale=0.5), "int8") == Plan(position_scale=0.5, storage="bf16")
+
+
+@pytest.mark.parametrize(
+    "name", ["rope", "xpos", "fope", "pope", "sinusoidal", "expe", "exqpe", "kerple", "t5", "learned"]
+)
+def test_an_encodings_own_values_are_rounded(name: str) -> None:
+    """The rest of the model stays float32: only what the encoding makes is stored in bfloat16."""
+    model = model_of(name)
+    with torch.inference_mode():
+        exact, rounded = (model(TOKENS, Plan(storage=storage)) for storage in ("fp32", "bf16"))
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)
+
+
+def test_steps_of_expe_drown_where_those_of_exqpe_do_not() -> None:
+    """In bfloat16, with one value in all channels, neighbours far out are the same to ExPE, and not to ExQPE."""
+    pos = torch.arange(1900, 1912, dtype=torch.float32)
+    for name, survive in (("expe", False), ("exqpe", True)):
+        encoding = build(name, {"size": 16, "slope": 0}, Dims(32, 2, 16, seq_len=2000))[0]
+        read, _ = encoding.extended(Plan(storage="bf16")).attention_input(torch.zeros(1, 12, 32), pos)
+        assert bool((read[0].diff(dim=0).abs().sum(dim=1) > 0).all()) == survive

@@ -1,0 +1,268 @@
+"""What can be joined, what applies to which encoding, and that nothing is left behind."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import encodings
+from extrapolate.extensions import recipe
+from extrapolate.extensions.base import PLAIN, Plan, extensions
+from extrapolate.model import Model
+
+L = 16
+ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope"
+BIAS = "alibi t5 kerple sandwich fire dape"
+WRITTEN = "expe exqpe"
+CONTENT = "cope fox wall"
+EVERY = f"{ROTARY} {BIAS} {WRITTEN} {CONTENT} shaw none sinusoidal learned random"
+APPLIES = {
+    "pi": f"{ROTARY} {BIAS} {WRITTEN} sinusoidal",
+    "ntk": ROTARY,
+    "dynamic-ntk": ROTARY,
+    "ntk-by-parts": ROTARY,
+    "yarn": ROTARY,
+    "longrope": ROTARY,
+    "llama3": ROTARY,
+    "p-rope": ROTARY,
+    "expe-scale": WRITTEN,
+    "table-resize": "learned",
+    "window": f"{ROTARY} {BIAS} shaw none",
+    "sinks": f"{ROTARY} {BIAS} shaw none",
+    "lm-infinite": f"{ROTARY} {BIAS} shaw none",
+    "rerope": f"{ROTARY} {BIAS} shaw",
+    "self-extend": f"{ROTARY} {BIAS} shaw",
+    "dual-chunk": f"{ROTARY} {BIAS} shaw",
+    "log-n": EVERY,
+    "temperature": EVERY,
+}
+
+
+# Of 8 pairs, within 16 tokens, HoPE and FoPE keep the fastest, which these leave alone; and what is dropped in training
+# cannot be dropped again.
+UNMOVED = {
+    *((encoding, name) for encoding in ("hope", "fope") for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope")),
+    ("p-rope", "p-rope"),
+}
+
+
+def whole(name: str) -> str:
+    """A recipe without a constant to fit."""
+    return "temperature:c=0.3" if name == "temperature" else name
+
+
+def test_the_table_names_everything_registered() -> None:
+    assert sorted(APPLIES) == extensions.names()
+    assert sorted(EVERY.split()) == encodings.names()
+
+
+@pytest.mark.parametrize("encoding", encodings.names())
+def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
+    model = make_model(encoding, L)
+    expected = sorted(name for name, allowed in APPLIES.items() if encoding in allowed.split())
+    assert recipe.applicable(model) == expected
+    for name in extensions.names():
+        made = recipe.build(name)
+        if name in expected:
+            recipe.check_applies(made, model)
+            assert recipe.reason_against(name, model) is None
+            continue
+        with pytest.raises(ValueError, match=f"^{name} means nothing for ") as caught:
+            recipe.check_applies(made, model)
+        message = str(caught.value)
+        changed = {
+            "pi": "positions", "expe-scale": "values", "table-resize": "the table of positions",
+            "window": "which keys are seen", "sinks": "which keys are seen", "lm-infinite": "which keys are seen",
+            "rerope": "distances of pairs", "self-extend": "distances of pairs", "dual-chunk": "distances of pairs",
+        }.get(name, "frequencies")  # fmt: skip
+        label = model.encoding.display
+        assert f"{label}: it changes {changed}, and {label} has none that can be changed at inference" in message
+        assert message.endswith(f"; what applies: {', '.join(expected)}")
+
+
+def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]) -> None:
+    with pytest.raises(ValueError, match=r"^yarn means nothing for ALiBi"):
+        recipe.check_applies(recipe.build("log-n + yarn:factor=2"), make_model("alibi", L))
+
+
+def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
+    assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
+    assert recipe.applicable(make_model("random:base=alibi", L)) == ["log-n", "temperature"]
+
+
+def settings(model: Model) -> list[tuple[str, Any]]:
+    """Every number, text and tuple that the model's modules hold."""
+    kinds = (int, float, str, tuple, type(None))
+    return [
+        (f"{name}.{key}", value)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, kinds)
+    ]
+
+
+@pytest.mark.parametrize("encoding", encodings.names())
+def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]) -> None:
+    model = make_model(encoding, L)
+    length = L if encoding == "learned" else 2 * L
+    before = logits(model, length)
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    configuration = settings(model)
+    for name in recipe.applicable(model):
+        plan = recipe.build(whole(name)).plan(model.encoding, L, 2 * L)
+        changed = logits(model, 2 * L, plan)
+        assert torch.isfinite(changed).all()
+        assert settings(model) == configuration, name
+        assert torch.equal(logits(model, length), before), name
+        if encoding != "learned":
+            same = torch.allclose(changed, before, atol=1e-4)
+            assert same == ((encoding, name) in UNMOVED), name
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", extensions.names())
+def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
+    model = make_model(APPLIES[name].split()[0], L)
+    one, two = (recipe.build(whole(name)).plan(model.encoding, L, 4 * L) for _ in range(2))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != PLAIN
+    assert len({one, two, PLAIN}) == 2
+
+
+@pytest.mark.parametrize("name", sorted(set(extensions.names()) - {"p-rope"}))
+def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_length(
+    name: str, make_model: Callable[..., Model]
+) -> None:
+    """Except where a number is given: p-rope drops pairs, and ReRoPE, Dual Chunk and Self-Extend have windows."""
+    model = make_model(APPLIES[name].split()[0], L)
+    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
+        assert recipe.build(whole(name)).plan(model.encoding, L, length) == PLAIN
+
+
+JOINED = [
+    "yarn:factor=8 + log-n", "pi + log-n", "log-n + temperature:c=0.3", "pi:factor=2 + ntk:factor=2",
+    "window + ntk", "pi + rerope", "yarn + temperature:c=0.3", "self-extend + log-n", "p-rope + window + log-n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_joined_plans_change_what_each_part_changes(text: str, make_model: Callable[..., Model]) -> None:
+    encoding = make_model("rope", L).encoding
+    plan = recipe.build(text).plan(encoding, L, 4 * L)
+    backwards = recipe.build(" + ".join(reversed(text.split(" + ")))).plan(encoding, L, 4 * L)
+    assert plan == backwards
+    merged: dict[str, Any] = {}
+    scale = 1.0
+    for part in text.split(" + "):
+        own = recipe.build(part).plan(encoding, L, 4 * L)
+        scale *= own.logit_scale
+        merged |= {name: value for name, value in vars(own).items() if value != vars(PLAIN)[name]}
+    assert plan == Plan(**merged | {"logit_scale": pytest.approx(scale)})
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "slot"),
+    [
+        ("pi + pi:factor=2", ("PI", "PI"), "positions"),
+        ("ntk + yarn", ("NTK", "YaRN"), "frequencies"),
+        ("p-rope + log-n + llama3", ("p-RoPE", "Llama 3"), "frequencies"),
+        ("window + rerope", ("Window", "ReRoPE"), "pairs"),
+        ("sinks + lm-infinite", ("Sinks", "LM-Infinite"), "pairs"),
+        ("self-extend + dual-chunk", ("Self-Extend", "Dual Chunk"), "pairs"),
+        ("expe-scale + expe-scale", ("Scale", "Scale"), "values"),
+        ("expe-scale:reading=positions + pi", ("Scale", "PI"), "positions"),
+        ("pi + table-resize", ("PI", "Resize"), "positions"),
+        ("log-n + log-n", ("log-n", "log-n"), "scale"),
+        ("temperature:c=1 + temperature", ("Temperature", "Temperature"), "scale"),
+    ],
+)
+def test_what_clashes(text: str, names: tuple[str, str], slot: str) -> None:
+    reason = (
+        f"{names[0]} is there twice" if names[0] == names[1] else f"{names[0]} and {names[1]} both change the {slot}"
+    )
+    message = f"'{text}' cannot be joined: {reason}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        recipe.build(text)
+    first, rest = text.split(" + ", 1)
+    assert " + " in rest or not recipe.joins(recipe.build(first), rest)
+
+
+def test_joins() -> None:
+    pi = recipe.build("pi")
+    assert recipe.joins(pi, "log-n")
+    assert recipe.joins(pi, "window")
+    assert recipe.joins(pi, "expe-scale")
+    assert not recipe.joins(pi, "pi:factor=3")
+    both = pi.joined(recipe.build("log-n"))
+    assert both.text == "pi + log-n"
+    assert both.label() == "PI + log-n"
+    with pytest.raises(ValueError, match="cannot be joined"):
+        both.joined(recipe.build("log-n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("yarm", "unknown extension 'yarm'; did you mean 'yarn'?"),
+        ("pi + logn", "unknown extension 'logn'; did you mean 'log-n'?"),
+        ("fx-rope", "unknown extension 'fx-rope'; did you mean 'p-rope'?"),
+        ("qqq", "unknown extension 'qqq'; known: dual-chunk, dynamic-ntk"),
+        ("pi:faktor=2", "pi has no argument 'faktor'; did you mean 'factor'?"),
+        ("log-n:c=2", "log-n has no argument 'c'; known: none"),
+        ("pi:factor", "'factor' in 'pi:factor' is not an argument: expected key=value"),
+        ("pi:factor=x", "pi: factor=x is not a finite number"),
+        ("", "an extension must be named"),
+        (" + ", "an extension must be named"),
+        ("longrope:long=(1,2", "do not match"),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        recipe.build(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("pi", "PI"),
+        ("pi:factor=2", "PI(2)"),
+        ("ntk", "NTK"),
+        ("dynamic-ntk:factor=2", "Dynamic NTK"),
+        ("dynamic-ntk:factor=1.5", "Dynamic NTK(1.5)"),
+        ("ntk-by-parts:ramp=turns", "NTK-by-parts(turns)"),
+        ("yarn:factor=8 + log-n", "YaRN(8) + log-n"),
+        ("longrope:long=(1,2)", "LongRoPE(1,2)"),
+        ("llama3:factor=8,fast=5", "Llama 3(8, 5)"),
+        ("p-rope", "p-RoPE"),
+        ("p-rope:p=0.5", "p-RoPE(0.5)"),
+        ("expe-scale:factor=0.5", "Scale(0.5)"),
+        ("expe-scale:reading=positions", "Scale(positions)"),
+        ("table-resize", "Resize"),
+        ("window:size=32", "Window(32)"),
+        ("sinks:window=12", "Sinks(12)"),
+        ("lm-infinite:sinks=4,window=12", "LM-Infinite(4, 12)"),
+        ("rerope:window=8,k=16", "ReRoPE(8, 16)"),
+        ("self-extend:group=4,window=8", "Self-Extend(4, 8)"),
+        ("dual-chunk:chunk=12,local=2", "Dual Chunk(12, 2)"),
+        ("temperature", "Temperature"),
+        ("temperature:c=0.412", "Temperature(0.412)"),
+    ],
+)
+def test_labels(text: str, label: str) -> None:
+    assert recipe.build(text).label() == label
+
+
+def test_a_recipes_text_is_tidied_and_read_back() -> None:
+    made = recipe.build("  yarn:factor=8+log-n ")
+    assert made.text == "yarn:factor=8 + log-n"
+    assert recipe.build(made.text).label() == made.label()
+    assert recipe.build("longrope:long=(1,2) + log-n").text == "longrope:long=(1,2) + log-n"
+
+
+def test_docstrings_name_their_source() -> None:
+    for name in extensions.names():
+        assert extensions[name].source.removeprefix("arXiv ") in (extensions[name].__doc__ or "")
