@@ -33,7 +33,7 @@ class Attention(nn.Module):
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
-    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan) -> Tensor:
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN) -> Tensor:
         queries, keys = self.sizes
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
         if qk_input_BTD is v_input_BTD:

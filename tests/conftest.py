@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,10 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+
+# A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SEQ_LEN = 16
 VOCAB_SIZE = 400

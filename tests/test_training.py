@@ -68,7 +68,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
     for micro in (256, 48):  # 16 windows at once; or five times three and one
         config = config_of(store, micro_batch_tokens=micro)
         run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
-        training = _Training(run, TrainingData(config.training, store), lambda row: None)
+        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch = torch.from_numpy(training.data.windows.batch(0, 16))
         loss = training._accumulate(batch)
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])

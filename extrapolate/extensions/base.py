@@ -114,7 +114,7 @@ class Extension(ABC):
 
     def fitted(self, value: float) -> Self:
         """This extension with that constant."""
-        raise NotImplementedError
+        raise ValueError(f"{self.display} has no constant to fit")
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Other frequencies for rotary encodings."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,9 +19,9 @@ class _Frequencies(Extension):
     slot = "frequencies"
     needs: ClassVar[str] = FREQUENCIES
 
+    @abstractmethod
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         """The factor of each frequency."""
-        raise NotImplementedError
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
         spectrum = encoding.spectrum()

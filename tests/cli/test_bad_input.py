@@ -20,7 +20,7 @@ class TestSpecs:
             ("rope:theta=nan", ["theta=nan", "a finite number"]),
             ("expe:size=2.5", ["size=2.5", "a whole number"]),
             ("expe:size=999", ["size", "128", "999"]),
-            ("rope:theta=-1", ["theta", "positive"]),
+            ("rope:theta=-1", ["theta", "more than 1"]),
             ("rope:pairing=diagonal", ["pairing=diagonal", "half", "interleaved"]),
             ("rope:theta", ["'theta'", "key=value"]),
             ("rope:theta=1,theta=2", ["twice"]),
@@ -54,7 +54,7 @@ class TestSpecs:
             ("rope", "pi:factor=0", ["factor", "positive"]),
             ("rope", "pi:factor=two", ["factor=two", "a finite number"]),
             ("rope", "expe-scale", ["expe-scale means nothing for RoPE", "what applies", "pi"]),
-            ("learned", "pi", ["pi means nothing for Learned", "what applies: no extension"]),
+            ("learned", "pi", ["pi means nothing for Learned", "what applies: log-n, table-resize, temperature"]),
         ],
     )
     def test_extension(self, refused, ckpt, run, extension, words):

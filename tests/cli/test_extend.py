@@ -164,7 +164,7 @@ class TestTuning:
         refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
 
     def test_an_extension_in_its_slot_is_refused(self, tuned, refused):
-        refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "both change the positions")
+        refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "cannot be joined: PI is there twice")
 
     def test_all_leaves_out_what_clashes_with_its_own(self, cli, tuned):
         cli("eval-lengths", tuned, "--extend", "all", *FEW).succeeded()
