@@ -97,12 +97,13 @@ EVAL_DOCUMENTS = Table(
     columns=(
         *_SETTING,
         Column("document", _TEXT),
+        Column("block", _INT, "stretches of 16 L tokens, from the document's start"),
         Column("loss", _REAL, "nats per target", required=False),
         Column("control_loss", _REAL, "nats per target"),
         Column("n_targets", _INT, "targets"),
         Column("n_bytes", _REAL, "bytes of text in the targets"),
     ),
-    key=(*_KEY, "document"),
+    key=(*_KEY, "document", "block"),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from extrapolate.cli import bench, catalogue, eval_lengths, report, tokenize, train
+from extrapolate.cli import bench, catalogue, compare, eval_lengths, report, tokenize, train
 
 app = typer.Typer(
     name="extrapolate",
@@ -21,6 +21,7 @@ app.command("tokenize")(tokenize.tokenize)
 app.command("train")(train.train)
 app.command("eval-lengths")(eval_lengths.eval_lengths)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 app.command("encodings")(catalogue.encodings)
 app.command("extensions")(catalogue.extensions)

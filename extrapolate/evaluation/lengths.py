@@ -57,13 +57,18 @@ class EvaluationSettings:
         return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
 
+# Rows are kept for stretches of so many times L, by a target's place in its document: where documents are few, the
+# stretches stand in for them.
+BLOCK_FACTOR = 16
+
+
 @dataclass(frozen=True)
 class _Sums:
-    """Per document, [documents]: the summed loss (nats), the number of targets, and their bytes of text."""
+    """Per document and block, [documents, blocks]: the summed loss (nats), the number of targets, and their bytes."""
 
-    loss_D: np.ndarray
-    targets_D: np.ndarray
-    bytes_D: np.ndarray
+    loss_DB: np.ndarray
+    targets_DB: np.ndarray
+    bytes_DB: np.ndarray
     seconds: float
 
 
@@ -220,15 +225,17 @@ class _ProtocolEvaluation:
             done += tokens
             self.progress(what, done, total)
 
-        documents = len(self.split.ids)
-        loss_D, targets_D, bytes_D = (np.zeros(documents) for _ in range(3))
+        block = BLOCK_FACTOR * self.model.seq_len
+        shape = (len(self.split.ids), int(self.split.lengths.max(initial=0)) // block + 1)
+        loss_DB, targets_DB, bytes_DB = (np.zeros(shape) for _ in range(3))
         began = time.perf_counter()
         for group in groups:
             losses = target_losses(self.model, self.split, group, plan, precision=self.precision, progress=advance)
-            loss_D += np.bincount(group.document_W, weights=losses.sum(axis=1, dtype=np.float64), minlength=documents)
-            targets_D += np.bincount(group.document_W, minlength=documents) * group.scored
-            bytes_D += np.bincount(group.document_W, weights=self.bytes_of(group), minlength=documents)
-        return _Sums(loss_D, targets_D.astype(np.int64), bytes_D, time.perf_counter() - began)
+            where = (group.document_W, (group.start_W + group.length - group.scored) // block)
+            np.add.at(loss_DB, where, losses.sum(axis=1, dtype=np.float64))
+            np.add.at(targets_DB, where, group.scored)
+            np.add.at(bytes_DB, where, self.bytes_of(group))
+        return _Sums(loss_DB, targets_DB.astype(np.int64), bytes_DB, time.perf_counter() - began)
 
 
 def _byte_counter(store: Store, split: Split) -> Callable[[Windows], np.ndarray]:
@@ -247,16 +254,16 @@ def _byte_counter(store: Store, split: Split) -> Callable[[Windows], np.ndarray]
 
 
 def _row(setting: dict[str, Any], sums: _Sums | None, control: _Sums, inputs: int) -> dict[str, Any]:
-    n_targets, n_bytes = int(control.targets_D.sum()), float(control.bytes_D.sum())
-    total = None if sums is None else float(sums.loss_D.sum())
+    n_targets, n_bytes = int(control.targets_DB.sum()), float(control.bytes_DB.sum())
+    total = None if sums is None else float(sums.loss_DB.sum())
     loss = None if total is None else total / n_targets
     return setting | {
         "loss": loss,
         "perplexity": None if loss is None else _exp(loss),
         "bits_per_byte": None if total is None or not n_bytes else total / math.log(2) / n_bytes,
-        "control_loss": float(control.loss_D.sum()) / n_targets,
+        "control_loss": float(control.loss_DB.sum()) / n_targets,
         "n_targets": n_targets,
-        "n_documents": int((control.targets_D > 0).sum()),
+        "n_documents": int(control.targets_DB.any(axis=1).sum()),
         "n_bytes": n_bytes,
         "tokens_per_s": None if sums is None else inputs / sums.seconds,
         "evaluated_at": datetime.now(UTC).replace(microsecond=0),
@@ -273,12 +280,13 @@ def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, 
         shared
         | {
             "document": split.ids[d],
-            "loss": None if sums is None else sums.loss_D[d] / control.targets_D[d],
-            "control_loss": control.loss_D[d] / control.targets_D[d],
-            "n_targets": int(control.targets_D[d]),
-            "n_bytes": control.bytes_D[d],
+            "block": b,
+            "loss": None if sums is None else sums.loss_DB[d, b] / control.targets_DB[d, b],
+            "control_loss": control.loss_DB[d, b] / control.targets_DB[d, b],
+            "n_targets": int(control.targets_DB[d, b]),
+            "n_bytes": control.bytes_DB[d, b],
         }
-        for d in np.flatnonzero(control.targets_D)
+        for d, b in np.argwhere(control.targets_DB).tolist()
     ]
 
 

@@ -29,7 +29,7 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
 
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
-    evals, documents = _gather(runs)
+    evals, documents = gather([runs])
     rows = tables.comparable(pd.DataFrame(evals).astype({"loss": float, "training_seconds": float}), only)
     written = Written(warnings=tables.unequal_training(rows))
     shown: dict[str, pd.DataFrame] = {}
@@ -59,12 +59,19 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     return written
 
 
-def _gather(runs: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    if not runs.is_dir():
-        raise ValueError(f"{runs}: no such folder; train and evaluate runs first")
-    folders = [runs] if (runs / "evals.parquet").exists() else sorted(p.parent for p in runs.glob("*/evals.parquet"))
-    if not folders:
-        raise ValueError(f"{runs} holds no evaluated run; evaluate with: extrapolate eval-lengths {runs}")
+def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of evaluated runs, or of folders of them: of `evals.parquet`, and of `eval_documents.parquet`.
+
+    Raises ValueError where a path holds none, or a table is damaged.
+    """
+    folders: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise ValueError(f"{path}: no such folder; train and evaluate runs first")
+        inside = [path] if (path / "evals.parquet").exists() else sorted(p.parent for p in path.glob("*/evals.parquet"))
+        if not inside:
+            raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
+        folders += [folder for folder in inside if folder not in folders]
     evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
     documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
     return evals, documents

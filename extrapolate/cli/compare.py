@@ -1,0 +1,60 @@
+"""extrapolate compare"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="evaluated run directories, or folders of them")],
+    extensions: Annotated[bool, typer.Option("--extensions", help="compare what was applied at inference too")] = False,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="print the comparisons as JSON lines")] = False,
+) -> None:
+    """Compare evaluated runs pair by pair: the difference in loss, its interval, and win, tie or loss."""
+    import pandas as pd
+
+    from extrapolate.cli.progress import say
+    from extrapolate.cli.render import print_table
+    from extrapolate.report import comparison
+    from extrapolate.report.write import gather
+
+    evals, documents = gather(runs)
+    rows = comparison.comparable_rows(pd.DataFrame(evals).astype({"loss": float}), pd.DataFrame(documents), extensions)
+    found = list(comparison.comparisons(rows, confidence))
+    if as_json:
+        for one in found:
+            sys.stdout.write(json.dumps(one.row()) + "\n")
+        return
+    for protocol in dict.fromkeys(one.protocol for one in found):
+        mine = [one for one in found if one.protocol == protocol]
+        table: dict[tuple[str, str], dict[str, str]] = {}
+        for one in mine:
+            cells = table.setdefault((one.model, one.other), {"model": one.model, "against": one.other})
+            cells[f"ev={one.factor:g}"] = _cell(one)
+        shown = pd.DataFrame(table.values()).fillna("n/a")
+        print_table(shown, f"{protocol}: difference in loss, nats per token, and its {confidence:.0%} interval")
+    counts = sorted({(one.difference.clusters, one.clusters) for one in found})
+    print(
+        "Below zero the model on the left is better. Resampled: "
+        + ", ".join(f"{count} {name}" for count, name in counts)
+        + ". Each interval stands for itself: with many of them, some exclude zero by chance."
+    )
+    if any(one.clusters == "stretches" for one in found):
+        say(
+            f"fewer than {comparison.ENOUGH_DOCUMENTS} documents: contiguous stretches of 16 L tokens stand in. "
+            "Those of one document are alike, which makes intervals too narrow rather than too wide"
+        )
+
+
+def _cell(one: object) -> str:
+    from extrapolate.report.comparison import Comparison
+
+    assert isinstance(one, Comparison)
+    found = one.difference
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.3f} too few"
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}] {found.verdict()}"

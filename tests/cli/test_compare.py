@@ -1,0 +1,101 @@
+"""Comparing evaluated runs."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from extrapolate import results
+from extrapolate.evaluation.statistics import interval
+
+FEW = ["--factors", "1,4", "--max-targets", "2048", "--protocol", "windows"]
+
+
+@pytest.fixture
+def evaluated(cli, ckpt):
+    """RoPE, ExPE and NoPE, evaluated."""
+    for name in ("rope", "expe", "none"):
+        cli("eval-lengths", f"ckpt/{name}", *FEW).succeeded()
+    return ckpt
+
+
+def lines_of(ended) -> pd.DataFrame:
+    return pd.DataFrame(json.loads(line) for line in ended.succeeded().out.splitlines())
+
+
+def test_every_pair_and_every_control_at_every_factor(cli, evaluated):
+    rows = lines_of(cli("compare", "ckpt", "--json"))
+    pairs = set(zip(rows["model"], rows["other"], strict=True))
+    controls = {(model, "its control") for model in ("RoPE", "ExPE", "NoPE")}
+    assert controls < pairs
+    assert {frozenset(pair) for pair in pairs - controls} == {
+        frozenset(pair) for pair in (("RoPE", "ExPE"), ("RoPE", "NoPE"), ("ExPE", "NoPE"))
+    }
+    assert sorted(rows["factor"].unique()) == [1, 4]
+    assert len(rows) == 2 * 6
+
+
+def test_the_differences_are_those_of_the_rows(cli, evaluated):
+    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/expe", "--json")).set_index(["model", "other", "factor"])
+    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "expe"))
+    loss = evals.set_index(["model", "factor"])["loss"]
+    control = evals.set_index(["model", "factor"])["control_loss"]
+    for factor in (1, 4):
+        difference = rows.loc[("RoPE", "ExPE", factor), "difference"]
+        assert difference == pytest.approx(loss["RoPE", factor] - loss["ExPE", factor], abs=1e-9)
+        own = rows.loc[("RoPE", "its control", factor), "difference"]
+        assert own == pytest.approx(loss["RoPE", factor] - control["RoPE", factor], abs=1e-9)
+
+
+def test_few_documents_are_replaced_by_stretches_of_them(cli, evaluated):
+    ended = cli("compare", "ckpt/rope", "--json")
+    row = lines_of(ended).iloc[0]
+    documents = pd.DataFrame(results.read(evaluated / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS)).query(
+        "factor == 1"
+    )
+    assert (row["cluster"], row["clusters"]) == ("stretches", len(documents))
+    assert documents["document"].nunique() < 30
+    sums = (documents["loss"] - documents["control_loss"]) * documents["n_targets"]
+    expected = interval(sums.to_numpy(), documents["n_targets"].to_numpy(float))
+    if row["verdict"] != "too few":
+        assert (row["low"], row["high"]) == pytest.approx((expected.low, expected.high), abs=1e-6)
+    assert "fewer than 30 documents" in cli("compare", "ckpt/rope").succeeded().err
+
+
+def test_seeds_are_replicates_of_one_model(cli, evaluated, tiny):
+    cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
+    cli("eval-lengths", "ckpt/rope-s1", *FEW).succeeded()
+    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/rope-s1", "--json"))
+    assert set(rows["model"]) == {"RoPE"}
+    assert set(rows["other"]) == {"its control"}
+    assert set(rows["seeds"]) == {2}
+    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "rope-s1"))
+    mean = evals[evals["factor"] == 4].eval("loss - control_loss").mean()
+    assert rows[rows["factor"] == 4]["difference"].item() == pytest.approx(mean, abs=1e-9)
+
+
+def test_the_table_says_what_it_shows(cli, evaluated):
+    out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
+    assert "its 90% interval" in out
+    assert "Below zero the model on the left is better" in out
+    assert any(word in out for word in ("win", "tie", "loss", "too few"))
+
+
+def test_extensions_are_compared_when_asked_for(cli, evaluated):
+    cli("eval-lengths", "ckpt/rope", "--extend", "pi", *FEW).succeeded()
+    assert set(lines_of(cli("compare", "ckpt/rope", "--json"))["model"]) == {"RoPE"}
+    assert set(lines_of(cli("compare", "ckpt/rope", "--extensions", "--json"))["model"]) == {"RoPE", "RoPE + PI"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["nowhere"], ["no such folder"]), (["ckpt/learned"], ["holds no evaluated run"])],
+)
+def test_what_cannot_be_compared_is_refused(cli, evaluated, refused, arguments, words):
+    refused(["compare", *arguments], *words)
+
+
+def test_runs_of_one_model_that_differ_in_more_than_their_seed_are_refused(cli, evaluated, tiny, refused):
+    cli("train", "--pe", "rope", *tiny, "--lr", 0.001, "--out", "ckpt/other").succeeded()
+    cli("eval-lengths", "ckpt/other", *FEW).succeeded()
+    refused(["compare", "ckpt/rope", "ckpt/other"], "differ in more than their seed")
