@@ -26,11 +26,11 @@ def eval_lengths(
             help="an extension: pi, yarn:factor=8 + log-n; all that apply: all; without the run's own: none; repeatable"
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="which tokens are scored with which context")] = "windows,fixed-target",
+    protocol: Annotated[str, typer.Option(help="windows, fixed-target, sliding, or several")] = "windows,fixed-target",
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
     max_targets: Annotated[
         int | None,
-        typer.Option(min=1, help="scored tokens a protocol  [default: windows 131072, fixed-target 8192]"),
+        typer.Option(min=1, help="scored tokens a protocol  [default: windows 131072, others 8192]"),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",

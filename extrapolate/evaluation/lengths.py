@@ -45,7 +45,7 @@ class EvaluationSettings:
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
     extensions: tuple[str, ...] = ()
-    protocols: tuple[str, ...] = tuple(PROTOCOLS)
+    protocols: tuple[str, ...] = ("windows", "fixed-target")
     split: str = "test"
     max_targets: int | None = None
     checkpoint: str = "last"

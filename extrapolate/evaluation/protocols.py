@@ -73,14 +73,32 @@ def windows(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], 
     Raises ValueError where no document, or max_targets, holds a span.
     """
     span = math.lcm(seq_len, *lengths)
+    document_W, start_W = _spans(document_lengths, span, max_targets)
+    rows = {length: (_tiled(document_W, start_W, span, length),) for length in lengths}
+    return Layout(rows, _strided(document_W, start_W, span, seq_len, max(1, seq_len // 2)))
+
+
+def sliding(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+    """Windows of N tokens that move on by L/2, only new targets scored.
+
+    All targets but those of a span's first window have at least N - L/2 tokens of context.
+    The spans, the targets and the control are those of `windows`; at 1x a row is its own control. At most max_targets
+    targets, spread evenly over documents. Raises ValueError where no document, or max_targets, holds a span.
+    """
+    span = math.lcm(seq_len, *lengths)
+    document_W, start_W = _spans(document_lengths, span, max_targets)
+    rows = {length: _strided(document_W, start_W, span, length, max(1, seq_len // 2)) for length in lengths}
+    return Layout(rows, rows.get(seq_len) or _strided(document_W, start_W, span, seq_len, max(1, seq_len // 2)))
+
+
+def _spans(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and starts of disjoint spans. Raises ValueError where no document, or max_targets, holds one."""
     if max_targets < span:
         raise ValueError(f"--max-targets {max_targets} holds no span of {span} tokens")
     available_D = np.maximum(document_lengths - 1, 0) // span
     _check_reached(available_D, document_lengths, span, "a span of")
     document_W, place_W = _spread(available_D, max_targets // span)
-    start_W = place_W * span
-    rows = {length: (_tiled(document_W, start_W, span, length),) for length in lengths}
-    return Layout(rows, _strided(document_W, start_W, span, seq_len, max(1, seq_len // 2)))
+    return document_W, place_W * span
 
 
 def _tiled(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int) -> Windows:
@@ -127,9 +145,9 @@ def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[i
 
 
 Protocol = Callable[[np.ndarray, int, Sequence[int], int], Layout]
-PROTOCOLS: dict[str, Protocol] = {"windows": windows, "fixed-target": fixed_target}
-# A window of fixed-target scores far fewer of its tokens than one of windows, so it costs more a target.
-DEFAULT_MAX_TARGETS = {"windows": 131_072, "fixed-target": 8_192}
+PROTOCOLS: dict[str, Protocol] = {"windows": windows, "fixed-target": fixed_target, "sliding": sliding}
+# Windows of the other two score far fewer of their tokens than those of `windows`, so they cost more a target.
+DEFAULT_MAX_TARGETS = {"windows": 131_072, "fixed-target": 8_192, "sliding": 8_192}
 
 
 def targets_hash(groups: Sequence[Windows], corpus_hash: str, split: str) -> str:

@@ -56,7 +56,7 @@ def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.Da
 def test_rows_are_exact(store: Store, run_of) -> None:
     """Loss, counts and bytes against sums over the documents' own tokens and text."""
     run = run_of("rope")
-    settings = EvaluationSettings(factors=(1, 4), max_targets=640)
+    settings = EvaluationSettings(factors=(1, 4), protocols=tuple(PROTOCOLS), max_targets=640)
     rows, documents = rows_of(run, store, settings)
     split, tokenizer = store.split("test"), store.tokenizer()
     model = run.load_model(run.checkpoints("last")[0])

@@ -13,6 +13,7 @@ from extrapolate.evaluation.protocols import (
     Windows,
     fixed_target,
     lengths_of,
+    sliding,
     targets_hash,
     windows,
 )
@@ -60,6 +61,23 @@ def test_fixed_target_by_hand() -> None:
     assert targets_of(layout.rows[4]) == targets_of(layout.rows[8]) == targets_of(layout.control) == expected
     assert context_of(layout.rows[4]) == {(0, p): 3 if p % 2 else 4 for p in range(7, 13)}
     assert context_of(layout.rows[8]) == {(0, p): 7 if p % 2 else 8 for p in range(7, 13)}
+
+
+def test_sliding_by_hand() -> None:
+    """L = 4, factors 1 and 2: spans of 8; windows of 8 score all of theirs, windows of 4 move on by 2."""
+    layout = sliding(np.array([17, 8, 3]), 4, [4, 8], 1000)
+    assert targets_of(layout.rows[8]) == targets_of(layout.rows[4]) == Counter((0, p) for p in range(1, 17))
+    assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
+    expected = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
+    assert context_of(layout.rows[4]) == {(0, p): expected[(p - 1) % 8 + 1] for p in range(1, 17)}
+    assert layout.control is layout.rows[4]
+
+
+def test_sliding_has_long_contexts_after_the_first_window() -> None:
+    layout = sliding(np.array([200]), 4, [4, 16, 64], 1000)
+    context = context_of(layout.rows[16])
+    assert {p: context[0, p] for p in range(1, 17)} == {p: p for p in range(1, 17)}
+    assert {context[0, p] for p in range(17, 65)} == {15, 16}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
