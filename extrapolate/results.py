@@ -78,6 +78,8 @@ EVALS = Table(
         Column("training_precision", _TEXT),
         Column("training_seconds", _REAL, "seconds: median step time times steps", required=False),
         Column("tokens_per_s", _REAL, "inputs per second of evaluation", required=False),
+        # The whole process's, or what the device held for it.
+        Column("peak_mib", _REAL, "MiB: the most memory held during the evaluation", required=False),
         Column("config_hash", _TEXT, "everything that decides the weights but the seed"),
         Column("setting_hash", _TEXT, "everything that decides the weights but the encoding and the seed"),
         Column("corpus_hash", _TEXT),

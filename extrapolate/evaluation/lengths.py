@@ -16,6 +16,7 @@ from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
 from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.memory import forget_peak, peak_mib
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
@@ -70,6 +71,7 @@ class _Sums:
     targets_DB: np.ndarray
     bytes_DB: np.ndarray
     seconds: float
+    peak_mib: float | None
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
@@ -228,6 +230,8 @@ class _ProtocolEvaluation:
         block = BLOCK_FACTOR * self.model.seq_len
         shape = (len(self.split.ids), int(self.split.lengths.max(initial=0)) // block + 1)
         loss_DB, targets_DB, bytes_DB = (np.zeros(shape) for _ in range(3))
+        device = self.model.embedding.weight.device.type
+        forget_peak(device)
         began = time.perf_counter()
         for group in groups:
             losses = target_losses(self.model, self.split, group, plan, precision=self.precision, progress=advance)
@@ -235,7 +239,8 @@ class _ProtocolEvaluation:
             np.add.at(loss_DB, where, losses.sum(axis=1, dtype=np.float64))
             np.add.at(targets_DB, where, group.scored)
             np.add.at(bytes_DB, where, self.bytes_of(group))
-        return _Sums(loss_DB, targets_DB.astype(np.int64), bytes_DB, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        return _Sums(loss_DB, targets_DB.astype(np.int64), bytes_DB, seconds, peak_mib(device))
 
 
 def _byte_counter(store: Store, split: Split) -> Callable[[Windows], np.ndarray]:
@@ -266,6 +271,7 @@ def _row(setting: dict[str, Any], sums: _Sums | None, control: _Sums, inputs: in
         "n_documents": int(control.targets_DB.any(axis=1).sum()),
         "n_bytes": n_bytes,
         "tokens_per_s": None if sums is None else inputs / sums.seconds,
+        "peak_mib": None if sums is None else sums.peak_mib,
         "evaluated_at": datetime.now(UTC).replace(microsecond=0),
     }
 

@@ -13,7 +13,7 @@ from extrapolate import results
 
 FEW = ["--max-targets", "512"]
 # Everything that may differ between two evaluations of the same weights.
-VOLATILE = ["tokens_per_s", "evaluated_at"]
+VOLATILE = ["tokens_per_s", "peak_mib", "evaluated_at"]
 
 USER_ENCODING = '''
 """A user's encoding, in a file of their own."""

@@ -243,7 +243,7 @@ def whole_run(trained, tmp_path_factory) -> Path:
 def rows_of(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables in the order of their keys, without what a clock decides."""
     evals = pd.DataFrame(results.read(run / "evals.parquet", results.EVALS)).drop(
-        columns=["tokens_per_s", "evaluated_at"]
+        columns=["tokens_per_s", "peak_mib", "evaluated_at"]
     )
     documents = pd.DataFrame(results.read(run / "eval_documents.parquet", results.EVAL_DOCUMENTS))
     frames = evals.sort_values(list(results.EVALS.key)), documents.sort_values(list(results.EVAL_DOCUMENTS.key))
