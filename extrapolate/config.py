@@ -1,5 +1,6 @@
 """The run's configuration: frozen, validated, read from TOML or JSON; and the presets."""
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -110,6 +111,7 @@ class OriginConfig(_Frozen):
 
     run: str
     weights_sha256: str
+    config_hash: str
     label: str
     seq_len: int = Field(gt=1)
 
@@ -129,6 +131,19 @@ class RunConfig(_Frozen):
     def seq_len(self) -> int:
         """L, tokens: what the encoding was derived from, and what factors count in."""
         return self.training.seq_len if self.origin is None else self.origin.seq_len
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides the weights but for seeds: runs that agree in it are replicates."""
+        return self.model_dump(exclude={"data": {"path"}, "training": {"seed"}, "origin": {"run", "weights_sha256"}})
+
+    def config_hash(self) -> str:
+        """A hash of `decisive`."""
+        return short_hash(self.decisive())
+
+
+def short_hash(value: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits that tell nested dictionaries apart."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 # Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from
@@ -210,7 +225,8 @@ def _known_settings(location: tuple[int | str, ...]) -> list[str]:
 
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """`training.lr: 0.003 in the run, 0.001 now`, for every setting that decides the weights and differs."""
-    return _differences(old.model_dump(exclude={"data": {"path"}}), new.model_dump(exclude={"data": {"path"}}), "")
+    names = {"data": {"path"}, "origin": {"run"}}  # where things are, and what they are called
+    return _differences(old.model_dump(exclude=names), new.model_dump(exclude=names), "")
 
 
 def _differences(old: Any, new: Any, place: str) -> list[str]:

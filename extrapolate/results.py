@@ -71,6 +71,7 @@ EVALS = Table(
         # Another length, and the name of the run it started from, where the run was tuned.
         Column("trained_length", _INT, "tokens"),
         Column("origin", _TEXT, required=False),
+        Column("own_extension", _TEXT, "always applied, unless taken off", required=False),
         Column("tokens", _INT, "training tokens"),
         Column("seed", _INT),
         Column("preset", _TEXT),

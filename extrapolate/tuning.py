@@ -7,8 +7,11 @@ from extrapolate import configure, runs, specs
 from extrapolate.config import RunConfig
 from extrapolate.configure import TrainingRequest
 from extrapolate.data.store import Store
+from extrapolate.evaluation.lengths import label_of
 from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.base import PLAIN
+from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import Model
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
@@ -40,14 +43,15 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     }
     given = configure.given_values(request.training)
     training |= given
-    training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])
+    if "batch_tokens" not in given:
+        training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])
     encoding = parent.config.encoding.model_dump() if request.pe is None else None
     if encoding is None:
         spec = specs.parse(request.pe or "")
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
         encoding["name"] = f"{parent.path / runs.USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
-    extension = extend if extend or request.pe else parent.config.extension
+    extension = extend if extend is not None or request.pe else parent.config.extension
     raw = parent.config.model_dump() | {
         "encoding": encoding,
         "training": training | configure.hardware(training),
@@ -55,7 +59,8 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
         "origin": {
             "run": parent.name,
             "weights_sha256": checkpoint.sha256,
-            "label": parent.build_model().label(),
+            "config_hash": parent.config.config_hash(),
+            "label": label_of(parent.config, parent.build_model(), _own(parent.config)),
             "seq_len": parent.config.seq_len,
         },
     }
@@ -66,16 +71,28 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     return config, user_file
 
 
+def _own(config: RunConfig) -> Recipe | None:
+    return None if config.extension is None else recipes.build(config.extension)
+
+
 def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
-    """Raises ValueError where a run's extension means nothing for its model, or has a constant left to fit."""
-    if config.extension is None:
-        return
-    recipe = recipes.build(config.extension)
+    """Raises ValueError where a run's extension means nothing for its model or has a constant left to fit, or its
+    training windows are longer than its encoding is defined.
+    """
     name = config.encoding.name
     if user_file is not None:
         name = f"{user_file}:{name.rpartition(':')[2]}"
     model = Model(config.model, name, config.encoding.arguments, config.seq_len)
-    recipes.check_applies(recipe, model)
-    if recipe.to_fit is not None:
-        raise ValueError(f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out")
-    recipe.plan(model.encoding, model.seq_len, config.training.seq_len)
+    plan, length = PLAIN, config.training.seq_len
+    if (recipe := _own(config)) is not None:
+        recipes.check_applies(recipe, model)
+        if recipe.to_fit is not None:
+            raise ValueError(
+                f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out"
+            )
+        plan = recipe.plan(model.encoding, model.seq_len, length)
+    if not model.encoding.reaches(length, plan):
+        hint = "; give --extend table-resize" if "table-resize" in recipes.applicable(model) else ""
+        raise ValueError(
+            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and --seq-len is {length}{hint}"
+        )

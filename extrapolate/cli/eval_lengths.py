@@ -64,6 +64,8 @@ def eval_lengths(
     where = device_of(device.value)
     named = {path.resolve() for path in runs}
     found = find_runs(runs)
+    if len({run.name for run in found}) < len(found):
+        raise ValueError("two of these runs have one name: evaluate them one at a time, or rename a folder")
     unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
     if unfinished and len(unfinished) < len(found):
         say(f"left out, for their training is not finished: {', '.join(str(run.path) for run in unfinished)}")

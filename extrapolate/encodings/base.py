@@ -182,10 +182,15 @@ register = encodings.register
 
 def find(name: str) -> type[Encoding]:
     """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises ValueError if there is none."""
-    file, colon, class_name = name.rpartition(":")
-    if colon:
-        return specs.load_user_class(Path(file), class_name, Encoding)
-    return encodings[name]
+    file, _, class_name = name.rpartition(":")
+    if name.endswith(".py"):
+        raise ValueError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
+    if not file.endswith(".py"):
+        return encodings[name]
+    cls = specs.load_user_class(Path(file), class_name, Encoding)
+    if not hasattr(cls, "display"):
+        raise ValueError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
+    return cls
 
 
 def build(name: str, arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from extrapolate.data.store import Split
 from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.extensions.base import Plan
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import Model
 
@@ -14,21 +15,31 @@ LOW, HIGH = -0.5, 1.0
 STEPS = 10  # of a golden section: the constant is known to about 0.01
 
 
-def fitted(recipe: Recipe, model: Model, split: Split, length: int, precision: str) -> Recipe:
+def fitted(
+    recipe: Recipe,
+    plan_of: Callable[[Recipe], Plan],
+    model: Model,
+    split: Split,
+    seq_len: int,
+    length: int,
+    precision: str,
+) -> Recipe:
     """The recipe with the constant that gives the lowest loss on the validation split at this length.
+
+    `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length.
 
     Nothing depends on the constant up to the training length, and nothing is tried there. Raises ValueError where no
     document of the split holds a window of `length` tokens.
     """
-    if length <= model.seq_len:
+    if length <= seq_len:
         return recipe.fitted(0.0)
     windows = validation_windows(split, length, FIT_TARGETS)
 
     def loss(value: float) -> float:
-        plan = stored(recipe.fitted(value).plan(model.encoding, model.seq_len, length), precision)
+        plan = stored(plan_of(recipe.fitted(value)), precision)
         return validation_loss(model, split, windows, plan, precision)
 
-    low = max(LOW, -0.9 / math.log(length / model.seq_len))  # 1 + c ln(N/L) stays positive
+    low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive
     return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
 
 

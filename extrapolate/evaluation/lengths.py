@@ -1,17 +1,18 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-import hashlib
 import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from extrapolate import __version__, provenance
+from extrapolate.config import RunConfig, short_hash
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
@@ -88,6 +89,8 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
         )
+    if not settings.precisions:
+        raise ValueError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
         if precision not in PRECISIONS:
             raise ValueError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
@@ -97,35 +100,57 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
             read(run.path / name, table)
     model = run.build_model()
     split = store.split(settings.split)
-    for recipe in _recipes(run, model, settings).values():
-        if recipe is not None:
+    for applied in _recipes(run, model, settings).values():
+        if (recipe := applied.joined()) is not None:
             recipes.check_applies(recipe, model)
         for length in lengths_of(settings.factors, model.seq_len):
-            if recipe is not None and recipe.to_fit is None:
-                recipe.plan(model.encoding, model.seq_len, length)
-            elif recipe is not None:
+            if recipe is None or recipe.to_fit is None:
+                applied.plan(run, model, length)
+            else:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
     for protocol in settings.protocols:
         settings.layout(protocol, split, model.seq_len)
 
 
-def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, Recipe | None]:
+@dataclass(frozen=True)
+class _Applied:
+    """What is applied: the run's own extension, unless it is taken off, and another."""
+
+    own: Recipe | None
+    extra: Recipe | None
+
+    def joined(self) -> Recipe | None:
+        """Both in one, for checks and labels. Raises ValueError where they clash."""
+        if self.own is None or self.extra is None:
+            return self.extra if self.own is None else self.own
+        return self.own.joined(self.extra)
+
+    def plan(self, run: Run, model: Model, length: int) -> Plan:
+        """The run's own counts from the L of its line, the other from the length that the run was trained at."""
+        plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
+        if self.extra is None:
+            return plan
+        return plan.joined(self.extra.plan(model.encoding, run.config.training.seq_len, length))
+
+
+def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, _Applied]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
     Raises ValueError on unknown ones, or one that clashes with the run's own.
     """
     own = None if run.config.extension is None else recipes.build(run.config.extension)
-    found: dict[str, Recipe | None] = {PLAIN_NAME: own}
+    found = {PLAIN_NAME: _Applied(own, None)}
     texts = list(settings.extensions)
     if ALL in texts:
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
         if text == PLAIN_NAME:
-            found |= {} if own is None else {OFF: None}
+            found |= {} if own is None else {OFF: _Applied(None, None)}
             continue
         recipe = recipes.build(text)
-        found[recipe.text] = recipe if own is None else own.joined(recipe)
+        found[recipe.text] = _Applied(own, recipe)
+        found[recipe.text].joined()
     return found
 
 
@@ -153,46 +178,57 @@ def evaluate(
                 evaluation = _ProtocolEvaluation(model, split, layout, precision, bytes_of, progress)
                 common = _common(run, loaded, checkpoint, protocol, precision, settings.split)
                 common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
-                own = chosen[PLAIN_NAME]
-                control_plan = PLAIN if own is None else own.plan(model.encoding, model.seq_len, model.seq_len)
+                control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
                 control = evaluation.sums(layout.control, control_plan, f"{run.name} {protocol} control")
-                for text, recipe in chosen.items():
-                    common |= {"extension": text, "model": label_of(run, loaded, recipe)}
-                    yield _measure(evaluation, store, common, recipe, control)
+                for text, applied in chosen.items():
+                    common |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                    yield _measure(evaluation, run, store, common, applied, control)
 
 
-def label_of(run: Run, model: Model, recipe: Recipe | None) -> str:
+def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
     """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`."""
     label = model.label() + (f" + {recipe.label()}" if recipe else "")
-    origin = run.config.origin
+    origin = config.origin
     if origin is None:
         return label
-    if origin.label != model.label():
-        label += f", from {origin.label}"
-    tuned = run.config.training.seq_len
-    return label + (f", tuned at {tuned}" if tuned != origin.seq_len or origin.label == model.label() else "")
+    if config.training.seq_len != origin.seq_len or origin.label == model.label():
+        label += f", tuned at {config.training.seq_len}"
+    if taken_off and config.extension is not None:
+        label += f" with {recipes.build(config.extension).label()}, taken off"
+    return label if origin.label == model.label() else f"{label}, from {origin.label}"
 
 
 def _measure(
-    evaluation: "_ProtocolEvaluation", store: Store, common: dict[str, Any], recipe: Recipe | None, control: "_Sums"
+    evaluation: "_ProtocolEvaluation",
+    run: Run,
+    store: Store,
+    common: dict[str, Any],
+    applied: _Applied,
+    control: "_Sums",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of one recipe at every length."""
-    model, layout = evaluation.model, evaluation.layout
+    model, layout, precision = evaluation.model, evaluation.layout, evaluation.precision
     rows: list[dict[str, Any]] = []
     document_rows: list[dict[str, Any]] = []
     for length in sorted(layout.rows):
         setting = common | {"length": length, "factor": length / model.seq_len}
         what = f"{common['run']} {common['protocol']} {common['model']} {setting['factor']:g}x"
-        here = recipe
-        if recipe is not None and recipe.to_fit is not None:
-            here = fitted(recipe, evaluation.model, store.split("validation"), length, evaluation.precision)
-        plan = PLAIN if here is None else here.plan(model.encoding, model.seq_len, length)
+        here = applied
+        if applied.extra is not None and applied.extra.to_fit is not None:
+            plan_of = partial(_plan_with, applied, run, model, length)
+            split, trained = store.split("validation"), run.config.training.seq_len
+            here = replace(applied, extra=fitted(applied.extra, plan_of, model, split, trained, length, precision))
+        plan = here.plan(run, model, length)
         reached = model.encoding.reaches(length, plan)
         sums = evaluation.sums(layout.rows[length], plan, what) if reached else None
         inputs = sum(len(w.start_W) * w.length for w in layout.rows[length])
         rows.append(_row(setting, sums, control, inputs))
         document_rows.extend(_document_rows(setting, sums, control, evaluation.split))
     return rows, document_rows
+
+
+def _plan_with(applied: _Applied, run: Run, model: Model, length: int, extra: Recipe) -> Plan:
+    return replace(applied, extra=extra).plan(run, model, length)
 
 
 class _ProtocolEvaluation:
@@ -301,8 +337,7 @@ def _common(
 ) -> dict[str, Any]:
     """What every row of a run, checkpoint, precision and protocol shares."""
     config = run.config
-    decisive = config.model_dump(exclude={"data": {"path"}, "training": {"seed"}})
-    setting = {name: section for name, section in decisive.items() if name != "encoding"}
+    setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
     return {
         "run": run.name,
         "protocol": protocol,
@@ -321,9 +356,11 @@ def _common(
         "preset": config.preset,
         "parameters": model.parameter_count(),
         "training_precision": config.training.precision,
-        "training_seconds": run.training_seconds(),
-        "config_hash": _hash(decisive),
-        "setting_hash": _hash(setting),
+        "own_extension": config.extension,
+        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
+        "training_seconds": None if config.origin else run.training_seconds(),
+        "config_hash": config.config_hash(),
+        "setting_hash": short_hash(setting),
         "corpus_hash": config.data.corpus_hash,
         "weights_sha256": checkpoint.sha256,
         "training_version": str(run.provenance.get("version", "")),
@@ -333,7 +370,3 @@ def _common(
         "commit": provenance.commit(),
         "machine": provenance.machine(),
     }
-
-
-def _hash(value: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

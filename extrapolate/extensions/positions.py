@@ -87,4 +87,5 @@ class TableResize(Extension):
     needs = TABLE
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        return Plan(position_scale=(seq_len - 1) / (length - 1) if length > seq_len else 1.0)
+        rows = encoding.max_length or seq_len
+        return Plan(position_scale=(rows - 1) / (length - 1) if length > rows else 1.0)

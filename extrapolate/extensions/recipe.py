@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
 from extrapolate.extensions.base import PLAIN, SCALE, Extension, Plan, extensions
@@ -50,12 +50,20 @@ def build(text: str) -> Recipe:
     if not texts:
         raise ValueError("an extension must be named: extrapolate extensions lists them")
     parts: list[Extension] = []
+    tidied = []
     for part in texts:
         spec = specs.parse(part)
         cls = extensions[spec.name]
-        parts.append(cls(**specs.convert_arguments(cls, spec.arguments, owner=spec.name)))
+        arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
+        parts.append(cls(**arguments))
+        tidied.append(specs.spell(spec.name, {name: _plainly(value) for name, value in arguments.items()}))
     _check_joins(text, parts)
-    return Recipe(" + ".join(texts), tuple(parts))
+    return Recipe(" + ".join(tidied), tuple(parts))
+
+
+def _plainly(value: Any) -> Any:
+    """2.0 as 2: one text for one number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _check_joins(text: str, parts: Sequence[Extension]) -> None:

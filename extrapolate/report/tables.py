@@ -38,9 +38,10 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     """A warning where models differ in more than their encoding: what is compared is then not the encoding alone."""
     if rows["setting_hash"].nunique() <= 1:
         return []
+    told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
     differing = [
         f"{column} {', '.join(sorted(str(value) for value in set(rows[column])))}"
-        for column in ("preset", "tokens", "parameters", "training_precision", "training_machine")
+        for column in told
         if rows[column].nunique() > 1
     ]
     detail = f" ({'; '.join(differing)})" if differing else ""

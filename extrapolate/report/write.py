@@ -106,7 +106,7 @@ def caption(rows: pd.DataFrame) -> str:
 
     lines = [
         f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
-        f"at every length; training length {values('seq_len')} tokens; {values('split')} split of corpus "
+        f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
         f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
         f"{values('training_precision')}; evaluated in {values('precision')}; "
         f"{_seeds(rows)}.",
@@ -117,6 +117,15 @@ def caption(rows: pd.DataFrame) -> str:
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
     return " ".join(lines)
+
+
+def _tuned(rows: pd.DataFrame) -> str:
+    """Tuned runs have other lengths, and a budget that comes on top of another's."""
+    mine = rows[rows["origin"].notna()]
+    if mine.empty:
+        return ""
+    lengths = ", ".join(str(length) for length in sorted(set(mine["trained_length"])))
+    return f" (tuned runs: {lengths}, their training tokens on top of those of the run they started from)"
 
 
 def _seeds(rows: pd.DataFrame) -> str:

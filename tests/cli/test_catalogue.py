@@ -63,3 +63,15 @@ def test_a_users_own_file_is_shown(cli, tmp_path):
 def test_markdown_is_the_page(cli):
     assert cli("encodings", "--markdown").succeeded().out == encodings_page()
     assert cli("extensions", "--markdown").succeeded().out == extensions_page()
+
+
+def test_arguments_are_not_taken_for_a_file(cli):
+    assert "unknown encoding 'rope:theta=5'" in cli("encodings", "rope:theta=5").error()
+
+
+def test_a_file_without_its_class_and_a_class_without_its_name_are_refused(cli, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    '''Nothing.'''\n"
+    )
+    assert "mine.py:MyEncoding" in cli("encodings", "mine.py").error()
+    assert 'display = "Mine"' in cli("encodings", "mine.py:Mine").error()

@@ -67,6 +67,11 @@ def test_every_extension_runs_on_a_trained_model_it_applies_to(cli, ckpt, tiny):
     assert seen == {PLAIN_NAME, *extensions.names()} - rope_only
 
 
+def test_one_number_written_twice_is_one_row(cli, ckpt):
+    cli("eval-lengths", "ckpt/rope", "--extend", "pi:factor=2", "--extend", "pi:factor=2.0", *FEW).succeeded()
+    assert set(rows_of(ckpt / "rope")["extension"]) == {PLAIN_NAME, "pi:factor=2"}
+
+
 @pytest.mark.parametrize(
     ("run", "extend", "words"),
     [
@@ -116,6 +121,7 @@ def test_precisions_are_rows_of_their_own(cli, ckpt):
 
 def test_an_unknown_precision_is_refused(cli, ckpt, refused):
     refused(["eval-lengths", "ckpt/rope", "--precision", "fp23", *FEW], "did you mean 'fp32'")
+    refused(["eval-lengths", "ckpt/rope", "--precision", ",", *FEW], "at least one precision")
 
 
 class TestTuning:
@@ -152,10 +158,10 @@ class TestTuning:
         labels = {extension: set(mine["model"]) for extension, mine in rows.groupby("extension")}
         assert labels == {
             PLAIN_NAME: {"RoPE + PI(4), tuned at 64"},
-            OFF: {"RoPE, tuned at 64"},
+            OFF: {"RoPE, tuned at 64 with PI(4), taken off"},
             "log-n": {"RoPE + PI(4) + log-n, tuned at 64"},
         }
-        assert (rows["seq_len"], rows["trained_length"]).__len__() == 2
+        assert set(rows["own_extension"]) == {"pi:factor=4"}
         assert set(rows["seq_len"]) == {16}
         assert set(rows["trained_length"]) == {64}
         assert losses(tuned, OFF) != losses(tuned, PLAIN_NAME)
@@ -181,6 +187,52 @@ class TestTuning:
         assert table["Model"].tolist() == ["RoPE", "RoPE + PI(4), tuned at 64"]
         assert list(table.columns[1:4]) == ["Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)"]
         assert table.iloc[:, 1:4].notna().all(axis=None)
+
+    def test_taken_off_it_is_not_the_run_that_never_had_it(self, cli, tuned, ckpt):
+        flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
+        cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
+        cli("eval-lengths", "ckpt/long", *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", "none", *FEW).succeeded()
+        (ckpt / "study").mkdir()
+        for name in ("long", "tuned"):
+            (ckpt / name).rename(ckpt / "study" / name)
+        cli("report", "ckpt/study", "--out", "report").succeeded()
+        assert len(pd.read_parquet("report/loss_by_ev.parquet")) == 3
+        page = Path("report/report.md").read_text()
+        assert "tuned runs: 64, their training tokens on top of those of the run they started from" in page
+
+    def test_tuned_runs_of_several_seeds_are_replicates(self, cli, ckpt, tiny):
+        cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
+        for seed, parent in ((0, "rope"), (1, "rope-s1")):
+            flags = ["--seq-len", 32, "--tokens", 1024, "--seed", seed, "--no-compile", "--out", f"study/s{seed}"]
+            cli("train", "--from", f"ckpt/{parent}", *flags).succeeded()
+        cli("eval-lengths", "study", *FEW).succeeded()
+        cli("report", "study", "--out", "report").succeeded()
+        assert pd.read_parquet("report/loss_by_ev.parquet")["Model"].tolist() == ["RoPE, tuned at 32"]
+
+    def test_a_chain_remembers_each_step(self, cli, tuned):
+        cli("train", "--from", tuned, "--seq-len", 32, "--tokens", 512, "--lr", 1e-9, "--out", "second").succeeded()
+        cli("eval-lengths", "second", *FEW).succeeded()
+        assert set(rows_of(Path("second"))["model"]) == {"RoPE + PI(4), tuned at 32, from RoPE + PI(4), tuned at 64"}
+
+    def test_extensions_count_from_the_length_it_was_tuned_at(self, cli, ckpt):
+        """Up to there they change nothing."""
+        flags = ["--seq-len", 32, "--tokens", 1024, "--no-compile", "--out", "ckpt/long"]
+        cli("train", "--from", "ckpt/rope", *flags).succeeded()
+        cli("eval-lengths", "ckpt/long", "--extend", "pi", "--extend", "window", *FEW).succeeded()
+        plain = losses(ckpt / "long", PLAIN_NAME)
+        for name in ("pi", "window"):
+            extended = losses(ckpt / "long", name)
+            assert extended[:2] == plain[:2]
+            assert extended[2] != plain[2]
+
+    def test_a_table_is_never_clamped_in_training(self, cli, ckpt, refused):
+        refused(["train", "--from", "ckpt/learned", "--seq-len", 64, "--out", "bad"], "up to 16 tokens", "table-resize")
+        refused(["train", "--from", "ckpt/rope", "--pe", "learned", "--seq-len", 64, "--out", "bad"], "up to 16 tokens")
+        flags = ["--seq-len", 64, "--tokens", 1024, "--extend", "table-resize", "--out", "ckpt/stretched"]
+        cli("train", "--from", "ckpt/learned", *flags).succeeded()
+        cli("eval-lengths", "ckpt/stretched", *FEW).succeeded()
+        assert rows_of(ckpt / "stretched")["loss"].notna().all()
 
     def test_dropping_the_encoding_keeps_every_other_weight(self, cli, ckpt):
         cli("train", "--from", "ckpt/rope", "--pe", "none", "--tokens", 512, "--out", "ckpt/drope").succeeded()
@@ -224,6 +276,8 @@ class TestTuning:
             (["--from", "ckpt/rope", "--preset", "gpt-256"], ["leave out"]),
             (["--from", "ckpt/rope", "--layers", "3"], ["leave out"]),
             (["--from", "ckpt/rope", "--tokens", "-5"], ["tokens"]),
+            (["--from", "ckpt/rope", "--batch-tokens", "1"], ["batch_tokens"]),
+            (["--from", "ckpt/rope", "--extend", ""], ["an extension must be named"]),
         ],
     )
     def test_what_cannot_be_is_refused(self, ckpt, refused, flags, words):

@@ -35,7 +35,11 @@ def test_no_temperature_is_tried_that_turns_scores_round(factor: int, monkeypatc
     )
     sizes = ModelConfig(vocab_size=9, width=16, layers=1, heads=1, kv_heads=1, head_dim=16, ff_width=16)
     model = Model(sizes, "none", {}, 8)
-    found = fitting.fitted(build("temperature"), model, None, 8 * factor, "fp32")
+
+    def plan_of(recipe):
+        return recipe.plan(model.encoding, 8, 8 * factor)
+
+    found = fitting.fitted(build("temperature"), plan_of, model, None, 8, 8 * factor, "fp32")
     assert len(tried) >= 10
     assert all(plan.logit_scale > 0 for plan in tried)
     assert found.plan(model.encoding, 8, 8 * factor).logit_scale < 0.7

@@ -21,6 +21,8 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "loss": loss,
         "control_loss": 4.0,
         "seq_len": 64,
+        "trained_length": 64,
+        "origin": None,
         "split": "test",
         "step": 10,
         "precision": "fp32",
