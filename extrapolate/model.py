@@ -29,7 +29,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
         self.out = nn.Linear(queries, config.width, bias=False)
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
-            nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else nn.Identity() for _ in range(2)
+            nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
@@ -45,7 +45,8 @@ class Attention(nn.Module):
             q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
-        q_BHTK, k_BGTK = self.q_norm(q_BHTK), self.k_norm(k_BGTK)
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
         state = encoding.prepare(x_BTD)
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:

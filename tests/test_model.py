@@ -263,3 +263,13 @@ def test_what_is_combined_with_an_encoding_is_in_its_names(used: dict[str, bool]
 def test_a_label_has_the_arguments_before_the_combinations() -> None:
     model = Model(ModelConfig(vocab_size=31, ssmax=True), "rope", {"theta": 500.0}, 64)
     assert model.label() == "RoPE(theta=500)+SSMax"
+
+
+def test_qk_norm_in_bfloat16_is_computed_in_float32(recwarn: pytest.WarningsRecorder) -> None:
+    """And so without a warning from torch on the way."""
+    sizes = ModelConfig(vocab_size=61, width=32, layers=1, heads=2, kv_heads=2, head_dim=16, ff_width=48, qk_norm=True)
+    model = Model(sizes, "rope", {}, 16)
+    tokens = torch.randint(0, 61, (2, 16))
+    with torch.autocast("cpu", torch.bfloat16):
+        model.loss(tokens, tokens).backward()
+    assert not [warning for warning in recwarn if "dtype" in str(warning.message)]
