@@ -23,7 +23,11 @@ def compare(
     from extrapolate.report.write import gather
 
     evals, documents = gather(runs)
-    rows = comparison.comparable_rows(pd.DataFrame(evals).astype({"loss": float}), pd.DataFrame(documents), extensions)
+    rows, warnings = comparison.comparable_rows(
+        pd.DataFrame(evals).astype({"loss": float}), pd.DataFrame(documents), extensions
+    )
+    for warning in warnings:
+        say(f"warning: {warning}")
     found = list(comparison.comparisons(rows, confidence))
     if as_json:
         for one in found:

@@ -39,10 +39,11 @@ class Comparison:
         }  # fmt: skip
 
 
-def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool) -> pd.DataFrame:
+def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool) -> tuple[pd.DataFrame, list[str]]:
     """The documents' rows of each run's last checkpoint, with what tells replicates apart.
 
-    Without `extensions`, only those of the runs as they were trained. Raises ValueError where runs differ in corpus,
+    Without `extensions`, only those of the runs as they were trained. Of several sets of targets one is kept for each
+    protocol, as in a report, and warnings say what was left out. Raises ValueError where runs differ in corpus,
     training length, precision or split, or runs of one model differ in more than their seed.
     """
     chosen = tables.comparable(evals, {})
@@ -54,8 +55,14 @@ def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bo
                 f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
                 "compare them separately"
             )
+    kept, warnings = [], []
+    for _, mine in chosen.groupby("protocol", sort=False):
+        same, said = tables.same_targets(mine)
+        kept.append(same)
+        warnings += said
     keys = ["run", "extension", "step", "precision", "split", *SETTING]
-    return documents.merge(chosen[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
+    rows = documents.merge(pd.concat(kept)[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
+    return rows, warnings
 
 
 def comparisons(rows: pd.DataFrame, confidence: float = 0.95) -> Iterator[Comparison]:

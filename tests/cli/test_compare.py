@@ -74,6 +74,16 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated, tiny):
     assert rows[rows["factor"] == 4]["difference"].item() == pytest.approx(mean, abs=1e-9)
 
 
+def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
+    """Two evaluations of other sizes must not be shown one over the other."""
+    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "windows").succeeded()
+    ended = cli("compare", "ckpt/rope", "ckpt/none", "--json")
+    rows = lines_of(ended)
+    assert not rows.duplicated(["protocol", "factor", "model", "other"]).any()
+    assert ("RoPE", "NoPE") in set(zip(rows["model"], rows["other"], strict=True))
+    assert "left out rows on other targets" in ended.err
+
+
 def test_the_table_says_what_it_shows(cli, evaluated):
     out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
     assert "its 90% interval" in out
