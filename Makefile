@@ -28,7 +28,7 @@ report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and pl
 	$(RUN) eval-lengths $(RUNS)/alibi $(RUNS)/none $(EVAL)
 	$(RUN) report $(RUNS) --out $(OUT)
 
-zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: not a ranking
+zoo: $(VENV)/installed  ## a smoke run of every encoding, in 10 to 20 minutes: not a ranking
 	$(RUN) tokenize stdlib --out data/stdlib
 	grep -v '^#' examples/zoo.txt | while read -r pe flags; do \
 	  name=$$(echo "$$pe $$flags" | tr -cs 'a-z0-9.\n' '-' | sed 's/-*$$//'); \
