@@ -3,9 +3,12 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from extrapolate.report.comparison import Comparison
 
 
 def compare(
@@ -29,6 +32,9 @@ def compare(
     for warning in warnings:
         say(f"warning: {warning}")
     found = list(comparison.comparisons(rows, confidence))
+    for one in found:
+        if one.other == comparison.OPTIMUM and one.difference.verdict() == "win":
+            say(f"warning: {one.model} is below the optimum at {one.factor:g}x: it sees what it predicts")
     if as_json:
         for one in found:
             sys.stdout.write(json.dumps(one.row()) + "\n")
@@ -54,11 +60,6 @@ def compare(
         )
 
 
-def _cell(one: object) -> str:
-    from extrapolate.report.comparison import Comparison
-
-    assert isinstance(one, Comparison)
+def _cell(one: "Comparison") -> str:
     found = one.difference
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.3f} too few"
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}] {found.verdict()}"
+    return found.text() if found.low is None else f"{found.text()} {found.verdict()}"

@@ -29,4 +29,6 @@ def report(
         say(warning)
     for protocol, table in written.tables.items():
         print_table(formatted(table), f"{protocol}, loss in nats per token")
+    if written.failures is not None:
+        print_table(written.failures, "failure length, tokens: where the loss is first above the control's")
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -14,7 +14,8 @@ def tokenize(
     source: Annotated[
         str,
         typer.Argument(
-            help="stdlib, a .txt .md .jsonl or .parquet file, a folder, a glob, or hf:NAME[:CONFIG[:SPLIT]]"
+            help="stdlib, a .txt .md .jsonl or .parquet file, a folder, a glob, hf:NAME[:CONFIG[:SPLIT]], or text "
+            "with a known optimum: synthetic:markov, synthetic:echo:longest=512"
         ),
     ] = "stdlib",
     out: Annotated[Path, typer.Option(help="the new token store")] = Path("data/stdlib"),

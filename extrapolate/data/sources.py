@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 SUFFIXES = (".txt", ".md", ".jsonl", ".parquet")
+SYNTHETIC = "synthetic:"
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,16 @@ class Source(Protocol):
 
 
 def open_source(spec: str, text_field: str = "text") -> Source:
-    """A source from `stdlib`, a file, folder or glob, or `hf:NAME[:CONFIG[:SPLIT]]`.
+    """A source from `stdlib`, `synthetic:PROCESS`, a file, folder or glob, or `hf:NAME[:CONFIG[:SPLIT]]`.
 
     Raises ValueError where there is no such source; reading one may raise ValueError too, naming the document.
     """
     if spec == "stdlib":
         return StandardLibrary()
+    if spec.startswith(SYNTHETIC):
+        from extrapolate.data import synthetic
+
+        return synthetic.build(spec.removeprefix(SYNTHETIC))
     if spec.startswith("hf:"):
         return HuggingFace(spec.removeprefix("hf:"), text_field)
     return LocalFiles(spec, text_field)
@@ -89,7 +94,9 @@ class LocalFiles:
             self.root = Path()
             self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
             if not self.files:
-                raise ValueError(f"no source '{spec}': not stdlib, hf:NAME, a file, a folder, or a glob that matches")
+                raise ValueError(
+                    f"no source '{spec}': not stdlib, synthetic:NAME, hf:NAME, a file, a folder, or a glob that matches"
+                )
         for file in self.files:
             if file.suffix not in SUFFIXES:
                 raise ValueError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(SUFFIXES)}")

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.sources import Document, Source
+from extrapolate.data.synthetic import Process
 
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
@@ -175,7 +176,11 @@ def build(
 def _build(
     source: Source, settings: StoreSettings, folder: Path, progress: Callable[[str, int], None]
 ) -> dict[str, Any]:
-    if settings.tokenizer is None:
+    if isinstance(source, Process):
+        if settings.tokenizer is not None:
+            raise ValueError(f"{settings.source} has a token for every state: leave --tokenizer out")
+        tokenizer = source.tokenizer()
+    elif settings.tokenizer is None:
         tokenizer = tokenizers.train_bpe(
             _texts(source, lambda size: progress("training BPE", size)), settings.vocab_size
         )
@@ -202,7 +207,9 @@ def _build(
     if not lengths:
         limit = "" if settings.max_tokens is None else f" within --max-tokens {settings.max_tokens}"
         raise ValueError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
-    chosen = _choose_splits(digests, lengths, settings.min_heldout_tokens)
+    # Synthetic documents are all of one length, so that none is too short.
+    longest_needed = 1 if isinstance(source, Process) else settings.min_heldout_tokens
+    chosen = _choose_splits(digests, lengths, longest_needed)
     splits = {name: _write_split(folder, name, everything.paths, chosen, schema) for name in SPLITS}
     for path in everything.paths:
         path.unlink()

@@ -9,6 +9,7 @@ from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
     DEFAULT_MAX_TARGETS,
@@ -181,6 +182,11 @@ class _ProtocolEvaluation:
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
         self.windows = {**layout.rows, self.CONTROL: layout.control}
         self._known: dict[tuple[Plan, int], Measured] = {}
+        process = process_of(store)
+        self.optimum = {
+            length: None if process is None else optimal_losses(process, split, groups)
+            for length, groups in layout.rows.items()
+        }
 
     def rows(
         self, setting: dict[str, Any], applied: _Applied, as_trained: _Applied
@@ -203,7 +209,7 @@ class _ProtocolEvaluation:
         for length, plan in plans.items():
             here = setting | {"length": length, "factor": length / model.seq_len}
             measured = self._known.get((plan, length))
-            scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), None)
+            scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), self.optimum[length])
             rows.append(scores.row(here, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows

@@ -30,6 +30,12 @@ class Interval:
             return "too few"
         return "win" if self.high < 0 else "loss" if self.low > 0 else "tie"
 
+    def text(self) -> str:
+        """`+0.021 [+0.013, +0.030]`, nats."""
+        if self.low is None or self.high is None:
+            return f"{self.mean:+.3f} too few"
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
 
 def interval(
     sum_C: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
@@ -58,6 +64,57 @@ def interval(
     deviation_R = (mean_R[usable] - mean) / error_R[usable]
     below, above = np.quantile(deviation_R, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, mean - float(above) * error, mean - float(below) * error, count)
+
+
+@dataclass(frozen=True)
+class Band:
+    """Means over targets in each of several buckets, nats, [B], and a band that holds all the true ones at once.
+
+    The band is None where there are too few clusters.
+    """
+
+    mean_B: np.ndarray
+    low_B: np.ndarray | None
+    high_B: np.ndarray | None
+    clusters: int
+
+
+def band(
+    sum_CB: np.ndarray, targets_CB: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Band:
+    """As `interval`, for many buckets at once: with the confidence given, no bucket's truth lies outside.
+
+    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]. The
+    largest studentised deviation over buckets is what is resampled (Romano and Wolf 2005), so that buckets that go up
+    and down together cost less than so many independent ones.
+    """
+    count = len(sum_CB)
+    mean_B = sum_CB.sum(axis=0) / targets_CB.sum(axis=0)
+    if count < FEWEST:
+        return Band(mean_B, None, None, count)
+    error_B = _errors(np.ones((1, count)), sum_CB, targets_CB)[0]
+    varied = error_B > 0  # elsewhere every cluster says the same
+    low_B, high_B = mean_B.copy(), mean_B.copy()
+    if not varied.any():
+        return Band(mean_B, low_B, high_B, count)
+    sum_CB, targets_CB = sum_CB[:, varied], targets_CB[:, varied]
+    rng = np.random.default_rng(seed)
+    times_RC = rng.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
+    error_RB = _errors(times_RC, sum_CB, targets_CB)
+    usable = (error_RB > 0).all(axis=1)
+    mean_RB = (times_RC @ sum_CB) / (times_RC @ targets_CB)
+    deviation_RB = (mean_RB[usable] - mean_B[varied]) / error_RB[usable]
+    above = np.quantile(deviation_RB.max(axis=1), (1 + confidence) / 2)
+    below = np.quantile(deviation_RB.min(axis=1), (1 - confidence) / 2)
+    low_B[varied] -= above * error_B[varied]
+    high_B[varied] -= below * error_B[varied]
+    return Band(mean_B, low_B, high_B, count)
+
+
+def _errors(times_RC: np.ndarray, sum_CB: np.ndarray, targets_CB: np.ndarray) -> np.ndarray:
+    """`_standard_error` of each bucket, [R, B]."""
+    columns = zip(sum_CB.T, targets_CB.T, strict=True)
+    return np.stack([_standard_error(times_RC, sum_C, targets_C) for sum_C, targets_C in columns], axis=1)
 
 
 def _standard_error(times_RC: np.ndarray, sum_C: np.ndarray, targets_C: np.ndarray) -> np.ndarray:

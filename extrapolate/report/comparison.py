@@ -14,6 +14,7 @@ from extrapolate.report import tables
 
 ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 CONTROL = "its control"
+OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
 SETTING = ["protocol", "factor", "targets_hash"]
 
 
@@ -60,39 +61,52 @@ def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bo
         same, said = tables.same_targets(mine)
         kept.append(same)
         warnings += said
+    return document_rows(pd.concat(kept), documents), warnings
+
+
+def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """The documents' rows that belong to the rows given, with the seed; without those that have no loss."""
     keys = ["run", "extension", "step", "precision", "split", *SETTING]
-    rows = documents.merge(pd.concat(kept)[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
-    return rows, warnings
+    return documents.merge(rows[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
 
 
-def comparisons(rows: pd.DataFrame, confidence: float = 0.95) -> Iterator[Comparison]:
-    """Every pair of models, and every model with its control, at every factor on the same targets.
+def comparisons(rows: pd.DataFrame, confidence: float = 0.95, *, pairs: bool = True) -> Iterator[Comparison]:
+    """Every model with its control, and with the optimum where it is known; with `pairs`, every pair of models too.
 
-    Runs of one model that differ in their seed are averaged, cluster by cluster, before anything is resampled.
+    At every factor, on the same targets. Runs of one model that differ in their seed are averaged, cluster by cluster,
+    before anything is resampled.
     """
     for (protocol, factor, _), here in rows.groupby(SETTING):
-        enough = here["document"].nunique() >= ENOUGH_DOCUMENTS
-        cluster = ["document"] if enough else ["document", "block"]
-        name = "documents" if enough else "stretches"
-        here = here.assign(
-            total=here["loss"] * here["n_targets"], control_total=here["control_loss"] * here["n_targets"]
-        )
-        models: dict[str, pd.DataFrame] = {}
-        seeds: dict[str, int] = {}
-        for model, mine in here.groupby("model", sort=False):
-            per_seed = mine.groupby([*cluster, "seed"])[["total", "control_total", "n_targets"]].sum()
-            models[str(model)] = per_seed.groupby(cluster).mean()
-            seeds[str(model)] = mine["seed"].nunique()
+        name, cluster = clusters_of(here)
+        models = {str(model): over_seeds(mine, cluster) for model, mine in here.groupby("model", sort=False)}
+        seeds = here.groupby("model")["seed"].nunique()
+        setting = str(protocol), float(str(factor))
         for model, mine in models.items():
-            found = _difference(mine["total"], mine["control_total"], mine["n_targets"], confidence)
-            yield Comparison(str(protocol), float(str(factor)), model, CONTROL, found, name, seeds[model])
-        for model, other in combinations(models, 2):
+            for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")):
+                if mine[column].notna().all():
+                    found = _difference(mine["loss"], mine[column], mine["n_targets"], confidence)
+                    yield Comparison(*setting, model, other, found, name, int(seeds[model]))
+        for model, other in combinations(models, 2) if pairs else ():
             first, second = models[model].align(models[other], join="inner")
             if len(first) < len(models[model]) or len(first) < len(models[other]):
                 continue  # not the same targets after all
-            found = _difference(first["total"], second["total"], first["n_targets"], confidence)
-            fewest = min(seeds[model], seeds[other])
-            yield Comparison(str(protocol), float(str(factor)), model, other, found, name, fewest)
+            found = _difference(first["loss"], second["loss"], first["n_targets"], confidence)
+            yield Comparison(*setting, model, other, found, name, int(min(seeds[model], seeds[other])))
+
+
+def clusters_of(rows: pd.DataFrame) -> tuple[str, list[str]]:
+    """What is resampled, and the columns that tell it: documents, or stretches of 16 L where they are too few."""
+    if rows["document"].nunique() >= ENOUGH_DOCUMENTS:
+        return "documents", ["document"]
+    return "stretches", ["document", "block"]
+
+
+def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Of one model's rows: sums of losses (nats) and numbers of targets for each group, means over seeds."""
+    sums = rows[[*by, "seed", "n_targets"]].assign(
+        **{name: rows[name].astype(float) * rows["n_targets"] for name in ("loss", "control_loss", "optimum_loss")}
+    )
+    return sums.groupby([*by, "seed"]).sum(min_count=1).groupby(by).mean()
 
 
 def _difference(ours: Any, theirs: Any, targets: Any, confidence: float) -> Interval:

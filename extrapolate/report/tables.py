@@ -92,10 +92,14 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     return table.reset_index().rename(columns={"model": "Model"})
 
 
-def control_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
-    """As `loss_by_ev`, of the difference to the control: negative is better than the context cut back to L."""
-    differences = rows.assign(loss=rows["loss"] - rows["control_loss"])
-    return loss_by_ev(differences, baseline).drop(columns="Training time")
+def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
+    """As `loss_by_ev`, of the standard deviation over seeds; None where every model has one seed."""
+    if rows.groupby("model")["seed"].nunique().max() < 2:
+        return None
+    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc="std", dropna=False)
+    table.columns = [f"ev={factor:g}" for factor in table.columns]
+    table["Seeds"] = rows.groupby("model")["seed"].nunique().astype(str)
+    return table.reset_index().rename(columns={"model": "Model"})
 
 
 def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
@@ -139,15 +143,15 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
     return lines
 
 
-def formatted(table: pd.DataFrame, signed: bool = False) -> pd.DataFrame:
-    """Every cell as text: losses to three decimals, training time to two, n/a where there is no number."""
+def formatted(table: pd.DataFrame) -> pd.DataFrame:
+    """Every cell as text: losses to three decimals, shares to two, n/a where there is no number."""
 
     def text(value: Any, column: str) -> str:
         if isinstance(value, str):
             return value
         if pd.isna(value):
             return "n/a"
-        return f"{value:{'+' if signed else ''}.{2 if column == 'Training time' else 3}f}"
+        return f"{value:.{2 if column == 'Training time' or column.startswith('Gain') else 3}f}"
 
     return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})
 

@@ -10,17 +10,19 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.report import plots, tables
+from extrapolate.report import comparison, optimum, page, plots, positions, tables
+from extrapolate.report.comparison import Comparison
 
 MAIN_PROTOCOL = "windows"
 
 
 @dataclass
 class Written:
-    """What a report wrote: file names, the table of each protocol, and what the user should know."""
+    """What a report wrote: file names, the table of each protocol, failure lengths, and what the user should know."""
 
     files: list[str] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    failures: pd.DataFrame | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -37,6 +39,8 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
         written.warnings += warnings
         written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
+    by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
+    compared = list(comparison.comparisons(by_document, pairs=False))
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
@@ -44,19 +48,54 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     results.write(out / "evals.parquet", evals, results.EVALS)
     results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
     written.files += ["evals.parquet", "eval_documents.parquet"]
-    sections = []
-    for protocol, table in written.tables.items():
-        mine = shown[protocol]
-        stem = "loss_by_ev" if protocol == MAIN_PROTOCOL else f"loss_by_ev.{protocol}"
-        files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
-        files.write_text(out / f"{stem}.tex", _latex(table, protocol, caption(mine)))
-        for suffix in ("png", "svg"):
-            plots.loss_against_length(mine, list(table["Model"]), f"Protocol {protocol}", out / f"{stem}.{suffix}")
-        written.files += [f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")]
-        sections.append(_section(protocol, mine, table, tables.control_by_ev(mine, baseline), stem))
-    files.write_text(out / "report.md", "\n".join(["# Loss by evaluation length", "", *sections]))
+    sections = ["# Loss by evaluation length\n"]
+    for protocol, mine in shown.items():
+        here = [one for one in compared if one.protocol == protocol]
+        sections.append(_write_protocol(out, protocol, mine, here, written))
+    if MAIN_PROTOCOL in shown:
+        sections.append(_write_positions(out, by_document, shown[MAIN_PROTOCOL], written))
+    files.write_text(out / "report.md", "\n".join(sections))
     written.files.append("report.md")
     return written
+
+
+def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list[Comparison], written: Written) -> str:
+    """Writes one protocol's files, and returns its section of the page."""
+    table = written.tables[protocol]
+    order = list(table["Model"])
+    suffix = "" if protocol == MAIN_PROTOCOL else f".{protocol}"
+    stem = f"loss_by_ev{suffix}"
+    files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
+    files.write_text(out / f"{stem}.tex", _latex(table, protocol, page.caption(rows)))
+    for kind in ("png", "svg"):
+        plots.loss_against_length(rows, order, f"Protocol {protocol}", out / f"{stem}.{kind}")
+    written.files += [f"{stem}.{kind}" for kind in ("parquet", "tex", "png", "svg")]
+    section = page.protocol_section(protocol, rows, table, compared, stem)
+    if not optimum.has_optimum(rows):
+        return section
+    best = optimum.optimum_by_ev(rows, order)
+    files.write_atomically(out / f"optimum_by_ev{suffix}.parquet", partial(best.to_parquet, index=False))
+    written.files.append(f"optimum_by_ev{suffix}.parquet")
+    return section + "\n" + page.optimum_section(best, compared)
+
+
+def _write_positions(out: Path, by_document: pd.DataFrame, rows: pd.DataFrame, written: Written) -> str:
+    """Writes what there is by position in the window, and returns its section of the page."""
+    order = list(written.tables[MAIN_PROTOCOL]["Model"])
+    curves = positions.by_position(by_document)
+    found = positions.failures(curves)
+    seq_len = int(rows["seq_len"].iloc[0])
+    files.write_atomically(out / "loss_by_position.parquet", partial(curves.to_parquet, index=False))
+    plots.loss_by_position(curves, order, seq_len, out / "loss_by_position.png")
+    written.files += ["loss_by_position.parquet", "loss_by_position.png"]
+    if not found:
+        return page.position_section(None, found)
+    table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
+    files.write_atomically(out / "failure_lengths.parquet", partial(table.to_parquet, index=False))
+    plots.difference_by_position(curves, found, order, seq_len, out / "failure_lengths.png")
+    written.files += ["failure_lengths.parquet", "failure_lengths.png"]
+    written.failures = positions.failure_table(found, order)
+    return page.position_section(written.failures, found)
 
 
 def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -75,72 +114,6 @@ def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
     documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
     return evals, documents
-
-
-def _section(protocol: str, rows: pd.DataFrame, table: pd.DataFrame, control: pd.DataFrame, stem: str) -> str:
-    return "\n".join(
-        [
-            f"## Protocol {protocol}",
-            "",
-            markdown(table),
-            "",
-            caption(rows),
-            "",
-            f"![loss against length]({stem}.png)",
-            "",
-            "Difference to the control: the same targets, the plain model, its context cut back to between L/2 and L",
-            "tokens. What is not below zero gives no evidence that context beyond L is used; a small difference either",
-            "way gives none either, and only fixed-target compares like with like.",
-            "",
-            markdown(control, signed=True),
-            "",
-        ]
-    )
-
-
-def caption(rows: pd.DataFrame) -> str:
-    """What the numbers are, under which conditions, where and when they were made."""
-
-    def values(column: str) -> str:
-        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
-
-    lines = [
-        f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
-        f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
-        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
-        f"{values('training_precision')}; evaluated in {values('precision')}; "
-        f"{_seeds(rows)}.",
-        f"Trained with extrapolate {values('training_version')}, commit {values('training_commit') or 'unknown'}, on "
-        f"{values('training_machine')}; evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, "
-        f"{rows['evaluated_at'].max():%Y-%m-%d}.",
-        *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
-        *sorted({text + "." for text in rows["caption"] if text}),
-    ]
-    return " ".join(lines)
-
-
-def _tuned(rows: pd.DataFrame) -> str:
-    """Tuned runs have other lengths, and a budget that comes on top of another's."""
-    mine = rows[rows["origin"].notna()]
-    if mine.empty:
-        return ""
-    lengths = ", ".join(str(length) for length in sorted(set(mine["trained_length"])))
-    return f" (tuned runs: {lengths}, their training tokens on top of those of the run they started from)"
-
-
-def _seeds(rows: pd.DataFrame) -> str:
-    counts = rows.groupby("model")["seed"].nunique()
-    if counts.max() == 1:
-        return "one seed"
-    spread = str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-    return f"means over {spread} seeds"
-
-
-def markdown(table: pd.DataFrame, signed: bool = False) -> str:
-    """A Markdown table: losses to three decimals, training time to two, n/a where there is no number."""
-    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-    lines += ["| " + " | ".join(row) + " |" for row in tables.formatted(table, signed).itertuples(index=False)]
-    return "\n".join(lines)
 
 
 def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:

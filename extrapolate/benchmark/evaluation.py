@@ -1,0 +1,237 @@
+"""How fast a five-factor evaluation is here, beside a plain loop and lm-eval: every number of one table from one run.
+
+Each variant runs in a process of its own. All score the same targets of the same random tokens with the same weights
+of a tiny model, and their mean losses are compared.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from extrapolate.allocator import keep_freed_memory
+from extrapolate.benchmark.training import bench_config, peak_memory_mib, transformers_llama
+from extrapolate.config import RunConfig
+from extrapolate.data.store import Split
+from extrapolate.evaluation.losses import BATCH_TOKENS
+from extrapolate.evaluation.protocols import PROTOCOLS, Layout, Windows
+from extrapolate.evaluation.sharing import measure as measure_windows
+from extrapolate.evaluation.sharing import prefixes_agree
+from extrapolate.extensions.base import PLAIN
+from extrapolate.model import Model
+
+Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]
+FACTORS = (1, 2, 4, 8, 16)
+DOCUMENTS = 8
+# Windows of the other protocols score fewer of their tokens: so many targets in place of each of `windows`.
+TARGETS_SHARE = {"windows": 1.0, "fixed-target": 1 / 32, "sliding": 1 / 16}
+LONG_WINDOW = 32_768
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is measured."""
+
+    who: Who
+    protocol: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds for all factors, the process's peak memory in MiB, and each factor's mean loss."""
+
+    seconds: float
+    peak_mib: float
+    losses: tuple[float, ...]
+
+
+def variants(lm_eval: bool) -> list[Variant]:
+    """What is compared; without lm-eval where it is missing."""
+    found = [
+        Variant(who, protocol, precision)
+        for protocol in PROTOCOLS
+        for precision in ("fp32", "bf16")
+        for who in ("extrapolate", "extrapolate and control", "plain loop")
+    ]
+    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if lm_eval else [])
+
+
+def measure(config: RunConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
+    """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+        for variant in chosen:
+            yield variant, pool.submit(_measure, config, variant, tokens).result()
+
+
+def long_window(config: RunConfig) -> Cost:
+    """What one window of LONG_WINDOW tokens costs, in a process of its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(_long_window, config).result()
+
+
+class RandomTokens(Split):
+    """Documents of random tokens, in memory."""
+
+    def __init__(self, documents: int, length: int, vocab_size: int) -> None:
+        super().__init__("random", [])
+        self.tokens = np.random.default_rng(0).integers(0, vocab_size, documents * (length + 1)).astype(np.int64)
+        self.ids = [str(i) for i in range(documents)]
+        self.offsets = np.arange(documents + 1) * (length + 1)
+
+    def slice(self, start: int, end: int) -> np.ndarray:
+        return self.tokens[start:end]
+
+
+def _measure(config: RunConfig, variant: Variant, tokens: int) -> Cost:
+    seq_len = config.training.seq_len
+    lengths = [factor * seq_len for factor in FACTORS]
+    split = RandomTokens(DOCUMENTS, tokens // DOCUMENTS + 1, config.model.vocab_size)
+    most = max(int(tokens * TARGETS_SHARE[variant.protocol]), lengths[-1])
+    layout = PROTOCOLS[variant.protocol](split.lengths, seq_len, lengths, most)
+    prepare = {"plain loop": _plain_loop, "lm-eval rolling": _lm_eval}.get(variant.who, _ours)
+    score = prepare(config, variant, split, layout)
+    began = time.perf_counter()
+    losses = score()
+    return Cost(time.perf_counter() - began, peak_memory_mib(), losses)
+
+
+def _model(config: RunConfig) -> Model:
+    torch.manual_seed(0)
+    model = Model(config.model, config.encoding.name, config.encoding.arguments, config.training.seq_len).eval()
+    with torch.no_grad():  # losses that tell wrong targets
+        model.head.weight.mul_(10)
+    return model
+
+
+def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+    keep_freed_memory()
+    model = _model(config)
+    wanted = dict(layout.rows) | ({0: layout.control} if variant.who == "extrapolate and control" else {})
+
+    def score() -> tuple[float, ...]:
+        found = measure_windows(
+            model, split, wanted, PLAIN, precision=variant.precision, share=prefixes_agree(model, PLAIN),
+            progress=lambda done, total: None,
+        )  # fmt: skip
+        return tuple(float(found[length].loss_N.mean(dtype=np.float64)) for length in layout.rows)
+
+    score()  # the first call of a kind is slower
+    return score
+
+
+def _plain_loop(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+    """Windows in batches of as many tokens as ours, through `transformers`: what anyone would write."""
+    model = _peer(config, max(layout.rows))
+
+    def score_group(group: Windows) -> float:
+        total, size = 0.0, max(1, BATCH_TOKENS // group.length)
+        for row in range(0, len(group.start_W), size):
+            places = zip(group.document_W[row : row + size], group.start_W[row : row + size], strict=True)
+            rows = [split.slice(split.offsets[d] + s, split.offsets[d] + s + group.length + 1) for d, s in places]
+            tokens_BT = torch.from_numpy(np.stack(rows))
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=variant.precision == "bf16"):
+                logits_BTV = model(input_ids=tokens_BT[:, :-1]).logits
+            logits_NV = logits_BTV[:, -group.scored :].flatten(0, 1).float()
+            total += F.cross_entropy(logits_NV, tokens_BT[:, -group.scored :].flatten(), reduction="sum").item()
+        return total
+
+    def score() -> tuple[float, ...]:
+        return tuple(
+            sum(map(score_group, groups)) / sum(len(group.start_W) * group.scored for group in groups)
+            for groups in layout.rows.values()
+        )
+
+    model(input_ids=torch.zeros(1, 8, dtype=torch.long))
+    return score
+
+
+def _lm_eval(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+    """lm-eval's rolling likelihood of whole documents, at each length."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    documents = [split.slice(split.offsets[d], split.offsets[d + 1] - 1) for d in range(len(split.ids))]
+    model: Any = _peer(config, max(layout.rows))
+
+    class Tokens(HFLM):
+        """Its texts are the numbers of documents, whose tokens are known."""
+
+        def tok_encode(self, string: Any, *arguments: Any, **options: Any) -> Any:
+            return documents[int(string)].tolist()
+
+    def score() -> tuple[float, ...]:
+        losses = []
+        for length in layout.rows:
+            judge = Tokens(
+                pretrained=model, tokenizer=_any_tokenizer(), max_length=length, device="cpu",
+                batch_size=max(1, BATCH_TOKENS // length),
+            )  # fmt: skip
+            requests = [Instance("loglikelihood_rolling", {}, (str(d),), d) for d in range(len(documents))]
+            total = sum(judge.loglikelihood_rolling(requests, disable_tqdm=True))
+            losses.append(-total / sum(map(len, documents)))
+        return tuple(losses)
+
+    return score
+
+
+def _any_tokenizer() -> Any:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(models.WordLevel({"<eos>": 0}, unk_token="<eos>"))
+    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", bos_token="<eos>", pad_token="<eos>")
+
+
+def _peer(config: RunConfig, max_length: int) -> nn.Module:
+    """`transformers`' Llama with our model's weights."""
+    ours, peer = _model(config), transformers_llama(config.model, max_length).eval()
+    sizes = config.model
+    queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    weights: dict[str, torch.Tensor] = {
+        "model.embed_tokens.weight": ours.embedding.weight,
+        "model.norm.weight": ours.norm.weight,
+        "lm_head.weight": ours.head.weight,
+    }
+    for i, block in enumerate(ours.blocks):
+        own = {name: value.detach() for name, value in block.named_parameters()}
+        q, k, v = own["attention.qkv.weight"].split([queries, keys, keys])
+        gate, up = own["feed_forward.gate_up.weight"].chunk(2)
+        names = {
+            "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
+            "self_attn.o_proj": own["attention.out.weight"],
+            "mlp.gate_proj": gate, "mlp.up_proj": up, "mlp.down_proj": own["feed_forward.down.weight"],
+            "input_layernorm": own["attention_norm.weight"],
+            "post_attention_layernorm": own["feed_forward_norm.weight"],
+        }  # fmt: skip
+        weights |= {f"model.layers.{i}.{name}.weight": value for name, value in names.items()}
+    peer.load_state_dict(weights)
+    return peer
+
+
+def _long_window(config: RunConfig) -> Cost:
+    keep_freed_memory()
+    model = _model(config)
+    split = RandomTokens(1, LONG_WINDOW + 1, config.model.vocab_size)
+    windows = Windows(np.zeros(1, np.int64), np.zeros(1, np.int64), LONG_WINDOW, LONG_WINDOW)
+    began = time.perf_counter()
+    found = measure_windows(
+        model, split, {LONG_WINDOW: (windows,)}, PLAIN, precision="fp32", share=False,
+        progress=lambda done, total: None,
+    )  # fmt: skip
+    loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
+    return Cost(time.perf_counter() - began, peak_memory_mib(), (loss,))
+
+
+def configured(preset: str, seq_len: int | None) -> RunConfig:
+    """RoPE at a preset's sizes."""
+    return bench_config(preset, seq_len)

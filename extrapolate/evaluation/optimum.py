@@ -1,0 +1,35 @@
+"""The least loss that is possible on text from a synthetic source, window by window."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from extrapolate.data import synthetic
+from extrapolate.data.sources import SYNTHETIC
+from extrapolate.data.store import Split, Store
+from extrapolate.data.synthetic import Process
+from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.targets import in_order
+
+AT_ONCE = 2**20  # tokens
+
+
+def process_of(store: Store) -> Process | None:
+    """The process that a store's text was drawn from, if it was."""
+    source = store.manifest["source"]
+    return synthetic.build(source.removeprefix(SYNTHETIC)) if source.startswith(SYNTHETIC) else None
+
+
+def optimal_losses(process: Process, split: Split, groups: Sequence[Windows]) -> np.ndarray:
+    """The loss of the best prediction of each target from its own window, nats, in the order of `Targets`."""
+    return in_order(groups, [_of_group(process, split, group) for group in groups])
+
+
+def _of_group(process: Process, split: Split, group: Windows) -> np.ndarray:
+    size = max(1, AT_ONCE // group.length)
+    starts = split.offsets[group.document_W] + group.start_W
+    parts = []
+    for row in range(0, len(starts), size):
+        tokens_WT = np.stack([split.slice(start, start + group.length + 1) for start in starts[row : row + size]])
+        parts.append(process.optimum(tokens_WT.astype(np.int64))[:, -group.scored :])
+    return np.concatenate(parts)

@@ -1,0 +1,111 @@
+"""The report's page, in Markdown: tables, what their numbers are, and how to read them."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate.report import tables
+from extrapolate.report.comparison import CONTROL, OPTIMUM, Comparison
+from extrapolate.report.positions import LEAST, Failure
+
+CONTROL_TEXT = """\
+Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between
+L/2 and L tokens. Only an interval below zero is evidence that context beyond L is used, and only fixed-target compares
+like with like: under windows a target has less context than in its control at 1x, and more beyond."""
+OPTIMUM_TEXT = """\
+The least loss that is possible with each window's own tokens, and the share of the gain from 1x on that a model took:
+(loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes nothing, however little it loses."""
+
+
+def protocol_section(
+    protocol: str, rows: pd.DataFrame, table: pd.DataFrame, compared: Sequence[Comparison], stem: str
+) -> str:
+    """One protocol: losses, their spread over seeds, and the difference to the control."""
+    parts = [f"## Protocol {protocol}", markdown(table), caption(rows)]
+    if (spread := tables.seed_spread(rows)) is not None:
+        parts += ["Standard deviation over seeds:", markdown(spread)]
+    parts += [f"![loss against length]({stem}.png)", CONTROL_TEXT, markdown(_against(compared, CONTROL, table))]
+    if any(one.clusters == "stretches" for one in compared):
+        parts.append(
+            "Fewer than 30 documents: contiguous stretches of 16 L tokens were resampled in their place. Those of one "
+            "document are alike, which makes intervals too narrow rather than too wide."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def optimum_section(table: pd.DataFrame, compared: Sequence[Comparison]) -> str:
+    """What was possible, and what was made of it."""
+    below = [one for one in compared if one.other == OPTIMUM and one.difference.verdict() == "win"]
+    warning = [f"**{one.model} is below the optimum at {one.factor:g}x: it sees what it predicts.**" for one in below]
+    parts = [OPTIMUM_TEXT, markdown(table), *warning, "Difference to the optimum, with its 95 % interval:"]
+    return "\n\n".join([*parts, markdown(_against(compared, OPTIMUM, table))]) + "\n"
+
+
+def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> str:
+    """Where in the context the loss rises; without a table where nothing beyond L was evaluated."""
+    parts = ["## Where in the context", "![loss by position in the window](loss_by_position.png)"]
+    if table is not None:
+        resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
+        parts += [
+            "The failure length is where the first bucket of positions beyond L begins whose loss is above the "
+            f"control's on the same targets: by {LEAST:g} nats or more, and surely, at 95 % for all buckets at once. A "
+            f"model holds to where it is surely less than {LEAST:g} nats above; between the two is not known. In "
+            f"tokens, by buckets of L/2. Resampled: {resampled}.",
+            markdown(table),
+            "![difference to the control by position in the window](failure_lengths.png)",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _against(compared: Sequence[Comparison], other: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The differences to `other`, models in the order of another table."""
+    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in table["Model"]}
+    for one in compared:
+        if one.other == other:
+            cells[one.model][f"ev={one.factor:g}"] = one.difference.text()
+    return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
+
+
+def caption(rows: pd.DataFrame) -> str:
+    """What the numbers are, under which conditions, where and when they were made."""
+
+    def values(column: str) -> str:
+        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
+
+    lines = [
+        f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
+        f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
+        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
+        f"{values('training_precision')}; evaluated in {values('precision')}; "
+        f"{_seeds(rows)}.",
+        f"Trained with extrapolate {values('training_version')}, commit {values('training_commit') or 'unknown'}, on "
+        f"{values('training_machine')}; evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, "
+        f"{rows['evaluated_at'].max():%Y-%m-%d}.",
+        *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
+        *sorted({text + "." for text in rows["caption"] if text}),
+    ]
+    return " ".join(lines)
+
+
+def _tuned(rows: pd.DataFrame) -> str:
+    """Tuned runs have other lengths, and a budget that comes on top of another's."""
+    mine = rows[rows["origin"].notna()]
+    if mine.empty:
+        return ""
+    lengths = ", ".join(str(length) for length in sorted(set(mine["trained_length"])))
+    return f" (tuned runs: {lengths}, their training tokens on top of those of the run they started from)"
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    counts = rows.groupby("model")["seed"].nunique()
+    if counts.max() == 1:
+        return "one seed"
+    spread = str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+    return f"means over {spread} seeds"
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A Markdown table: losses to three decimals, training time to two, n/a where there is no number."""
+    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+    lines += ["| " + " | ".join(row) + " |" for row in tables.formatted(table).itertuples(index=False)]
+    return "\n".join(lines)

@@ -1,0 +1,119 @@
+"""Where in the context the loss is what: curves by position in the window, and the failure length."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.evaluation.statistics import FEWEST, band
+from extrapolate.report.comparison import SETTING, clusters_of, over_seeds
+
+PROTOCOL = "windows"  # the others score every target near the end of its window
+LEAST = 0.01  # nats: a smaller difference is no failure, however sure it is
+
+
+@dataclass(frozen=True)
+class Failure:
+    """From which position on windows of `length` tokens lose to the control, and how far they surely do not.
+
+    fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more, and surely above it;
+    holds_to the end of the last of those, from L on, that are surely less than LEAST above it. Both are tokens, None
+    where there is no such bucket, and surely is said of all buckets at once. Neither is known of too few clusters.
+    """
+
+    model: str
+    factor: float
+    length: int
+    fails_from: int | None
+    holds_to: int | None
+    clusters: int
+    cluster: str
+    seeds: int
+
+    def text(self) -> str:
+        """In words, for tables."""
+        if self.clusters < FEWEST:
+            return "too few"
+        fails = f"no, to {self.length}" if self.fails_from is None else str(self.fails_from)
+        return fails if self.holds_to in (None, self.length) else f"{fails} (holds to {self.holds_to})"
+
+
+def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
+
+    `rows` are documents' rows (see `comparison.comparable_rows`). Positions are where a bucket of L/2 inputs begins;
+    the band holds all of a model's and factor's buckets beyond L at once, and is missing up to L, where windows and
+    control differ in their context for reasons of their own.
+    """
+    found = []
+    for (_, factor, _), here in rows[rows["protocol"] == PROTOCOL].groupby(SETTING):
+        name, cluster = clusters_of(here)
+        for model, mine in here.groupby("model", sort=False):
+            sums = over_seeds(mine, [*cluster, "position"]).reset_index()
+            curve = sums.groupby("position")[["loss", "control_loss", "n_targets"]].sum()
+            table = curve[["loss", "control_loss"]].div(curve["n_targets"], axis=0)
+            table["difference"] = table["loss"] - table["control_loss"]
+            length = int(here["length"].iloc[0])
+            table = table.join(_band(sums, cluster, round(length / float(str(factor))), confidence)).reset_index()
+            found.append(
+                table.assign(
+                    n_targets=curve["n_targets"].to_numpy(),
+                    model=str(model),
+                    factor=float(str(factor)),
+                    length=length,
+                    clusters=mine.groupby(cluster).ngroups,
+                    cluster=name,
+                    seeds=mine["seed"].nunique(),
+                )
+            )
+    return pd.concat(found, ignore_index=True)
+
+
+def _band(sums: pd.DataFrame, cluster: list[str], seq_len: int, confidence: float) -> pd.DataFrame:
+    """Low and high ends of the difference by position, nats; nothing up to L."""
+    sums = sums.assign(difference=sums["loss"] - sums["control_loss"])
+    beyond = sums[sums["position"] >= seq_len]
+    ends = pd.DataFrame(np.nan, index=sorted(set(sums["position"])), columns=["low", "high"])
+    if beyond.empty:
+        return ends
+    grid = beyond.pivot(index=cluster, columns="position", values=["difference", "n_targets"]).fillna(0.0)
+    found = band(grid["difference"].to_numpy(), grid["n_targets"].to_numpy(), confidence=confidence)
+    if found.low_B is not None and found.high_B is not None:
+        ends.loc[grid["difference"].columns, "low"] = found.low_B
+        ends.loc[grid["difference"].columns, "high"] = found.high_B
+    return ends
+
+
+def failures(curves: pd.DataFrame) -> list[Failure]:
+    """The failure length of every model at every factor beyond 1, from what `by_position` found."""
+    found = []
+    for (model, factor), curve in curves.groupby(["model", "factor"], sort=False):
+        length = int(curve["length"].iloc[0])
+        beyond = curve[curve["position"] >= round(length / float(str(factor)))].sort_values("position")
+        if beyond.empty:
+            continue
+        fails = beyond[(beyond["low"] > 0) & (beyond["difference"] >= LEAST)]["position"]
+        held = int((beyond["high"] < LEAST).cumprod().sum())  # buckets, from L on
+        ends = [*beyond["position"].iloc[1:], length]
+        first = curve.iloc[0]
+        found.append(
+            Failure(
+                str(model),
+                float(str(factor)),
+                length,
+                int(fails.iloc[0]) if len(fails) else None,
+                int(ends[held - 1]) if held else None,
+                int(first["clusters"]),
+                str(first["cluster"]),
+                int(first["seeds"]),
+            )
+        )
+    return found
+
+
+def failure_table(found: list[Failure], order: list[str]) -> pd.DataFrame:
+    """`Model`, and the failure length in windows of each factor, in words."""
+    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
+    for one in sorted(found, key=lambda one: one.factor):
+        cells[one.model][f"Failure length (ev={one.factor:g})"] = one.text()
+    return pd.DataFrame(cells.values()).fillna("n/a")
