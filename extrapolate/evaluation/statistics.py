@@ -11,6 +11,7 @@ import numpy as np
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
+ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
 
 Verdict = Literal["win", "tie", "loss", "too few"]
 
@@ -36,36 +37,39 @@ def interval(
 ) -> Interval:
     """The mean over targets of a quantity summed by cluster, and its studentised bootstrap interval.
 
-    sum_C holds each cluster's sum (nats), targets_C its targets, both [clusters]. The mean is a ratio of two sums,
-    and clusters differ in size: each resample's deviation is divided by its own standard error, from the ratio's
-    linearisation, which makes intervals as skewed as the data are (Efron and Tibshirani 1993, chapter 12). Below FEWEST
-    clusters there is no interval. Raises ValueError where there is no target.
+    sum_C holds each cluster's sum (nats), targets_C its targets, both [clusters]; clusters without targets count for
+    nothing. The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
+    A resample leaves every cluster its size and gives it the effect of one drawn with replacement (Efron and Tibshirani
+    1993, chapter 9): how few long documents decide the mean then shows in every resample. Each resample's deviation is
+    divided by its own standard error, so that intervals are as skewed as the effects are (the same, chapter 12).
+    The standard error itself lets the spread of effects depend on size; the draws do not.
+    Below FEWEST clusters there is no interval. Raises ValueError where there is no target.
     """
-    count, total = len(sum_C), targets_C.sum()
-    if not total > 0:
+    held_C = targets_C > 0
+    if not held_C.any():
         raise ValueError("there are no targets to average over")
-    mean = float(sum_C.sum() / total)
+    targets_C = targets_C[held_C]
+    effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
+    mean, error = float(sum_C.sum() / targets_C.sum()), float(standard_error(effect_C, share_C))
+    count = len(effect_C)
     if count < FEWEST:
         return Interval(mean, None, None, count)
-    error = float(_standard_error(np.ones((1, count)), sum_C, targets_C)[0])
-    if error == 0:
+    if error <= ROUNDING * abs(effect_C).max():
         return Interval(mean, mean, mean, count)
-    rng = np.random.default_rng(seed)
-    times_RC = rng.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
-    mean_R = (times_RC @ sum_C) / (times_RC @ targets_C)
-    error_R = _standard_error(times_RC, sum_C, targets_C)
-    usable = error_R > 0  # a resample of one cluster alone has no spread
-    deviation_R = (mean_R[usable] - mean) / error_R[usable]
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    effect_RC = (effect_C - effect_C.mean())[drawn_RC]
+    error_R = standard_error(effect_RC, share_C)
+    usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread
+    deviation_R = (effect_RC @ share_C)[usable_R] / error_R[usable_R]
     below, above = np.quantile(deviation_R, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, mean - float(above) * error, mean - float(below) * error, count)
 
 
-def _standard_error(times_RC: np.ndarray, sum_C: np.ndarray, targets_C: np.ndarray) -> np.ndarray:
-    """Of the ratio of sums, for each resample, [R]: the spread of the clusters' residuals sum - mean targets."""
-    total_R = times_RC @ targets_C
-    mean_R = (times_RC @ sum_C) / total_R
-    squares_R = (
-        times_RC @ sum_C**2 - 2 * mean_R * (times_RC @ (sum_C * targets_C)) + mean_R**2 * (times_RC @ targets_C**2)
-    )
-    count = len(sum_C)
-    return np.sqrt(np.maximum(squares_R, 0.0) * count / (count - 1)) / total_R
+def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
+    """Of the mean of effects weighted by shares, which add up to 1; clusters are the last axis, the rest broadcasts.
+
+    A cluster pulls the mean towards itself by its share, which makes its residual too small: squares are divided by
+    1 - share (HC2 with clusters: Bell and McCaffrey 2002). For equal shares it is the standard error of a mean.
+    """
+    mean = (effect_C * share_C).sum(axis=-1, keepdims=True)
+    return np.sqrt((share_C**2 / (1 - share_C) * (effect_C - mean) ** 2).sum(axis=-1))
