@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.reference import encodings_page, extensions_page
 
 ROOT = Path(__file__).parent.parent
@@ -67,3 +70,13 @@ def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_line() -> None:
     lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
     wanted = len([line for line in lines if not line.startswith("#")])
     assert len(re.findall(r"^\| (?!Model)[A-Za-z]", text, re.MULTILINE)) == wanted
+
+
+def test_the_pictures_of_protocols_are_what_the_code_draws(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "pictures.py", tmp_path], check=True)
+    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("protocol-*.svg")}, (
+        "run: python docs/pictures.py"
+    )
+    assert set(made) == set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
+    assert set(made) == {f"protocol-{name}.svg" for name in PROTOCOLS}

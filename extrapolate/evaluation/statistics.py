@@ -11,6 +11,7 @@ import numpy as np
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
+ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
 
 Verdict = Literal["win", "tie", "loss", "too few"]
 
@@ -42,26 +43,30 @@ def interval(
 ) -> Interval:
     """The mean over targets of a quantity summed by cluster, and its studentised bootstrap interval.
 
-    sum_C holds each cluster's sum (nats), targets_C its targets, both [clusters]. The mean is a ratio of two sums,
-    and clusters differ in size: each resample's deviation is divided by its own standard error, from the ratio's
-    linearisation, which makes intervals as skewed as the data are (Efron and Tibshirani 1993, chapter 12). Below FEWEST
-    clusters there is no interval. Raises ValueError where there is no target.
+    sum_C holds each cluster's sum (nats), targets_C its targets, both [clusters]; clusters without targets count for
+    nothing. The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
+    A resample leaves every cluster its size and gives it the effect of one drawn with replacement (Efron and Tibshirani
+    1993, chapter 9): how few long documents decide the mean then shows in every resample. Each resample's deviation is
+    divided by its own standard error, so that intervals are as skewed as the effects are (the same, chapter 12).
+    The standard error itself lets the spread of effects depend on size; the draws do not.
+    Below FEWEST clusters there is no interval. Raises ValueError where there is no target.
     """
-    count, total = len(sum_C), targets_C.sum()
-    if not total > 0:
+    held_C = targets_C > 0
+    if not held_C.any():
         raise ValueError("there are no targets to average over")
-    mean = float(sum_C.sum() / total)
+    targets_C = targets_C[held_C]
+    effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
+    mean, error = float(sum_C.sum() / targets_C.sum()), float(standard_error(effect_C, share_C))
+    count = len(effect_C)
     if count < FEWEST:
         return Interval(mean, None, None, count)
-    error = float(_standard_error(np.ones((1, count)), sum_C, targets_C)[0])
-    if error == 0:
+    if error <= ROUNDING * abs(effect_C).max():
         return Interval(mean, mean, mean, count)
-    rng = np.random.default_rng(seed)
-    times_RC = rng.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
-    mean_R = (times_RC @ sum_C) / (times_RC @ targets_C)
-    error_R = _standard_error(times_RC, sum_C, targets_C)
-    usable = error_R > 0  # a resample of one cluster alone has no spread
-    deviation_R = (mean_R[usable] - mean) / error_R[usable]
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    effect_RC = (effect_C - effect_C.mean())[drawn_RC]
+    error_R = standard_error(effect_RC, share_C)
+    usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread
+    deviation_R = (effect_RC @ share_C)[usable_R] / error_R[usable_R]
     below, above = np.quantile(deviation_R, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, mean - float(above) * error, mean - float(below) * error, count)
 
@@ -84,45 +89,44 @@ def band(
 ) -> Band:
     """As `interval`, for many buckets at once: with the confidence given, no bucket's truth lies outside.
 
-    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]. The
-    largest studentised deviation over buckets is what is resampled (Romano and Wolf 2005), so that buckets that go up
-    and down together cost less than so many independent ones.
+    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
+    that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
+    resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
+    Raises ValueError where no cluster has targets in every bucket.
     """
-    count = len(sum_CB)
+    held_C = (targets_CB > 0).all(axis=1)
+    if not held_C.any():
+        raise ValueError("no cluster has targets in every bucket")
+    sum_CB, targets_CB = sum_CB[held_C], targets_CB[held_C]
     mean_B = sum_CB.sum(axis=0) / targets_CB.sum(axis=0)
+    count = len(sum_CB)
     if count < FEWEST:
         return Band(mean_B, None, None, count)
-    error_B = _errors(np.ones((1, count)), sum_CB, targets_CB)[0]
-    varied = error_B > 0  # elsewhere every cluster says the same
-    low_B, high_B = mean_B.copy(), mean_B.copy()
-    if not varied.any():
-        return Band(mean_B, low_B, high_B, count)
-    sum_CB, targets_CB = sum_CB[:, varied], targets_CB[:, varied]
-    rng = np.random.default_rng(seed)
-    times_RC = rng.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
-    error_RB = _errors(times_RC, sum_CB, targets_CB)
-    usable = (error_RB > 0).all(axis=1)
-    mean_RB = (times_RC @ sum_CB) / (times_RC @ targets_CB)
-    deviation_RB = (mean_RB[usable] - mean_B[varied]) / error_RB[usable]
-    above = np.quantile(deviation_RB.max(axis=1), (1 + confidence) / 2)
-    below = np.quantile(deviation_RB.min(axis=1), (1 - confidence) / 2)
-    low_B[varied] -= above * error_B[varied]
-    high_B[varied] -= below * error_B[varied]
-    return Band(mean_B, low_B, high_B, count)
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    errors, deviations = np.zeros(len(mean_B)), []
+    for b, (effect_C, share_C) in enumerate(
+        zip((sum_CB / targets_CB).T, (targets_CB / targets_CB.sum(axis=0)).T, strict=True)
+    ):
+        least = ROUNDING * abs(effect_C).max()
+        error = float(standard_error(effect_C, share_C))
+        if error <= least:
+            continue  # every cluster says the same
+        effect_RC = (effect_C - effect_C.mean())[drawn_RC]
+        error_R = standard_error(effect_RC, share_C)
+        errors[b] = error
+        deviations.append(np.where(error_R > least, effect_RC @ share_C, 0.0) / np.maximum(error_R, least))
+    if not deviations:
+        return Band(mean_B, mean_B, mean_B, count)
+    above = np.quantile(np.max(deviations, axis=0), (1 + confidence) / 2)
+    below = np.quantile(np.min(deviations, axis=0), (1 - confidence) / 2)
+    return Band(mean_B, mean_B - above * errors, mean_B - below * errors, count)
 
 
-def _errors(times_RC: np.ndarray, sum_CB: np.ndarray, targets_CB: np.ndarray) -> np.ndarray:
-    """`_standard_error` of each bucket, [R, B]."""
-    columns = zip(sum_CB.T, targets_CB.T, strict=True)
-    return np.stack([_standard_error(times_RC, sum_C, targets_C) for sum_C, targets_C in columns], axis=1)
+def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
+    """Of the mean of effects weighted by shares, which add up to 1; clusters are the last axis, the rest broadcasts.
 
-
-def _standard_error(times_RC: np.ndarray, sum_C: np.ndarray, targets_C: np.ndarray) -> np.ndarray:
-    """Of the ratio of sums, for each resample, [R]: the spread of the clusters' residuals sum - mean targets."""
-    total_R = times_RC @ targets_C
-    mean_R = (times_RC @ sum_C) / total_R
-    squares_R = (
-        times_RC @ sum_C**2 - 2 * mean_R * (times_RC @ (sum_C * targets_C)) + mean_R**2 * (times_RC @ targets_C**2)
-    )
-    count = len(sum_C)
-    return np.sqrt(np.maximum(squares_R, 0.0) * count / (count - 1)) / total_R
+    A cluster pulls the mean towards itself by its share, which makes its residual too small: squares are divided by
+    1 - share (HC2 with clusters: Bell and McCaffrey 2002). For equal shares it is the standard error of a mean.
+    """
+    mean = (effect_C * share_C).sum(axis=-1, keepdims=True)
+    return np.sqrt((share_C**2 / (1 - share_C) * (effect_C - mean) ** 2).sum(axis=-1))

@@ -1,13 +1,21 @@
 """Protocols against a slow, obvious reference, token by token; and their boundaries."""
 
 import math
-from collections import Counter
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extrapolate.cli import main
+from extrapolate.data.store import Store
+from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import (
     PROTOCOLS,
     Windows,
@@ -17,6 +25,7 @@ from extrapolate.evaluation.protocols import (
     targets_hash,
     windows,
 )
+from extrapolate.runs import Run
 
 Target = tuple[int, int]
 
@@ -40,6 +49,63 @@ def inside(groups: tuple[Windows, ...], document_lengths: np.ndarray) -> bool:
     return all(
         (g.start_W >= 0).all() and (g.start_W + g.length + 1 <= document_lengths[g.document_W]).all() for g in groups
     )
+
+
+def context_in_words(
+    protocol: str, tokens: int, seq_len: int, lengths: Sequence[int], row: int | None
+) -> dict[int, int]:
+    """What the page on protocols says, for one document and no limit: each target's inputs. A row of None: the control.
+
+    Token by token: where the window that scores a target begins, found by moving windows along until one holds it.
+    """
+    step, longest, span = max(1, seq_len // 2), max(seq_len, *lengths), math.lcm(seq_len, *lengths)
+    length = seq_len if row is None else row
+    context = {}
+    for target in range(1, tokens):
+        if protocol == "fixed-target":
+            # Blocks end at the longest length, and every step from there, as long as the document has the token.
+            end = longest
+            while end < target:
+                end += step
+            if end < tokens and target > end - step:
+                context[target] = target - (end - length)
+            continue
+        first = (target - 1) // span * span
+        if first + span >= tokens:
+            continue  # the document ends before this span does
+        end = first + length
+        while end < target:
+            end += length if protocol == "windows" and row is not None else step
+        end = min(end, first + span)
+        context[target] = target - (end - length)
+    return context
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("seq_len", "factors"),
+    [(4, (1, 2, 4)), (4, (2,)), (5, (1, 3)), (6, (1, 2, 3)), (8, (0.5, 1, 4)), (3, (1, 1 / 3, 2))],
+)
+def test_every_token_is_scored_as_the_slow_reference_says(
+    protocol: str, seq_len: int, factors: tuple[float, ...]
+) -> None:
+    """For every document length up to two spans and a bit, so around every boundary."""
+    lengths = [round(factor * seq_len) for factor in sorted(factors)]
+    if protocol == "fixed-target":
+        lengths = [length for length in lengths if length >= max(1, seq_len // 2)]
+    scored = 0
+    for tokens in range(2 * math.lcm(seq_len, *lengths) + 3):
+        expected = {row: context_in_words(protocol, tokens, seq_len, lengths, row) for row in (None, *lengths)}
+        if not expected[None]:
+            with pytest.raises(ValueError, match="no held-out document holds"):
+                PROTOCOLS[protocol](np.array([tokens]), seq_len, lengths, 10_000)
+            continue
+        layout = PROTOCOLS[protocol](np.array([tokens]), seq_len, lengths, 10_000)
+        assert {p: n for (_, p), n in context_of(layout.control).items()} == expected[None], tokens
+        for length in lengths:
+            assert {p: n for (_, p), n in context_of(layout.rows[length]).items()} == expected[length], (tokens, length)
+        scored += len(expected[None])
+    assert scored
 
 
 def test_windows_by_hand() -> None:
@@ -187,3 +253,109 @@ def test_the_hash_tells_targets_corpus_and_split_apart() -> None:
         targets_hash(base, "c", "validation"),
     }
     assert len(hashes) == 4
+
+
+FACTORS, L, MOST = (1, 2, 4), 16, 1024
+
+
+def slow_losses(run: Run, store: Store, groups: tuple[Windows, ...]) -> dict[Target, float]:
+    """Every target's loss, nats: one window at a time through the model, all logits, one target after the other."""
+    split, model = store.split("test"), run.load_model(run.checkpoints("last")[0])
+    losses = {}
+    context = context_of(groups)
+    starts = {(d, p - inputs) for (d, p), inputs in context.items()}
+    for document, start in starts:
+        first = int(split.offsets[document]) + start
+        length = groups[0].length
+        tokens = torch.from_numpy(split.slice(first, first + length + 1).astype(np.int64))
+        with torch.no_grad():
+            log_probabilities_TV = model(tokens[None, :-1])[0].double().log_softmax(-1)
+        for offset in range(length):
+            target = document, start + offset + 1
+            if context.get(target) == offset + 1:
+                losses[target] = -float(log_probabilities_TV[offset, tokens[offset + 1]])
+    return losses
+
+
+@pytest.fixture(scope="module", params=["rope", "expe"])
+def tables(request, trained: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A run evaluated by the command under every protocol, and the two tables that it wrote."""
+    folder = tmp_path_factory.mktemp("protocols") / request.param
+    shutil.copytree(trained / request.param, folder)
+    flags = ["--protocol", ",".join(PROTOCOLS), "--factors", "1,2,4", "--max-targets", str(MOST)]
+    with pytest.raises(SystemExit) as ended:
+        main(["eval-lengths", str(folder), *flags])
+    assert not ended.value.code
+    return (
+        Run.open(folder),
+        pd.read_parquet(folder / "evals.parquet"),
+        pd.read_parquet(folder / "eval_documents.parquet"),
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, store: Path, protocol: str) -> None:
+    """Of every stretch of every document, at every factor and for the control."""
+    run, evals, documents = tables
+    opened = Store.open(store)
+    split = opened.split("test")
+    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    control = slow_losses(run, opened, layout.control)
+    assert set(evals[evals["protocol"] == protocol]["factor"]) == set(FACTORS)
+    for factor in FACTORS:
+        losses = slow_losses(run, opened, layout.rows[factor * L])
+        assert set(losses) == set(control)
+        row = evals[(evals["protocol"] == protocol) & (evals["factor"] == factor)].iloc[0]
+        mine = documents[(documents["protocol"] == protocol) & (documents["factor"] == factor)]
+        assert row["loss"] == pytest.approx(np.mean([*losses.values()]), abs=1e-5)
+        assert row["control_loss"] == pytest.approx(np.mean([*control.values()]), abs=1e-5)
+        assert row["n_targets"] == len(losses) == mine["n_targets"].sum()
+        for column in ("loss", "control_loss"):
+            assert row[column] == pytest.approx((mine[column] * mine["n_targets"]).sum() / row["n_targets"], abs=1e-9)
+        for column, expected in (("loss", losses), ("control_loss", control)):
+            stretches = defaultdict(list)  # of 16 L inputs, in which each target's last one lies
+            for (document, place), loss in expected.items():
+                stretches[split.ids[document], (place - 1) // (16 * L)].append(loss)
+            found = mine.set_index(["document", "block"])
+            assert set(found.index) == set(stretches)
+            assert mine["block"].max() > 0
+            for where, own in stretches.items():
+                assert found.loc[where, "n_targets"] == len(own)
+                assert found.loc[where, column] == pytest.approx(np.mean(own), abs=1e-5)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_targets_loss_is_that_of_a_slow_implementation(tables, store: Path, protocol: str) -> None:
+    run, opened = tables[0], Store.open(store)
+    split, model = opened.split("test"), run.load_model(run.checkpoints("last")[0])
+    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    for groups in (layout.control, *layout.rows.values()):
+        expected, found = slow_losses(run, opened, groups), {}
+        for group in groups:
+            targets = [(int(d), int(p)) for d, p in group.targets().reshape(-1, 2)]
+            found |= dict(zip(targets, target_losses(model, split, group).ravel(), strict=True))
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_targets_and_bytes_are_those_of_the_documents_text(tables, store: Path, corpus: Path, protocol: str) -> None:
+    _, evals, documents = tables
+    opened = Store.open(store)
+    split, tokenizer = opened.split("test"), opened.tokenizer()
+    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    texts: Counter[int] = Counter()
+    for d in {d for d, _ in targets_of(layout.control)}:
+        places = sorted(p for document, p in targets_of(layout.control) if document == d)
+        tokens = split.slice(int(split.offsets[d]), int(split.offsets[d + 1]))
+        whole = (corpus / split.ids[d]).read_text(encoding="utf-8")
+        for run_of_places in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
+            text = tokenizer.decode([int(tokens[p]) for p in run_of_places])
+            before = tokenizer.decode([int(t) for t in tokens[: run_of_places[0]]])
+            assert whole.startswith(before + text), "these tokens are not those of the document's text"
+            texts[d] += len(text.encode())
+    for row in evals[evals["protocol"] == protocol].itertuples():
+        assert (row.n_targets, row.n_documents) == (sum(targets_of(layout.control).values()), len(texts))
+        assert row.n_bytes == sum(texts.values())
+        mine = documents[(documents["protocol"] == protocol) & (documents["factor"] == row.factor)]
+        assert mine.groupby("document")["n_bytes"].sum().to_dict() == {split.ids[d]: n for d, n in texts.items()}
+        assert row.bits_per_byte == pytest.approx(row.loss * row.n_targets / math.log(2) / sum(texts.values()))

@@ -1,30 +1,83 @@
 """Intervals: their coverage, by simulation, and what they do at the edges."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import FEWEST, Interval, interval
+from extrapolate.evaluation.statistics import FEWEST, Interval, interval, standard_error
 
 TRUTH = 0.05
 
 
-def drawn(rng: np.random.Generator, clusters: int, mean: float = TRUTH) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    rng: np.random.Generator, clusters: int, mean: float = TRUTH, spread: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Sums and targets of documents whose sizes are skewed (log-normal) and whose effects are too (gamma)."""
-    targets = np.ceil(np.exp(rng.normal(6, 0.7, clusters)))
+    targets = np.ceil(np.exp(rng.normal(6, spread, clusters)))
     effect = mean + 0.1 * (rng.gamma(4.0, 1.0, clusters) - 4) / 2
     return targets * effect + np.sqrt(targets) * rng.normal(0, 0.5, clusters), targets
 
 
-def coverage(clusters: int, trials: int) -> float:
+def percentile(sums: np.ndarray, targets: np.ndarray, *, resamples: int, seed: int) -> Interval:
+    """The plain bootstrap, which draws documents with their sizes and takes quantiles of the means."""
+    chosen = np.random.default_rng(seed).integers(0, len(sums), (resamples, len(sums)))
+    low, high = np.quantile(sums[chosen].sum(axis=1) / targets[chosen].sum(axis=1), [0.025, 0.975])
+    return Interval(sums.sum() / targets.sum(), low, high, len(sums))
+
+
+def coverage(of: Callable[..., Interval], clusters: int, spread: float, trials: int) -> float:
     """How often a 95 % interval holds the truth."""
-    rng = np.random.default_rng(1)
-    found = [interval(*drawn(rng, clusters), resamples=1000, seed=trial) for trial in range(trials)]
+    rng = np.random.default_rng([clusters, round(10 * spread)])
+    found = [of(*drawn(rng, clusters, spread=spread), resamples=500, seed=trial) for trial in range(trials)]
     return float(np.mean([i.low is not None and i.high is not None and i.low <= TRUTH <= i.high for i in found]))
 
 
-@pytest.mark.parametrize(("clusters", "trials"), [(30, 1000), (100, 600), (300, 300)])
-def test_an_interval_holds_the_truth_as_often_as_it_says(clusters: int, trials: int) -> None:
-    assert 0.93 <= coverage(clusters, trials) <= 0.97
+@pytest.mark.parametrize("spread", [0.7, 1.0])
+@pytest.mark.parametrize(("clusters", "trials"), [(30, 1500), (100, 1000), (300, 500)])
+def test_an_interval_holds_the_truth_as_often_as_it_says(clusters: int, trials: int, spread: float) -> None:
+    assert 0.93 <= coverage(interval, clusters, spread, trials) <= 0.97
+
+
+def test_the_plain_bootstrap_would_not_pass() -> None:
+    assert coverage(percentile, 30, 1.0, 1500) < 0.92
+
+
+def test_the_standard_error_of_equal_shares_is_that_of_a_mean() -> None:
+    effect = np.random.default_rng(0).normal(size=12)
+    assert standard_error(effect, np.full(12, 1 / 12)) == pytest.approx(effect.std(ddof=1) / 12**0.5)
+
+
+def test_the_standard_error_against_a_loop() -> None:
+    """Each residual, weighted by its size, over the square root of one minus its cluster's leverage."""
+    sums, targets = drawn(np.random.default_rng(0), 15)
+    mean, squares = sums.sum() / targets.sum(), 0.0
+    leverage = np.diag(np.outer(targets**0.5, targets**0.5) / targets.sum())  # of the regression through size
+    for total, size, own in zip(sums, targets, leverage, strict=True):
+        squares += ((total - mean * size) / (1 - own) ** 0.5) ** 2
+    assert standard_error(sums / targets, targets / targets.sum()) == pytest.approx(squares**0.5 / targets.sum())
+
+
+def test_the_standard_error_of_many_at_once_is_that_of_each() -> None:
+    """Resamples and any further axes, each with shares of their own."""
+    rng = np.random.default_rng(0)
+    effect_BRC, share_BC = rng.normal(size=(2, 3, 11)), rng.dirichlet(np.ones(11), size=2)
+    found_BR = standard_error(effect_BRC, share_BC[:, None])
+    for b, r in np.ndindex(2, 3):
+        assert found_BR[b, r] == pytest.approx(standard_error(effect_BRC[b, r], share_BC[b]))
+
+
+def test_clusters_without_targets_count_for_nothing() -> None:
+    sums, targets = drawn(np.random.default_rng(0), 40)
+    assert interval(np.append(sums, 0.0), np.append(targets, 0.0)) == interval(sums, targets)
+
+
+def test_an_effect_in_one_cluster_alone_has_a_finite_interval() -> None:
+    """Most resamples then draw nothing but zeros, and have no spread to be divided by."""
+    found = interval(np.array([3.0, *[0.0] * 39]), np.arange(1.0, 41.0))
+    assert found.low is not None
+    assert found.high is not None
+    assert -1 < found.low <= found.mean <= found.high < 10
 
 
 def test_the_mean_is_weighted_by_targets() -> None:
@@ -34,6 +87,9 @@ def test_the_mean_is_weighted_by_targets() -> None:
 
 def test_equal_clusters_leave_no_doubt() -> None:
     assert interval(np.full(20, 2.0), np.full(20, 4.0)) == Interval(0.5, 0.5, 0.5, 20)
+    targets = np.arange(1.0, 31.0)
+    found = interval(0.1 * targets, targets)
+    assert found.low == found.high == found.mean == pytest.approx(0.1)
 
 
 def test_too_few_clusters_have_no_interval() -> None:

@@ -1,0 +1,97 @@
+"""Draws docs/protocol-*.svg from the protocols' own index arithmetic: python docs/pictures.py [FOLDER]"""
+
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from extrapolate.evaluation.protocols import PROTOCOLS, Windows
+
+L = 8
+FACTORS = (1, 2, 4)
+# One document: a span of 4L and the last target; for fixed-target two more blocks of L/2.
+TOKENS = {"windows": 33, "sliding": 33, "fixed-target": 41}
+CONTEXT, SCORED = "#c3dcf2", "#1c5a9e"
+CONTROL_CONTEXT, CONTROL_SCORED = "#dcdcdc", "#5a5a5a"
+LANE, GAP = 0.16, 0.16  # inches: a bar's height, and what is left free between rows
+
+
+def bars_of(groups: tuple[Windows, ...]) -> list[tuple[int, int, list[int]]]:
+    """Every window in order: its first input, its length, and the inputs whose next token is scored."""
+    bars = []
+    for group in groups:
+        for start, targets in zip(group.start_W, group.targets(), strict=True):
+            bars.append((int(start), group.length, [int(place) - 1 for _, place in targets]))
+    return sorted(bars)
+
+
+def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
+    """How many inputs the scored tokens have, and how many windows that takes."""
+    inputs = [place - start + 1 for start, _, scored in bars for place in scored]
+    windows = f"{len(bars)} window{'s' if len(bars) > 1 else ''}"
+    return f"{windows} of {bars[0][1]}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
+
+
+def drawn(axes: Axes, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
+    """Draws one row below `top` (inches from the top), its words from `right` on, and returns where it ends."""
+    bars = bars_of(groups)
+    pale, strong = (CONTROL_CONTEXT, CONTROL_SCORED) if name == "control" else (CONTEXT, SCORED)
+    for lane, (start, length, scored) in enumerate(bars):
+        box = {"bottom": top + lane * LANE, "height": LANE * 0.84, "align": "edge"}
+        axes.bar(start, width=length, color=pale, **box)
+        axes.bar(scored, width=1, color=strong, edgecolor="white", linewidth=0.6, **box)
+        axes.bar(start, width=length, color="none", edgecolor=strong, linewidth=0.8, **box)
+    end = top + len(bars) * LANE
+    middle = (top + end) / 2
+    axes.text(-0.8, middle, name, ha="right", va="center", fontsize=10, weight="bold")
+    axes.text(right, middle, context_of(bars), va="center", fontsize=9)
+    return end
+
+
+def picture(protocol: str) -> Figure:
+    """The windows of one protocol on one short document, a row for each factor and one for the control."""
+    tokens = TOKENS[protocol]
+    layout = PROTOCOLS[protocol](np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
+    rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
+    depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)
+    above, below = 0.62, 0.5
+    figure = Figure(figsize=(9.6, above + depth + below), facecolor="white")
+    height = above + depth + below
+    axes = figure.add_axes((0.075, below / height, 0.9, depth / height))
+    axes.set_xlim(0, 64)
+    axes.set_ylim(depth, 0)
+    top = GAP / 2
+    for name, groups in rows:
+        top = drawn(axes, name, groups, top, tokens + 1) + GAP
+    axes.set_yticks([])
+    axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
+    places = range(0, tokens, L)
+    axes.set_xticks(places, ["0", "L", *(f"{place // L}L" for place in places[2:])])
+    axes.vlines(list(places), 0, depth, color="#bbbbbb", linewidth=0.6, zorder=0)
+    axes.text(0, depth + 0.4, f"input token of a document of {tokens} tokens, L = {L}", fontsize=9)
+    axes.text(tokens + 1, -0.08, "windows: inputs up to a scored token", fontsize=9, style="italic")
+    figure.text(0.075, 1 - 0.2 / height, f"{protocol}", fontsize=12, weight="bold", va="center")
+    handles = [Patch(color=SCORED), Patch(color=CONTEXT), Patch(color=CONTROL_SCORED), Patch(color=CONTROL_CONTEXT)]
+    labels = ["next token is scored", "context only", "the same, control", "context only, control"]
+    figure.legend(
+        handles, labels, ncols=4, frameon=False, fontsize=9, loc="center left",
+        bbox_to_anchor=(0.22, 1 - 0.2 / height), handlelength=1.2, columnspacing=1.2,
+    )  # fmt: skip
+    return figure
+
+
+def main(folder: Path) -> None:
+    """Writes a picture for every protocol, the same bytes each time."""
+    with mpl.rc_context({"svg.hashsalt": "extrapolate", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
+        for protocol in PROTOCOLS:
+            picture(protocol).savefig(
+                folder / f"protocol-{protocol}.svg", metadata={"Date": None, "Creator": None}, facecolor="white"
+            )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
