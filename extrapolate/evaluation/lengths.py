@@ -32,6 +32,7 @@ from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.imported import check_text, training_columns
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs import Checkpoint, Run
@@ -84,7 +85,9 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
         raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    if store.corpus_hash != run.config.data.corpus_hash:
+    if run.config.imported is not None:
+        check_text(run, store)
+    elif store.corpus_hash != run.config.data.corpus_hash:
         raise ValueError(
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
@@ -130,7 +133,7 @@ class _Applied:
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
-        return plan.joined(self.extra.plan(model.encoding, run.config.training.seq_len, length))
+        return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
 
 def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, _Applied]:
@@ -176,7 +179,7 @@ def evaluate(
             for protocol in settings.protocols:
                 layout = settings.layout(protocol, split, model.seq_len)
                 evaluation = _ProtocolEvaluation(model, split, layout, precision, bytes_of, progress)
-                common = _common(run, loaded, checkpoint, protocol, precision, settings.split)
+                common = _common(run, store, loaded, checkpoint, protocol, precision, settings.split)
                 common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
                 control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
                 control = evaluation.sums(layout.control, control_plan, f"{run.name} {protocol} control")
@@ -186,9 +189,12 @@ def evaluate(
 
 
 def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
-    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`."""
-    label = model.label() + (f" + {recipe.label()}" if recipe else "")
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`."""
+    name = model.label() if config.imported is None else config.imported.name
+    label = name + (f" + {recipe.label()}" if recipe else "")
     origin = config.origin
+    if config.imported is not None and taken_off and config.extension is not None:
+        return f"{label}, {recipes.build(config.extension).label()} taken off"
     if origin is None:
         return label
     if config.training.seq_len != origin.seq_len or origin.label == model.label():
@@ -216,7 +222,7 @@ def _measure(
         here = applied
         if applied.extra is not None and applied.extra.to_fit is not None:
             plan_of = partial(_plan_with, applied, run, model, length)
-            split, trained = store.split("validation"), run.config.training.seq_len
+            split, trained = store.split("validation"), run.config.trained_length
             here = replace(applied, extra=fitted(applied.extra, plan_of, model, split, trained, length, precision))
         plan = here.plan(run, model, length)
         reached = model.encoding.reaches(length, plan)
@@ -333,7 +339,7 @@ def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, 
 
 
 def _common(
-    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str
+    run: Run, store: Store, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str
 ) -> dict[str, Any]:
     """What every row of a run, checkpoint, precision and protocol shares."""
     config = run.config
@@ -349,23 +355,19 @@ def _common(
         "display": model.encoding.display,
         "caption": model.encoding.caption,
         "seq_len": config.seq_len,
-        "trained_length": config.training.seq_len,
+        "trained_length": config.trained_length,
         "origin": None if config.origin is None else config.origin.run,
-        "tokens": checkpoint.tokens,
-        "seed": config.training.seed,
+        "imported": None if config.imported is None else config.imported.source,
         "preset": config.preset,
         "parameters": model.parameter_count(),
-        "training_precision": config.training.precision,
         "own_extension": config.extension,
         # Of a tuned run only the tuning is known, which beside a whole training would mislead.
         "training_seconds": None if config.origin else run.training_seconds(),
         "config_hash": config.config_hash(),
         "setting_hash": short_hash(setting),
-        "corpus_hash": config.data.corpus_hash,
+        "corpus_hash": store.corpus_hash,
         "weights_sha256": checkpoint.sha256,
-        "training_version": str(run.provenance.get("version", "")),
-        "training_commit": str(run.provenance.get("commit", "")),
-        "training_machine": str(run.provenance.get("machine", "")),
+        **training_columns(run, checkpoint),
         "version": __version__,
         "commit": provenance.commit(),
         "machine": provenance.machine(),

@@ -80,9 +80,9 @@ def comparisons(rows: pd.DataFrame, confidence: float = 0.95) -> Iterator[Compar
         models: dict[str, pd.DataFrame] = {}
         seeds: dict[str, int] = {}
         for model, mine in here.groupby("model", sort=False):
-            per_seed = mine.groupby([*cluster, "seed"])[["total", "control_total", "n_targets"]].sum()
+            per_seed = mine.groupby([*cluster, "seed"], dropna=False)[["total", "control_total", "n_targets"]].sum()
             models[str(model)] = per_seed.groupby(cluster).mean()
-            seeds[str(model)] = mine["seed"].nunique()
+            seeds[str(model)] = mine["seed"].nunique(dropna=False)  # the unknown one of an imported checkpoint, too
         for model, mine in models.items():
             found = _difference(mine["total"], mine["control_total"], mine["n_targets"], confidence)
             yield Comparison(str(protocol), float(str(factor)), model, CONTROL, found, name, seeds[model])
