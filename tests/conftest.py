@@ -144,6 +144,15 @@ def bpe(corpus: Path) -> Tokenizer:
     return made
 
 
+@pytest.fixture(scope="session")
+def bpe_store(corpus: Path, bpe: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The token store of the corpus in those tokens, and one more, <eos>. Not to be changed."""
+    folder = tmp_path_factory.mktemp("bpe")
+    bpe.save(str(folder / "tokenizer.json"))
+    quietly("tokenize", corpus, "--out", folder / "store", "--tokenizer", f"hf:{folder}", "--min-heldout-tokens", 300)
+    return folder / "store"
+
+
 @pytest.fixture
 def ckpt(trained: Path, tmp_path: Path) -> Path:
     """A copy of `trained` in the test's own folder, to be changed."""
