@@ -121,8 +121,8 @@ def test_logits_are_those_of_transformers(saved, kind: str, changes: dict[str, A
 def test_another_training_length_is_the_same_function(saved, rope: dict[str, Any]) -> None:
     """It decides what factors count in, not what the model computes."""
     folder, _ = saved(rope_parameters=rope)
-    agree(folder, 100, seq_len=48)
-    assert huggingface.rotary_of(huggingface.find(str(folder)), 48).seq_len == 48
+    agree(folder, 100, seq_len=256)
+    assert huggingface.rotary_of(huggingface.find(str(folder)), 256).seq_len == 256
 
 
 @pytest.mark.parametrize("rope", [LINEAR, DYNAMIC, LLAMA3, YARN])

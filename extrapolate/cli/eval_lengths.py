@@ -115,6 +115,7 @@ def _brought_in(runs: list[Path], seq_len: int | None) -> list[Path]:
         if not str(path).startswith(PREFIX):
             paths.append(path)
             continue
+        say(f"reading {path}")
         run = bring_in(str(path).removeprefix(PREFIX), seq_len)
         extension = f", {run.config.extension}" if run.config.extension else ""
         say(f"{path} is {run.path}: training length {run.config.seq_len}{extension}")
