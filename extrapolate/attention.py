@@ -27,29 +27,30 @@ def attend(
     pos_T: Tensor,
     state: Any = None,
     scale_HT: Tensor | None = None,
+    first: int = 0,
 ) -> Tensor:
-    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T, K].
+    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T - first, K].
 
-    `state` is what the encoding prepared, `scale_HT` multiplies the scores, bias included. What the hooks return
-    decides the path, and all give the same numbers: the fused causal kernel; the fused kernel with a bias, in
-    chunks of queries; explicit scores, in chunks too, where the encoding makes its own or trains its bias; and
-    for short windows in training the explicit product in one piece. No [H, T, T] exists but there.
+    `state` is what the encoding prepared, `scale_HT` multiplies the scores, bias included; queries before `first`
+    are left out. What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the
+    fused kernel with a bias, in chunks of queries; explicit scores, in chunks too, where the encoding makes its own or
+    trains its bias; and for short windows in training the explicit product in one piece. No [H, T, T] exists but there.
     """
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
     groups = heads // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
-    if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO:
+    if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO and not first:
         context = chunk_context(encoding, pos_T, pos_T, state, 0, length)
         return _explicit(q_BHTK, k_BHTK, v_BHTK, encoding, context, scale_HT)
     # The first query alone tells which hooks are there.
     bias = encoding.bias(pos_T[:1], pos_T[:1])
     scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], chunk_context(encoding, pos_T, pos_T, state, 0, 1))
-    if scores is None and bias is None and encoding.window is None:
-        return _fused(_scaled(q_BHTK, scale_HT), k_BHTK, v_BHTK, None)
+    if scores is None and bias is None and encoding.window is None and first < length // 2:
+        return _fused(_scaled(q_BHTK, scale_HT), k_BHTK, v_BHTK, None)[:, :, first:]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
     path = _fused_with_bias if scores is None and not trained_bias else _explicit
     outputs = []
-    for start in range(0, length, QUERIES_PER_CHUNK):
+    for start in range(first, length, QUERIES_PER_CHUNK):
         context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
         queries, keys = context.queries, context.keys
         chunk_scale = None if scale_HT is None else scale_HT[:, queries]

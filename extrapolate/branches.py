@@ -40,13 +40,13 @@ def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding) 
 
 
 def attend_branches(
-    branches: list[Rotated], v_BGTK: Tensor, encoding: Encoding, state: Any, scale_HT: Tensor | None
+    branches: list[Rotated], v_BGTK: Tensor, encoding: Encoding, state: Any, scale_HT: Tensor | None, first: int = 0
 ) -> Tensor:
-    """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T, K]."""
+    """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T - first, K]."""
     heads, length = branches[0].q_BHTK.shape[1:3]
     v_BHTK = v_BGTK.repeat_interleave(heads // v_BGTK.shape[1], dim=1)
     outputs = []
-    for start in range(0, length, QUERIES_PER_CHUNK):
+    for start in range(first, length, QUERIES_PER_CHUNK):
         end = min(start + QUERIES_PER_CHUNK, length)
         scores_BHTS: Tensor | None = None
         for rotated in branches:

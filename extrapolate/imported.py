@@ -12,7 +12,7 @@ from extrapolate.config import RunConfig
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.model import Model
-from extrapolate.runs import CONFIG, WEIGHTS, Checkpoint, Run, load_weights
+from extrapolate.runs import CONFIG, WEIGHTS, Run, load_weights
 
 PREFIX = "hf:"
 
@@ -61,22 +61,6 @@ def _converted(source: huggingface.Source, config: RunConfig, path: Path) -> Run
     run = Run.create(path, config, source.tokenizer)
     run.save_weights(model, 0, 0, final=True)
     return run
-
-
-def training_columns(run: Run, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a table says of how weights were made: None where the run was imported, for it is not known."""
-    training, provenance = run.config.training, run.provenance
-    if run.config.imported is not None:
-        names = ("tokens", "seed", "training_precision", "training_version", "training_commit", "training_machine")
-        return dict.fromkeys(names)
-    return {
-        "tokens": checkpoint.tokens,
-        "seed": training.seed,
-        "training_precision": training.precision,
-        "training_version": str(provenance.get("version", "")),
-        "training_commit": str(provenance.get("commit", "")),
-        "training_machine": str(provenance.get("machine", "")),
-    }
 
 
 def check_text(run: Run, store: Store) -> None:

@@ -33,7 +33,8 @@ class Attention(nn.Module):
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
-    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN) -> Tensor:
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
+        """What the queries from `first` on gather, [B, T - first, D]."""
         queries, keys = self.sizes
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
         if qk_input_BTD is v_input_BTD:
@@ -53,10 +54,10 @@ class Attention(nn.Module):
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
         if plan.pairs is None:
             q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
-            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, state, scale_HT)
+            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, state, scale_HT, first)
         else:
             branches = branches_of(plan, q_BHTK, k_BGTK, encoding)
-            mixed_BHTK = attend_branches(branches, v_BGTK, encoding, state, scale_HT)
+            mixed_BHTK = attend_branches(branches, v_BGTK, encoding, state, scale_HT, first)
         return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
 
 
@@ -102,9 +103,10 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan) -> Tensor:
+    def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan, first: int = 0) -> Tensor:
         encoding = self.encoding.extended(plan)
-        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan))
+        mixed_BTD = self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan, first)
+        x_BTD = (x_BTD[:, first:] if first else x_BTD) + self.dropout(mixed_BTD)
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
 
@@ -148,17 +150,21 @@ class Model(nn.Module):
         """Trained parameters; tied embeddings count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
-        """The normalised output of the last block, [B, T, D]; the first token of every window has index 0."""
+    def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
+        """The normalised output of the last block, [B, T - first, D], for the tokens from index `first` on.
+
+        The first token of every window has index 0.
+        """
         index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
         encoding = self.encoding.extended(plan)
         pos_T = encoding.positions(index_T)
         if plan.position_scale != 1.0:
             pos_T = pos_T * plan.position_scale
         x_BTD = self.dropout(encoding.embed(self.embedding(tokens_BT), pos_T))
-        for block in self.blocks:
+        *blocks, last = self.blocks
+        for block in blocks:
             x_BTD = block(x_BTD, pos_T, plan)
-        return self.norm(x_BTD)
+        return self.norm(last(x_BTD, pos_T, plan, first))
 
     def forward(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
         """Logits, [B, T, V]."""

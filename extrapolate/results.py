@@ -60,6 +60,8 @@ EVALS = Table(
         Column("bits_per_byte", _REAL, "bits", required=False),
         # The plain model on the same targets, its context cut back to between L/2 and L tokens.
         Column("control_loss", _REAL, "nats per target"),
+        # The least loss that is possible with the row's windows, where the text's origin tells it.
+        Column("optimum_loss", _REAL, "nats per target", required=False),
         Column("n_targets", _INT, "targets"),
         Column("n_documents", _INT, "documents"),
         Column("n_bytes", _REAL, "bytes of text in the targets"),
@@ -80,6 +82,7 @@ EVALS = Table(
         Column("parameters", _INT),
         Column("training_precision", _TEXT, required=False),
         Column("training_seconds", _REAL, "seconds: median step time times steps", required=False),
+        # None where every window came with a longer one that starts at its place.
         Column("tokens_per_s", _REAL, "inputs per second of evaluation", required=False),
         # The whole process's, or what the device held for it.
         Column("peak_mib", _REAL, "MiB: the most memory held during the evaluation", required=False),
@@ -103,12 +106,14 @@ EVAL_DOCUMENTS = Table(
         *_SETTING,
         Column("document", _TEXT),
         Column("block", _INT, "stretches of 16 L tokens, from the document's start"),
+        Column("position", _INT, "tokens: where a bucket of L/2 inputs begins in its window"),
         Column("loss", _REAL, "nats per target", required=False),
         Column("control_loss", _REAL, "nats per target"),
+        Column("optimum_loss", _REAL, "nats per target", required=False),
         Column("n_targets", _INT, "targets"),
         Column("n_bytes", _REAL, "bytes of text in the targets"),
     ),
-    key=(*_KEY, "document", "block"),
+    key=(*_KEY, "document", "block", "position"),
 )
 
 

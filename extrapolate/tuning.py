@@ -7,8 +7,8 @@ from extrapolate import configure, runs, specs
 from extrapolate.config import RunConfig
 from extrapolate.configure import TrainingRequest
 from extrapolate.data.store import Store
-from extrapolate.evaluation.lengths import label_of
 from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN
 from extrapolate.extensions.recipe import Recipe

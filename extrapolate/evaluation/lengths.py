@@ -1,41 +1,33 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-import json
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from extrapolate import __version__, provenance
-from extrapolate.config import RunConfig, short_hash
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
-from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.memory import forget_peak, peak_mib
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
     DEFAULT_MAX_TARGETS,
     PROTOCOLS,
     Layout,
-    Windows,
     lengths_of,
     targets_hash,
 )
+from extrapolate.evaluation.rows import Scores, common, label_of
+from extrapolate.evaluation.sharing import Measured, measure, prefixes_agree
+from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.imported import check_text, training_columns
+from extrapolate.imported import check_text
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
-from extrapolate.runs import Checkpoint, Run
+from extrapolate.runs import Run
 from extrapolate.specs import did_you_mean
 
 
@@ -58,22 +50,6 @@ class EvaluationSettings:
         """The windows of one protocol."""
         most = DEFAULT_MAX_TARGETS[protocol] if self.max_targets is None else self.max_targets
         return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
-
-
-# Rows are kept for stretches of so many times L, by a target's place in its document: where documents are few, the
-# stretches stand in for them.
-BLOCK_FACTOR = 16
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Per document and block, [documents, blocks]: the summed loss (nats), the number of targets, and their bytes."""
-
-    loss_DB: np.ndarray
-    targets_DB: np.ndarray
-    bytes_DB: np.ndarray
-    seconds: float
-    peak_mib: float | None
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
@@ -170,205 +146,96 @@ def evaluate(
     The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
     """
     split = store.split(settings.split)
-    bytes_of = _byte_counter(store, split)
+    bytes_of = token_bytes(store.tokenizer())
     for checkpoint in run.checkpoints(settings.checkpoint):
-        loaded = run.load_model(checkpoint)
+        loaded = run.load_model(checkpoint).to(device)
         chosen = _recipes(run, loaded, settings)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
             for protocol in settings.protocols:
                 layout = settings.layout(protocol, split, model.seq_len)
-                evaluation = _ProtocolEvaluation(model, split, layout, precision, bytes_of, progress)
-                common = _common(run, store, loaded, checkpoint, protocol, precision, settings.split)
-                common["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
-                control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
-                control = evaluation.sums(layout.control, control_plan, f"{run.name} {protocol} control")
+                targets = Targets.of(layout.control, split, bytes_of)
+                evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
+                shared = common(run, loaded, checkpoint, protocol, precision, settings.split)
+                shared["corpus_hash"] = store.corpus_hash
+                shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
                 for text, applied in chosen.items():
-                    common |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
-                    yield _measure(evaluation, run, store, common, applied, control)
-
-
-def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
-    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`."""
-    name = model.label() if config.imported is None else config.imported.name
-    label = name + (f" + {recipe.label()}" if recipe else "")
-    origin = config.origin
-    if config.imported is not None and taken_off and config.extension is not None:
-        return f"{label}, {recipes.build(config.extension).label()} taken off"
-    if origin is None:
-        return label
-    if config.training.seq_len != origin.seq_len or origin.label == model.label():
-        label += f", tuned at {config.training.seq_len}"
-    if taken_off and config.extension is not None:
-        label += f" with {recipes.build(config.extension).label()}, taken off"
-    return label if origin.label == model.label() else f"{label}, from {origin.label}"
-
-
-def _measure(
-    evaluation: "_ProtocolEvaluation",
-    run: Run,
-    store: Store,
-    common: dict[str, Any],
-    applied: _Applied,
-    control: "_Sums",
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of one recipe at every length."""
-    model, layout, precision = evaluation.model, evaluation.layout, evaluation.precision
-    rows: list[dict[str, Any]] = []
-    document_rows: list[dict[str, Any]] = []
-    for length in sorted(layout.rows):
-        setting = common | {"length": length, "factor": length / model.seq_len}
-        what = f"{common['run']} {common['protocol']} {common['model']} {setting['factor']:g}x"
-        here = applied
-        if applied.extra is not None and applied.extra.to_fit is not None:
-            plan_of = partial(_plan_with, applied, run, model, length)
-            split, trained = store.split("validation"), run.config.trained_length
-            here = replace(applied, extra=fitted(applied.extra, plan_of, model, split, trained, length, precision))
-        plan = here.plan(run, model, length)
-        reached = model.encoding.reaches(length, plan)
-        sums = evaluation.sums(layout.rows[length], plan, what) if reached else None
-        inputs = sum(len(w.start_W) * w.length for w in layout.rows[length])
-        rows.append(_row(setting, sums, control, inputs))
-        document_rows.extend(_document_rows(setting, sums, control, evaluation.split))
-    return rows, document_rows
-
-
-def _plan_with(applied: _Applied, run: Run, model: Model, length: int, extra: Recipe) -> Plan:
-    return replace(applied, extra=extra).plan(run, model, length)
+                    shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                    yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
 
 
 class _ProtocolEvaluation:
-    """Sums of losses over windows, each computed once: settings whose plans are equal share them."""
+    """One run's evaluation by one protocol, each window computed once: settings whose plans are equal share them."""
+
+    CONTROL = 0  # a key beside the lengths
 
     def __init__(
         self,
-        model: Model,
+        run: Run,
+        store: Store,
         split: Split,
-        layout: Layout,
+        loaded: Model,
+        model: Model,
         precision: str,
-        bytes_of: Callable[[Windows], np.ndarray],
+        layout: Layout,
+        targets: Targets,
         progress: Callable[[str, int, int], None],
     ) -> None:
-        self.model, self.split, self.layout, self.precision = model, split, layout, precision
-        self.bytes_of, self.progress = bytes_of, progress
-        self._known: dict[tuple[Plan, tuple[int, ...]], _Sums] = {}
+        self.run, self.store, self.split, self.targets = run, store, split, targets
+        self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
+        self.windows = {**layout.rows, self.CONTROL: layout.control}
+        self._known: dict[tuple[Plan, int], Measured] = {}
 
-    def sums(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
-        plan = stored(plan, self.precision)
-        key = (plan, tuple(id(group) for group in groups))
-        if key not in self._known:
-            self._known[key] = self._compute(groups, plan, what)
-        return self._known[key]
+    def rows(
+        self, setting: dict[str, Any], applied: _Applied, as_trained: _Applied
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The rows of one recipe at every length."""
+        model = self.model
+        lengths = sorted(length for length in self.windows if length != self.CONTROL)
+        plans = {length: self._plan(applied, length) for length in lengths}
+        wanted: dict[Plan, list[int]] = {}
+        for length, plan in plans.items():
+            if model.encoding.reaches(length, plan):
+                wanted.setdefault(plan, []).append(length)
+        control_plan = as_trained.plan(self.run, model, model.seq_len)
+        wanted.setdefault(control_plan, []).append(self.CONTROL)
+        for plan, keys in wanted.items():
+            self._measure(f"{setting['run']} {setting['protocol']} {setting['model']}", plan, keys)
+        control = self._known[control_plan, self.CONTROL]
+        rows: list[dict[str, Any]] = []
+        document_rows: list[dict[str, Any]] = []
+        for length, plan in plans.items():
+            here = setting | {"length": length, "factor": length / model.seq_len}
+            measured = self._known.get((plan, length))
+            scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), None)
+            rows.append(scores.row(here, measured))
+            document_rows.extend(scores.document_rows(here, measured, self.split))
+        return rows, document_rows
 
-    def _compute(self, groups: tuple[Windows, ...], plan: Plan, what: str) -> _Sums:
-        total = sum(len(group.start_W) * group.length for group in groups)
-        done = 0
+    def _plan(self, applied: _Applied, length: int) -> Plan:
+        """The plan at one length, with its constant fitted to validation text where it leaves one out."""
+        run, model = self.run, self.model
+        if applied.extra is None or applied.extra.to_fit is None:
+            return applied.plan(run, model, length)
 
-        def advance(tokens: int) -> None:
-            nonlocal done
-            done += tokens
-            self.progress(what, done, total)
+        def plan_of(recipe: Recipe) -> Plan:
+            return replace(applied, extra=recipe).plan(run, model, length)
 
-        block = BLOCK_FACTOR * self.model.seq_len
-        shape = (len(self.split.ids), int(self.split.lengths.max(initial=0)) // block + 1)
-        loss_DB, targets_DB, bytes_DB = (np.zeros(shape) for _ in range(3))
-        device = self.model.embedding.weight.device.type
-        forget_peak(device)
-        began = time.perf_counter()
-        for group in groups:
-            losses = target_losses(self.model, self.split, group, plan, precision=self.precision, progress=advance)
-            where = (group.document_W, (group.start_W + group.length - group.scored) // block)
-            np.add.at(loss_DB, where, losses.sum(axis=1, dtype=np.float64))
-            np.add.at(targets_DB, where, group.scored)
-            np.add.at(bytes_DB, where, self.bytes_of(group))
-        seconds = time.perf_counter() - began
-        return _Sums(loss_DB, targets_DB.astype(np.int64), bytes_DB, seconds, peak_mib(device))
+        split, trained = self.store.split("validation"), run.config.trained_length
+        return plan_of(fitted(applied.extra, plan_of, model, split, trained, length, self.precision))
 
-
-def _byte_counter(store: Store, split: Split) -> Callable[[Windows], np.ndarray]:
-    """The bytes of text in the targets of each window: exact for byte-level tokenizers, else documents' means."""
-    per_token = token_bytes(store.tokenizer())
-
-    def exact(windows: Windows) -> np.ndarray:
-        assert per_token is not None
-        ends = split.offsets[windows.document_W] + windows.start_W + windows.length + 1
-        return np.array([per_token[split.slice(end - windows.scored, end)].sum() for end in ends], dtype=np.float64)
-
-    def mean(windows: Windows) -> np.ndarray:
-        return (split.bytes / np.maximum(split.lengths, 1))[windows.document_W] * windows.scored
-
-    return mean if per_token is None else exact
-
-
-def _row(setting: dict[str, Any], sums: _Sums | None, control: _Sums, inputs: int) -> dict[str, Any]:
-    n_targets, n_bytes = int(control.targets_DB.sum()), float(control.bytes_DB.sum())
-    total = None if sums is None else float(sums.loss_DB.sum())
-    loss = None if total is None else total / n_targets
-    return setting | {
-        "loss": loss,
-        "perplexity": None if loss is None else _exp(loss),
-        "bits_per_byte": None if total is None or not n_bytes else total / math.log(2) / n_bytes,
-        "control_loss": float(control.loss_DB.sum()) / n_targets,
-        "n_targets": n_targets,
-        "n_documents": int(control.targets_DB.any(axis=1).sum()),
-        "n_bytes": n_bytes,
-        "tokens_per_s": None if sums is None else inputs / sums.seconds,
-        "peak_mib": None if sums is None else sums.peak_mib,
-        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
-    }
-
-
-def _exp(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
-
-
-def _document_rows(setting: dict[str, Any], sums: _Sums | None, control: _Sums, split: Split) -> list[dict[str, Any]]:
-    shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
-    return [
-        shared
-        | {
-            "document": split.ids[d],
-            "block": b,
-            "loss": None if sums is None else sums.loss_DB[d, b] / control.targets_DB[d, b],
-            "control_loss": control.loss_DB[d, b] / control.targets_DB[d, b],
-            "n_targets": int(control.targets_DB[d, b]),
-            "n_bytes": control.bytes_DB[d, b],
-        }
-        for d, b in np.argwhere(control.targets_DB).tolist()
-    ]
-
-
-def _common(
-    run: Run, store: Store, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str
-) -> dict[str, Any]:
-    """What every row of a run, checkpoint, precision and protocol shares."""
-    config = run.config
-    setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
-    return {
-        "run": run.name,
-        "protocol": protocol,
-        "split": split,
-        "step": checkpoint.step,
-        "precision": precision,
-        "encoding": config.encoding.name,
-        "encoding_arguments": json.dumps(config.encoding.arguments),
-        "display": model.encoding.display,
-        "caption": model.encoding.caption,
-        "seq_len": config.seq_len,
-        "trained_length": config.trained_length,
-        "origin": None if config.origin is None else config.origin.run,
-        "imported": None if config.imported is None else config.imported.source,
-        "preset": config.preset,
-        "parameters": model.parameter_count(),
-        "own_extension": config.extension,
-        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
-        "training_seconds": None if config.origin else run.training_seconds(),
-        "config_hash": config.config_hash(),
-        "setting_hash": short_hash(setting),
-        "corpus_hash": store.corpus_hash,
-        "weights_sha256": checkpoint.sha256,
-        **training_columns(run, checkpoint),
-        "version": __version__,
-        "commit": provenance.commit(),
-        "machine": provenance.machine(),
-    }
+    def _measure(self, what: str, plan: Plan, keys: list[int]) -> None:
+        new = [key for key in keys if (plan, key) not in self._known]
+        if not new:
+            return
+        factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != self.CONTROL)
+        measured = measure(
+            self.model,
+            self.split,
+            {key: self.windows[key] for key in new},
+            stored(plan, self.precision),
+            precision=self.precision,
+            share=prefixes_agree(self.loaded, plan),
+            progress=partial(self.progress, f"{what} {factors}".rstrip()),
+        )
+        self._known |= {(plan, key): found for key, found in measured.items()}

@@ -15,6 +15,8 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.sharing import measure
+from extrapolate.extensions.base import Plan
 from extrapolate.runs import Run
 
 L = 16
@@ -68,12 +70,12 @@ def test_rows_are_exact(store: Store, run_of) -> None:
             total = sum(target_losses(model, split, g).astype(np.float64).sum() for g in groups)
             assert row["n_targets"] == len(targets)
             assert row["n_documents"] == len(set(targets[:, 0]))
-            assert row["loss"] == pytest.approx(total / len(targets), rel=1e-9)
+            assert row["loss"] == pytest.approx(total / len(targets), rel=1e-6)
             assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
             ids = [int(split.slice(split.offsets[d] + p, split.offsets[d] + p + 1)[0]) for d, p in targets]
             # A byte-level token's name has a character a byte: decoding single tokens would break "été".
             assert row["n_bytes"] == sum(len(tokenizer.id_to_token(i)) for i in ids)
-            assert row["bits_per_byte"] == pytest.approx(total / math.log(2) / row["n_bytes"])
+            assert row["bits_per_byte"] == pytest.approx(total / math.log(2) / row["n_bytes"], rel=1e-6)
             mine = documents[(documents["protocol"] == protocol) & (documents["length"] == length)]
             assert mine["n_targets"].sum() == row["n_targets"]
             assert (mine["loss"] * mine["n_targets"]).sum() / row["n_targets"] == pytest.approx(row["loss"])
@@ -95,17 +97,23 @@ def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of
 
 
 def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def counted(*arguments, **options):
-        calls.append(arguments[3])
-        return target_losses(*arguments, **options)
-
-    monkeypatch.setattr(lengths, "target_losses", counted)
+    calls = computed_by(monkeypatch)
     settings = EvaluationSettings(factors=(1, 2), extensions=("pi",), protocols=("fixed-target",), max_targets=320)
     rows_of(run_of("rope"), store, settings)
-    # Plain at 1x and 2x, and pi at 2x: the control, and pi at 1x, are the plain row at 1x.
-    assert len(calls) == 3
+    # Pi at 1x is the plain row at 1x, and the control comes with that row.
+    assert [sorted(keys) for _, keys in calls] == [[0, L, 2 * L], [2 * L]]
+
+
+def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
+    """Fills with the plan and the keys of every measurement."""
+    calls: list[tuple[Plan, list[int]]] = []
+
+    def counted(model, split, wanted, plan, **options):
+        calls.append((plan, list(wanted)))
+        return measure(model, split, wanted, plan, **options)
+
+    monkeypatch.setattr(lengths, "measure", counted)
+    return calls
 
 
 def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:
@@ -130,15 +138,14 @@ def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
 ) -> None:
     """Up to L these extensions change nothing: at 1x they have the plain run's numbers without computing them."""
     run = run_of("rope")
-    loaded, computed = [], []
-    load, compute = Run.load_model, lengths._ProtocolEvaluation._compute
+    loaded = []
+    load = Run.load_model
     monkeypatch.setattr(Run, "load_model", lambda self, c: loaded.append(c) or load(self, c))
-    monkeypatch.setattr(
-        lengths._ProtocolEvaluation, "_compute", lambda self, *a: computed.append(a[1]) or compute(self, *a)
-    )
+    computed = computed_by(monkeypatch)
     extensions = ("log-n", "window", "yarn", "self-extend", "sinks")
     settings = EvaluationSettings((1, 4), extensions, ("windows",), max_targets=256)
     rows, _ = rows_of(run, store, settings)
     assert len(rows) == 2 * (1 + len(extensions))
     assert len(loaded) == 1
-    assert len(computed) == 1 + 2 + len(extensions)  # the control; plain, twice; each extension at 4x
+    # Plain at both lengths with the control; each extension at 4x.
+    assert [keys for _, keys in computed] == [[L, 4 * L, 0]] + [[4 * L]] * len(extensions)

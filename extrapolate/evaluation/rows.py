@@ -1,0 +1,160 @@
+"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.py`).
+
+Shapes: N targets, in the order of `Targets`.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from extrapolate import __version__, provenance
+from extrapolate.config import RunConfig, short_hash
+from extrapolate.data.store import Split
+from extrapolate.evaluation.sharing import Measured
+from extrapolate.evaluation.targets import Targets, sums_by
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model import Model
+from extrapolate.results import EVAL_DOCUMENTS
+from extrapolate.runs import Checkpoint, Run
+
+# Documents' rows are kept for stretches of so many times L, by a target's place in its document: where documents are
+# few, the stretches stand in for them.
+BLOCK_FACTOR = 16
+# And for buckets of a share of L, by a target's place in its window: losses by position are sums of them.
+POSITION_SHARE = 2
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What is known of every target of a protocol at one length, [N]: index_N is its last input's in the window.
+
+    optimum_N is the least loss that is possible, nats, where the text's origin tells it.
+    """
+
+    targets: Targets
+    control_N: np.ndarray
+    index_N: np.ndarray
+    optimum_N: np.ndarray | None
+
+    def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
+        """The row of `evals.parquet`; without a loss where the encoding does not reach."""
+        n_targets, n_bytes = len(self.control_N), float(self.targets.bytes_N.sum())
+        total = None if measured is None else float(measured.loss_N.sum(dtype=np.float64))
+        loss = None if total is None else total / n_targets
+        return setting | {
+            "loss": loss,
+            "perplexity": None if loss is None else _exp(loss),
+            "bits_per_byte": None if total is None or not n_bytes else total / math.log(2) / n_bytes,
+            "control_loss": float(self.control_N.sum(dtype=np.float64)) / n_targets,
+            "optimum_loss": None if self.optimum_N is None else float(self.optimum_N.sum()) / n_targets,
+            "n_targets": n_targets,
+            "n_documents": len(np.unique(self.targets.document_N)),
+            "n_bytes": n_bytes,
+            "tokens_per_s": None if measured is None or not measured.inputs else measured.inputs / measured.seconds,
+            "peak_mib": None if measured is None else measured.peak_mib,
+            "evaluated_at": datetime.now(UTC).replace(microsecond=0),
+        }
+
+    def document_rows(self, setting: dict[str, Any], measured: Measured | None, split: Split) -> list[dict[str, Any]]:
+        """The rows of `eval_documents.parquet`."""
+        seq_len = setting["seq_len"]
+        width = max(1, seq_len // POSITION_SHARE)
+        targets = self.targets
+        values = {"control_loss": self.control_N, "n_bytes": targets.bytes_N}
+        if measured is not None:
+            values["loss"] = measured.loss_N
+        if self.optimum_N is not None:
+            values["optimum_loss"] = self.optimum_N
+        block_N = (targets.place_N - 1) // (BLOCK_FACTOR * seq_len)  # by the last input's place
+        sums = sums_by([targets.document_N, block_N, self.index_N // width], values)
+        shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
+        n_targets = sums["n_targets"]
+        losses = {name: (sums[name] / n_targets).tolist() for name in values if name != "n_bytes"}
+        return [
+            shared
+            | {name: mean[i] for name, mean in losses.items()}
+            | {
+                "document": split.ids[document],
+                "block": block,
+                "position": bucket * width,
+                "n_targets": int(n_targets[i]),
+                "n_bytes": float(sums["n_bytes"][i]),
+            }
+            for i, (document, block, bucket) in enumerate(
+                zip(sums["key 0"].tolist(), sums["key 1"].tolist(), sums["key 2"].tolist(), strict=True)
+            )
+        ]
+
+
+def _exp(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`."""
+    name = model.label() if config.imported is None else config.imported.name
+    label = name + (f" + {recipe.label()}" if recipe else "")
+    origin = config.origin
+    if config.imported is not None and taken_off and config.extension is not None:
+        return f"{label}, {recipes.build(config.extension).label()} taken off"
+    if origin is None:
+        return label
+    if config.training.seq_len != origin.seq_len or origin.label == model.label():
+        label += f", tuned at {config.training.seq_len}"
+    if taken_off and config.extension is not None:
+        label += f" with {recipes.build(config.extension).label()}, taken off"
+    return label if origin.label == model.label() else f"{label}, from {origin.label}"
+
+
+def common(run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str) -> dict[str, Any]:
+    """What every row of a run, checkpoint, precision and protocol shares, but for the corpus and its targets."""
+    config = run.config
+    setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
+    return {
+        "run": run.name,
+        "protocol": protocol,
+        "split": split,
+        "step": checkpoint.step,
+        "precision": precision,
+        "encoding": config.encoding.name,
+        "encoding_arguments": json.dumps(config.encoding.arguments),
+        "display": model.encoding.display,
+        "caption": model.encoding.caption,
+        "seq_len": config.seq_len,
+        "trained_length": config.trained_length,
+        "origin": None if config.origin is None else config.origin.run,
+        "imported": None if config.imported is None else config.imported.source,
+        "preset": config.preset,
+        "parameters": model.parameter_count(),
+        "own_extension": config.extension,
+        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
+        "training_seconds": None if config.origin else run.training_seconds(),
+        "config_hash": config.config_hash(),
+        "setting_hash": short_hash(setting),
+        "weights_sha256": checkpoint.sha256,
+        **_training(run, checkpoint),
+        "version": __version__,
+        "commit": provenance.commit(),
+        "machine": provenance.machine(),
+    }
+
+
+def _training(run: Run, checkpoint: Checkpoint) -> dict[str, Any]:
+    """How the weights were made: None where the run was imported, for it is not known."""
+    training, provenance = run.config.training, run.provenance
+    if run.config.imported is not None:
+        names = ("tokens", "seed", "training_precision", "training_version", "training_commit", "training_machine")
+        return dict.fromkeys(names)
+    return {
+        "tokens": checkpoint.tokens,
+        "seed": training.seed,
+        "training_precision": training.precision,
+        "training_version": str(provenance.get("version", "")),
+        "training_commit": str(provenance.get("commit", "")),
+        "training_machine": str(provenance.get("machine", "")),
+    }

@@ -1,0 +1,129 @@
+"""The losses of windows of several lengths under one plan, each window computed once.
+
+A window's first N tokens are the window of N tokens that starts there: its losses come with those of the longest
+window that starts there. That holds for a causal model that does not look at the length, which is not assumed but
+asked of the model.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from extrapolate.data.store import Split
+from extrapolate.evaluation.losses import losses_at
+from extrapolate.evaluation.memory import forget_peak, peak_mib
+from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.targets import in_order
+from extrapolate.extensions.base import Plan
+from extrapolate.model import Model
+
+TOLERANCE = 1e-3  # of normalised hidden states, in float32: rounding is a hundredth of it
+
+
+@dataclass
+class Measured:
+    """The loss of every target, nats, in the order of `Targets`, and what computing cost.
+
+    inputs and seconds are of the windows that were computed at this length; of those that came with a longer one
+    nothing is known.
+    """
+
+    loss_N: np.ndarray
+    inputs: int
+    seconds: float
+    peak_mib: float | None
+
+
+@dataclass
+class _Job:
+    """A window to compute, and who takes losses from it: (key, group, row) with a stretch of places."""
+
+    key: int
+    length: int
+    document: int
+    start: int
+    takers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+
+    def stretches(self) -> frozenset[tuple[int, int]]:
+        """The places whose losses are wanted, from and to."""
+        return frozenset((first, end) for *_, first, end in self.takers)
+
+
+@torch.inference_mode()
+def prefixes_agree(model: Model, plan: Plan) -> bool:
+    """Whether a window's first tokens come out as they would without the rest. Asked in float32.
+
+    Compared at L and 2 L tokens, or L/2 and L where the encoding ends.
+    """
+    length = model.seq_len
+    if not model.encoding.reaches(2 * length, plan):
+        length //= 2
+    tokens_BT = torch.arange(2 * length, device=model.embedding.weight.device)[None] % model.config.vocab_size
+    difference = model.hidden(tokens_BT, plan)[:, :length] - model.hidden(tokens_BT[:, :length], plan)
+    return bool(difference.abs().max() < TOLERANCE)
+
+
+def measure(
+    model: Model,
+    split: Split,
+    wanted: Mapping[int, tuple[Windows, ...]],
+    plan: Plan,
+    *,
+    precision: str,
+    share: bool,
+    progress: Callable[[int, int], None],
+) -> dict[int, Measured]:
+    """The losses of the windows under every key, all under one plan. `progress(done, total)` counts inputs.
+
+    With `share`, windows that start at one place are computed once, at the longest of their lengths.
+    """
+    jobs = _jobs(wanted, share)
+    losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
+    inputs, seconds, peak = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0), dict.fromkeys(wanted, 0.0)
+    total, done = sum(job.length for job in jobs), 0
+
+    def advance(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        progress(done, total)
+
+    device = model.embedding.weight.device.type
+    batches: dict[tuple[int, int, frozenset[tuple[int, int]]], list[_Job]] = {}
+    for job in jobs:
+        batches.setdefault((job.key, job.length, job.stretches()), []).append(job)
+    for (key, length, stretches), batch in batches.items():
+        places_P = np.unique(np.concatenate([np.arange(first, end) for first, end in stretches]))
+        windows = Windows(
+            np.array([job.document for job in batch]), np.array([job.start for job in batch]), length, length
+        )
+        forget_peak(device)
+        began = time.perf_counter()
+        found_BP = losses_at(model, split, windows, places_P, plan, precision=precision, progress=advance)
+        inputs[key] += length * len(batch)
+        seconds[key] += time.perf_counter() - began
+        peak[key] = max(peak[key], peak_mib(device) or 0.0)
+        for found_P, job in zip(found_BP, batch, strict=True):
+            for taker, group, row, first, end in job.takers:
+                column = int(np.searchsorted(places_P, first))
+                losses[taker][group][row] = found_P[column : column + end - first]
+    return {
+        key: Measured(in_order(groups, losses[key]), inputs[key], seconds[key], peak[key] or None)
+        for key, groups in wanted.items()
+    }
+
+
+def _jobs(wanted: Mapping[int, tuple[Windows, ...]], share: bool) -> list[_Job]:
+    """The longest windows first; what is wanted of a shorter one is taken from a longer that starts where it does."""
+    groups = [(key, number, group) for key, groups in wanted.items() for number, group in enumerate(groups)]
+    jobs: dict[tuple[int, ...], _Job] = {}
+    for key, number, group in sorted(groups, key=lambda entry: -entry[2].length):
+        first = group.length - group.scored
+        places = zip(group.document_W.tolist(), group.start_W.tolist(), strict=True)
+        for row, (document, start) in enumerate(places):
+            window = (document, start) if share else (document, start, group.length)
+            job = jobs.setdefault(window, _Job(key, group.length, document, start))
+            job.takers.append((key, number, row, first, group.length))
+    return list(jobs.values())

@@ -1,0 +1,140 @@
+"""Windows computed once: the same losses as each by itself, fewer inputs, and only where the model allows it."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate.config import ModelConfig
+from extrapolate.data.store import Split
+from extrapolate.encodings.base import encodings
+from extrapolate.encodings.rope import RoPE
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.sharing import Measured, measure, prefixes_agree
+from extrapolate.evaluation.targets import in_order
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+
+L, V = 8, 43
+LENGTHS = [L, 2 * L, 4 * L]
+CONTROL = 0
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    """Four documents of random tokens; token 0 ends each."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("split") / "test-00000.arrow"
+    rows = [[*rng.integers(1, V, size).tolist(), 0] for size in (150, 40, 70, 33)]
+    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(pa.uint16()))])
+    with pa.ipc.new_file(str(path), schema) as writer:
+        for i, row in enumerate(rows):
+            columns = [pa.array([f"d{i}"]), pa.array([2 * len(row)]), pa.array([row], schema.field("tokens").type)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return Split("test", [path])
+
+
+def model(name: str, **sizes: int | bool) -> Model:
+    torch.manual_seed(0)
+    shape = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48} | sizes
+    made = Model(ModelConfig(vocab_size=V, **shape), name, {}, L).eval()
+    with torch.no_grad():  # losses that differ from token to token, and attention that is not even
+        made.head.weight.mul_(20)
+        for block in made.blocks:
+            block.attention.qkv.weight.mul_(8)
+    return made
+
+
+def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tuple]:
+    layout = PROTOCOLS[protocol](split.lengths, L, lengths, 256)
+    return {**layout.rows, CONTROL: layout.control}
+
+
+def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = PLAIN) -> dict[int, Measured]:
+    seen: list[tuple[int, int]] = []
+    found = measure(
+        made,
+        split,
+        wanted,
+        plan,
+        precision="fp32",
+        share=share,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen[-1][0] == seen[-1][1] == sum(one.inputs for one in found.values())
+    return found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", encodings.names())
+def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) -> None:
+    """Of every encoding, with whatever sharing it allows, against each window by itself."""
+    made = model(name)
+    lengths = [length for length in LENGTHS if made.encoding.reaches(length, PLAIN)]
+    wanted = wanted_of(protocol, split, lengths)
+    found = measured(made, split, wanted, prefixes_agree(made, PLAIN))
+    for key, groups in wanted.items():
+        alone = in_order(groups, [target_losses(made, split, group) for group in groups])
+        np.testing.assert_allclose(found[key].loss_N, alone, atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in encodings.names() if name != "random"])
+def test_prefixes_agree_for_all_but_random(name: str) -> None:
+    made = model(name)
+    assert prefixes_agree(made, PLAIN)
+    assert not prefixes_agree(model("random"), PLAIN)
+
+
+@pytest.mark.parametrize("sizes", [{"ssmax": True}, {"qk_norm": True}, {"kv_heads": 1}])
+def test_prefixes_agree_with_what_combines(sizes: dict) -> None:
+    assert prefixes_agree(model("rope", **sizes), PLAIN)
+    assert prefixes_agree(model("rope", **sizes), Plan(position_scale=0.5, log_length=L, window=5))
+
+
+class Stretched(RoPE):
+    """A user's encoding that divides positions by how much longer the window is than L: its prefixes differ."""
+
+    display = "Stretched"
+
+    def positions(self, index_T: Tensor) -> Tensor:
+        return index_T / max(1.0, len(index_T) / self.dims.seq_len)
+
+
+def test_an_encoding_that_looks_at_the_length_shares_nothing(split: Split) -> None:
+    made = model("rope")
+    for block in made.blocks:
+        block.encoding = Stretched(block.encoding.dims)
+    assert not prefixes_agree(made, PLAIN)
+    wanted = wanted_of("windows", split, LENGTHS)
+    exact = measured(made, split, wanted, share=False)
+    wrong = measured(made, split, wanted, share=True)
+    assert np.abs(exact[L].loss_N - wrong[L].loss_N).max() > 0.1  # what sharing would have done
+
+
+@pytest.mark.parametrize(
+    ("protocol", "inputs"),
+    [
+        # Spans of 4 L. Half of the windows of L and of 2 L begin where a longer one does; of the control's, every
+        # other is a window of L.
+        ("windows", {4 * L: 4 * L, 2 * L: 2 * L, L: 2 * L, CONTROL: 3 * L}),
+        # 4 L: one window. 2 L: at 0 (in 4 L), L/2, L, 3L/2, 2L. L: seven, of which five are in longer ones.
+        ("sliding", {4 * L: 4 * L, 2 * L: 4 * 2 * L, L: 2 * L, CONTROL: 0}),
+    ],
+)
+def test_so_much_is_computed_for_a_span(protocol: str, inputs: dict[int, int], split: Split) -> None:
+    wanted = wanted_of(protocol, split, LENGTHS)
+    spans = sum(len(group.start_W) for group in wanted[4 * L])
+    found = measured(model("rope"), split, wanted, share=True)
+    assert {key: one.inputs for key, one in found.items()} == {key: spans * each for key, each in inputs.items()}
+    # Without sharing between lengths, a window is still computed once.
+    alone = measured(model("rope"), split, wanted, share=False)
+    every = {
+        key: {(d, s) for g in groups for d, s in zip(g.document_W.tolist(), g.start_W.tolist(), strict=True)}
+        for key, groups in wanted.items()
+    }
+    every[CONTROL] -= every[L]
+    assert {key: one.inputs for key, one in alone.items()} == {
+        key: (key or L) * len(set_) for key, set_ in every.items()
+    }
