@@ -3,11 +3,11 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from extrapolate.specs import did_you_mean
 
@@ -116,8 +116,21 @@ class OriginConfig(_Frozen):
     seq_len: int = Field(gt=1)
 
 
+class ImportedConfig(_Frozen):
+    """A checkpoint that was trained elsewhere: its name, where it came from, a hash of its files, and L, tokens."""
+
+    name: str
+    source: str
+    sha256: str
+    seq_len: int = Field(gt=1)
+
+
 class RunConfig(_Frozen):
-    """Everything that decides a run's weights. An extension, if it has one, belongs to it and always applies."""
+    """Everything that decides a run's weights. An extension, if it has one, belongs to it and always applies.
+
+    Of an imported checkpoint preset, training and data are not known: there they are None, and there alone. Their
+    types are those of all other runs, for only an evaluation meets imported ones.
+    """
 
     preset: str
     encoding: EncodingConfig
@@ -126,15 +139,39 @@ class RunConfig(_Frozen):
     data: DataConfig
     origin: OriginConfig | None = None
     extension: str | None = None
+    imported: ImportedConfig | None = None
+
+    @field_validator("preset", "training", "data", mode="wrap")
+    @classmethod
+    def _may_be_unknown(cls, value: Any, check: Callable[[Any], Any]) -> Any:
+        return None if value is None else check(value)
+
+    @model_validator(mode="after")
+    def _check(self) -> "RunConfig":
+        for name in ("preset", "training", "data"):
+            if (getattr(self, name) is None) != (self.imported is not None):
+                raise ValueError(f"{name} is " + ("missing" if self.imported is None else "not known, of an import"))
+        return self
 
     @property
     def seq_len(self) -> int:
         """L, tokens: what the encoding was derived from, and what factors count in."""
-        return self.training.seq_len if self.origin is None else self.origin.seq_len
+        return self.trained_length if self.origin is None else self.origin.seq_len
+
+    @property
+    def trained_length(self) -> int:
+        """The length, in tokens, that the weights were trained at: another than L where the run was tuned."""
+        return self.training.seq_len if self.imported is None else self.imported.seq_len
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights but for seeds: runs that agree in it are replicates."""
-        return self.model_dump(exclude={"data": {"path"}, "training": {"seed"}, "origin": {"run", "weights_sha256"}})
+        names = {
+            "data": {"path"},
+            "training": {"seed"},
+            "origin": {"run", "weights_sha256"},
+            "imported": {"source"} if self.imported else True,
+        }
+        return self.model_dump(exclude=names)
 
     def config_hash(self) -> str:
         """A hash of `decisive`."""

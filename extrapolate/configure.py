@@ -122,6 +122,8 @@ def _read_file(path: Path | None) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
     content = {key: value for key, value in content.items() if value is not None}
+    if "imported" in content:
+        raise ValueError(f"{path} is of an imported checkpoint: how that was trained is not known")
     if tuned := {"origin", "extension"} & content.keys():
         raise ValueError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
     for key in content:

@@ -65,6 +65,8 @@ class Run:
         if not (path / CONFIG).is_file():
             raise ValueError(f"{path} is not a run: it has no {CONFIG}")
         record = files.read_json(path / CONFIG)
+        if isinstance(record, dict) and "architectures" in record:
+            raise ValueError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
         config = configs.validate(record.get("config", {}), str(path / CONFIG))

@@ -25,7 +25,7 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     belongs to the new run. Raises ValueError where that run is not finished, the corpus is another, or something is
     asked for that its weights decide.
     """
-    parent = runs.Run.open(start)
+    parent = parent_of(start)
     checkpoint = parent.checkpoints("last")[-1]
     if store.corpus_hash != parent.config.data.corpus_hash:
         raise ValueError(
@@ -69,6 +69,17 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     config, user_file = configure.with_resolved_encoding(config)
     check_own_extension(config, user_file)
     return config, user_file
+
+
+def parent_of(start: Path) -> runs.Run:
+    """The run to continue. Raises ValueError where there is none, or how it was trained is not known."""
+    parent = runs.Run.open(start)
+    if parent.config.imported is not None:
+        raise ValueError(
+            f"{start} was imported from {parent.config.imported.source}: how it was trained is not known, and it can "
+            "be evaluated but not continued"
+        )
+    return parent
 
 
 def _own(config: RunConfig) -> Recipe | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 # The tests' models are too small to gain from a second thread, and on a busy machine threads that wait for each other
 # make them many times slower. Read when torch is first imported, and inherited by the processes that tests start.
@@ -126,6 +127,30 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     quietly("eval-lengths", folder / "rope", folder / "expe", *flags, "--extend", "pi:factor=2")
     quietly("eval-lengths", folder / "learned", folder / "none", *flags)
     return folder
+
+
+@pytest.fixture(scope="session")
+def bpe(corpus: Path) -> Tokenizer:
+    """A tokenizer of 300 tokens as another project might make it: it has no end-of-text token that we know."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["[START]"], initial_alphabet=alphabet, show_progress=False
+    )
+    made.train([str(path) for path in sorted(corpus.glob("*.txt"))], trainer)
+    assert made.get_vocab_size() == 300
+    return made
+
+
+@pytest.fixture(scope="session")
+def bpe_store(corpus: Path, bpe: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The token store of the corpus in those tokens, and one more, <eos>. Not to be changed."""
+    folder = tmp_path_factory.mktemp("bpe")
+    bpe.save(str(folder / "tokenizer.json"))
+    quietly("tokenize", corpus, "--out", folder / "store", "--tokenizer", f"hf:{folder}", "--min-heldout-tokens", 300)
+    return folder / "store"
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -24,6 +26,10 @@ FEWER = {
 }
 
 
+# By who they belong to: a dataset, and a checkpoint.
+LOCAL = {"hf:HuggingFaceFW": "hf:hub", "hf:HuggingFaceTB": "hf:SmolLM-135M"}
+
+
 def commands() -> list[list[str]]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
@@ -31,8 +37,8 @@ def commands() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty folder with what the README assumes: the examples, some novels, and a dataset for the Hub's."""
+def folder(tmp_path_factory: pytest.TempPathFactory, bpe: Tokenizer) -> Path:
+    """An empty folder with what the README assumes: the examples, some novels, a dataset and a model for the Hub's."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "examples").symlink_to(ROOT / "examples")
     rng = np.random.default_rng(0)
@@ -45,17 +51,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "novels" / f"{i}.txt").write_text(text, encoding="utf-8")
     rows = [json.dumps({"text": text}) for text in texts]
     (folder / "hub" / "train.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=300, max_position_embeddings=64, **sizes))
+    model.save_pretrained(folder / "SmolLM-135M")
+    bpe.save(str(folder / "SmolLM-135M" / "tokenizer.json"))
     return folder
 
 
 def shortened(command: list[str]) -> list[str]:
     name = command[1]
-    parts = ["hf:hub" if part.startswith("hf:") else part for part in command]
+    parts = [LOCAL[part.split("/")[0]] if part.startswith("hf:") else part for part in command]
     more = list(FEWER.get(name, []))
     if name == "tokenize" and "--tokenizer" in parts:
         more = more[2:]
     if name == "bench" and "--encodings" in parts:
         more += ["--pe", "none"]
+    if "--seq-len" in parts and LOCAL["hf:HuggingFaceTB"] in parts:
+        more += ["--seq-len", "32"]
     if name == "eval-lengths" and "--factors" in parts:  # of a run trained at 512
         more = ["--max-targets", "8192", "--protocol", "windows"]
     return [*parts, *more]

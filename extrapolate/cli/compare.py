@@ -23,12 +23,11 @@ def compare(
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
     from extrapolate.report import comparison
+    from extrapolate.report.tables import frame_of
     from extrapolate.report.write import gather
 
     evals, documents = gather(runs)
-    rows, warnings = comparison.comparable_rows(
-        pd.DataFrame(evals).astype({"loss": float}), pd.DataFrame(documents), extensions
-    )
+    rows, warnings = comparison.comparable_rows(frame_of(evals), pd.DataFrame(documents), extensions)
     for warning in warnings:
         say(f"warning: {warning}")
     found = list(comparison.comparisons(rows, confidence))

@@ -4,9 +4,14 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from extrapolate.data.store import Store
+    from extrapolate.evaluation.lengths import EvaluationSettings
+    from extrapolate.runs import Run
 
 
 class Which(StrEnum):
@@ -18,7 +23,7 @@ class Device(StrEnum):
 
 
 def eval_lengths(
-    runs: Annotated[list[Path], typer.Argument(help="run directories, or folders of them")],
+    runs: Annotated[list[Path], typer.Argument(help="run directories, folders of them, or hf:NAME_OR_FOLDER")],
     factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
         list[str] | None,
@@ -38,15 +43,20 @@ def eval_lengths(
     data: Annotated[
         Path | None, typer.Option(help="the token store, where it is not where the run was trained")
     ] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(min=2, help="with hf:, the training length L, where its configuration says another")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
 ) -> None:
-    """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet."""
+    """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet.
+
+    hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
+    """
     from extrapolate import files, results
     from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.configure import device_of
-    from extrapolate.data.store import Store
     from extrapolate.evaluation import lengths
     from extrapolate.report import tables
     from extrapolate.runs import find_runs
@@ -62,6 +72,7 @@ def eval_lengths(
         precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
     )
     where = device_of(device.value)
+    runs = _brought_in(runs, seq_len)
     named = {path.resolve() for path in runs}
     found = find_runs(runs)
     if len({run.name for run in found}) < len(found):
@@ -70,7 +81,7 @@ def eval_lengths(
     if unfinished and len(unfinished) < len(found):
         say(f"left out, for their training is not finished: {', '.join(str(run.path) for run in unfinished)}")
         found = [run for run in found if run not in unfinished]
-    stores = [Store.open(data or Path(run.config.data.path)) for run in found]
+    stores = [_store_of(run, data, settings) for run in found]
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
     rows = []
@@ -90,6 +101,46 @@ def eval_lengths(
         print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
         for line in tables.verdicts(rows, name):
             print(line)
+
+
+def _brought_in(runs: list[Path], seq_len: int | None) -> list[Path]:
+    """The paths, with the run that each checkpoint of Hugging Face became in its place."""
+    from extrapolate.cli.progress import say
+    from extrapolate.imported import PREFIX, bring_in
+
+    if seq_len is not None and not any(str(path).startswith(PREFIX) for path in runs):
+        raise ValueError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")
+    paths = []
+    for path in runs:
+        if not str(path).startswith(PREFIX):
+            paths.append(path)
+            continue
+        say(f"reading {path}")
+        run = bring_in(str(path).removeprefix(PREFIX), seq_len)
+        extension = f", {run.config.extension}" if run.config.extension else ""
+        say(f"{path} is {run.path}: training length {run.config.seq_len}{extension}")
+        paths.append(run.path)
+    return paths
+
+
+def _store_of(run: "Run", data: Path | None, settings: "EvaluationSettings") -> "Store":
+    """The store named, the one the run was trained on, or for an imported run data/<its name>, made on first use."""
+    from extrapolate.cli.progress import say
+    from extrapolate.cli.tokenize import make_store
+    from extrapolate.data.store import Store, StoreSettings
+    from extrapolate.evaluation.protocols import lengths_of
+
+    if data is not None:
+        return Store.open(data)
+    if run.config.imported is None:
+        return Store.open(Path(run.config.data.path))
+    default = Path("data") / run.name
+    if not default.exists():
+        say(f"no --data: tokenising this Python's standard library into {default}, with the tokenizer of {run.path}")
+        least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
+        tokenizer = str(run.path / "tokenizer.json")
+        make_store(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default)
+    return Store.open(default)
 
 
 def _numbers(text: str) -> list[float]:

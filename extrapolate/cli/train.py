@@ -58,7 +58,7 @@ def train(
     from extrapolate.data.store import Store, StoreSettings
     from extrapolate.runs import Run
     from extrapolate.training import train as train_run
-    from extrapolate.tuning import continued
+    from extrapolate.tuning import continued, parent_of
 
     keep_freed_memory()
     flags = {
@@ -69,7 +69,7 @@ def train(
     request = TrainingRequest(pe, preset, config, {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags)
     if extend is not None and start is None:
         raise ValueError("--extend belongs to a run that continues another: give --from RUN too")
-    data = data or data_path(request) or (Path(Run.open(start).config.data.path) if start else None)
+    data = data or data_path(request) or (Path(parent_of(start).config.data.path) if start else None)
     if data is None:
         if not DEFAULT_STORE.exists():
             say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")

@@ -51,13 +51,16 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
 
 
 def load(spec: str) -> Tokenizer:
-    """A tokenizer from a `tokenizer.json`, or from the Hugging Face Hub as `hf:NAME`.
+    """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
     `<eos>` is added where the tokenizer has no end-of-text token. Raises ValueError where it cannot be read.
     """
     try:
-        if spec.startswith("hf:"):
-            tokenizer = Tokenizer.from_pretrained(spec.removeprefix("hf:"))
+        name = spec.removeprefix("hf:")
+        if name != spec and not Path(name).is_dir():
+            tokenizer = Tokenizer.from_pretrained(name)
+        elif name != spec:
+            tokenizer = Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
         else:
             tokenizer = Tokenizer.from_file(spec)
     except Exception as error:  # the library raises plain Exception

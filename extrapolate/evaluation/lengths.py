@@ -25,6 +25,7 @@ from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.imported import check_text
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs import Run
@@ -61,7 +62,9 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
         raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    if store.corpus_hash != run.config.data.corpus_hash:
+    if run.config.imported is not None:
+        check_text(run, store)
+    elif store.corpus_hash != run.config.data.corpus_hash:
         raise ValueError(
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
@@ -107,7 +110,7 @@ class _Applied:
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
-        return plan.joined(self.extra.plan(model.encoding, run.config.training.seq_len, length))
+        return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
 
 def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, _Applied]:
@@ -155,6 +158,7 @@ def evaluate(
                 targets = Targets.of(layout.control, split, bytes_of)
                 evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
                 shared = common(run, loaded, checkpoint, protocol, precision, settings.split)
+                shared["corpus_hash"] = store.corpus_hash
                 shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
                 for text, applied in chosen.items():
                     shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
@@ -223,7 +227,7 @@ class _ProtocolEvaluation:
         def plan_of(recipe: Recipe) -> Plan:
             return replace(applied, extra=recipe).plan(run, model, length)
 
-        split, trained = self.store.split("validation"), run.config.training.seq_len
+        split, trained = self.store.split("validation"), run.config.trained_length
         return plan_of(fitted(applied.extra, plan_of, model, split, trained, length, self.precision))
 
     def _measure(self, what: str, plan: Plan, keys: list[int]) -> None:

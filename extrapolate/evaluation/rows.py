@@ -96,9 +96,12 @@ def _exp(loss: float) -> float:
 
 
 def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
-    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`."""
-    label = model.label() + (f" + {recipe.label()}" if recipe else "")
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`."""
+    name = model.label() if config.imported is None else config.imported.name
+    label = name + (f" + {recipe.label()}" if recipe else "")
     origin = config.origin
+    if config.imported is not None and taken_off and config.extension is not None:
+        return f"{label}, {recipes.build(config.extension).label()} taken off"
     if origin is None:
         return label
     if config.training.seq_len != origin.seq_len or origin.label == model.label():
@@ -109,7 +112,7 @@ def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: 
 
 
 def common(run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str) -> dict[str, Any]:
-    """What every row of a run, checkpoint, precision and protocol shares."""
+    """What every row of a run, checkpoint, precision and protocol shares, but for the corpus and its targets."""
     config = run.config
     setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
     return {
@@ -123,24 +126,35 @@ def common(run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precis
         "display": model.encoding.display,
         "caption": model.encoding.caption,
         "seq_len": config.seq_len,
-        "trained_length": config.training.seq_len,
+        "trained_length": config.trained_length,
         "origin": None if config.origin is None else config.origin.run,
-        "tokens": checkpoint.tokens,
-        "seed": config.training.seed,
+        "imported": None if config.imported is None else config.imported.source,
         "preset": config.preset,
         "parameters": model.parameter_count(),
-        "training_precision": config.training.precision,
         "own_extension": config.extension,
         # Of a tuned run only the tuning is known, which beside a whole training would mislead.
         "training_seconds": None if config.origin else run.training_seconds(),
         "config_hash": config.config_hash(),
         "setting_hash": short_hash(setting),
-        "corpus_hash": config.data.corpus_hash,
         "weights_sha256": checkpoint.sha256,
-        "training_version": str(run.provenance.get("version", "")),
-        "training_commit": str(run.provenance.get("commit", "")),
-        "training_machine": str(run.provenance.get("machine", "")),
+        **_training(run, checkpoint),
         "version": __version__,
         "commit": provenance.commit(),
         "machine": provenance.machine(),
+    }
+
+
+def _training(run: Run, checkpoint: Checkpoint) -> dict[str, Any]:
+    """How the weights were made: None where the run was imported, for it is not known."""
+    training, provenance = run.config.training, run.provenance
+    if run.config.imported is not None:
+        names = ("tokens", "seed", "training_precision", "training_version", "training_commit", "training_machine")
+        return dict.fromkeys(names)
+    return {
+        "tokens": checkpoint.tokens,
+        "seed": training.seed,
+        "training_precision": training.precision,
+        "training_version": str(provenance.get("version", "")),
+        "training_commit": str(provenance.get("commit", "")),
+        "training_machine": str(provenance.get("machine", "")),
     }

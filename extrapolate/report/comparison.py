@@ -79,7 +79,8 @@ def comparisons(rows: pd.DataFrame, confidence: float = 0.95, *, pairs: bool = T
     for (protocol, factor, _), here in rows.groupby(SETTING):
         name, cluster = clusters_of(here)
         models = {str(model): over_seeds(mine, cluster) for model, mine in here.groupby("model", sort=False)}
-        seeds = here.groupby("model")["seed"].nunique()
+        # The unknown seed of an imported checkpoint is one, too.
+        seeds = here.groupby("model")["seed"].nunique(dropna=False)
         setting = str(protocol), float(str(factor))
         for model, mine in models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")):
@@ -106,7 +107,7 @@ def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     sums = rows[[*by, "seed", "n_targets"]].assign(
         **{name: rows[name].astype(float) * rows["n_targets"] for name in ("loss", "control_loss", "optimum_loss")}
     )
-    return sums.groupby([*by, "seed"]).sum(min_count=1).groupby(by).mean()
+    return sums.groupby([*by, "seed"], dropna=False).sum(min_count=1).groupby(by).mean()
 
 
 def _difference(ours: Any, theirs: Any, targets: Any, confidence: float) -> Interval:

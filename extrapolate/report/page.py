@@ -69,22 +69,42 @@ def _against(compared: Sequence[Comparison], other: str, table: pd.DataFrame) ->
 def caption(rows: pd.DataFrame) -> str:
     """What the numbers are, under which conditions, where and when they were made."""
 
-    def values(column: str) -> str:
-        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
+    def values(column: str, of: pd.DataFrame = rows) -> str:
+        return ", ".join(tables.values_of(of, column, lambda v: f"{v:,}" if isinstance(v, int) else str(v)))
 
+    own = rows[rows["imported"].isna()]
+    training = f"preset {values('preset', own)}, {values('tokens', own)} training tokens in " + (
+        f"{values('training_precision', own)}; "
+    )
+    trained = f"Trained with extrapolate {values('training_version', own)}, commit " + (
+        f"{values('training_commit', own) or 'unknown'}, on {values('training_machine', own)}; "
+    )
+    evaluated = f"evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, " + (
+        f"{rows['evaluated_at'].max():%Y-%m-%d}."
+    )
     lines = [
         f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
         f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
-        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens in "
-        f"{values('training_precision')}; evaluated in {values('precision')}; "
-        f"{_seeds(rows)}.",
-        f"Trained with extrapolate {values('training_version')}, commit {values('training_commit') or 'unknown'}, on "
-        f"{values('training_machine')}; evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, "
-        f"{rows['evaluated_at'].max():%Y-%m-%d}.",
+        f"{values('corpus_hash')}; {'' if own.empty else training}evaluated in {values('precision')}"
+        f"{'' if own.empty else f'; {_seeds(own)}'}.",
+        evaluated[0].upper() + evaluated[1:] if own.empty else trained + evaluated,
+        *_imported(rows),
         *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
     return " ".join(lines)
+
+
+def _imported(rows: pd.DataFrame) -> list[str]:
+    """What is not known of checkpoints that were trained elsewhere."""
+    mine = rows[rows["imported"].notna()]
+    if mine.empty:
+        return []
+    return [
+        f"Trained elsewhere, and imported: {', '.join(tables.values_of(mine, 'imported'))}; training corpus, tokens, "
+        "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
+        "--seq-len says."
+    ]
 
 
 def _tuned(rows: pd.DataFrame) -> str:

@@ -63,7 +63,7 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
                     length=length,
                     clusters=mine.groupby(cluster).ngroups,
                     cluster=name,
-                    seeds=mine["seed"].nunique(),
+                    seeds=mine["seed"].nunique(dropna=False),
                 )
             )
     return pd.concat(found, ignore_index=True)

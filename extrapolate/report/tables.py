@@ -1,6 +1,6 @@
 """Loss-by-length tables in the shape of the ExPE paper (arXiv 2509.19569)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,6 +10,11 @@ from extrapolate.specs import did_you_mean
 
 # What all rows of one table must share.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+
+
+def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows of `evals.parquet` as a frame in which a number that is missing does not change its column's type."""
+    return pd.DataFrame(evals).astype({"loss": float, "training_seconds": float, "tokens": "Int64", "seed": "Int64"})
 
 
 def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
@@ -39,13 +44,16 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     if rows["setting_hash"].nunique() <= 1:
         return []
     told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
-    differing = [
-        f"{column} {', '.join(sorted(str(value) for value in set(rows[column])))}"
-        for column in told
-        if rows[column].nunique() > 1
-    ]
+    differing = [f"{column} {', '.join(values)}" for column in told if len(values := values_of(rows, column)) > 1]
     detail = f" ({'; '.join(differing)})" if differing else ""
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
+
+
+def values_of(rows: pd.DataFrame, column: str, text: Callable[[Any], str] = str) -> list[str]:
+    """A column's values as text, each once, in order; at the end, unknown, where an imported checkpoint has none."""
+    known = sorted(set(rows[column].dropna().tolist()))
+    unknown = rows.loc[rows["imported"].notna(), column].isna().any()
+    return [*map(text, known), *(["unknown"] if unknown else [])]
 
 
 def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -174,6 +182,8 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     wanted = baseline or "rope"
     matching = plain[(plain["encoding"] == wanted) | (plain["model"] == wanted)]
     if not matching.empty:
+        timed = matching[matching["training_seconds"].notna()]
+        matching = timed if len(timed) else matching
         usual = matching[matching["model"] == matching["display"]]
         return str((usual if len(usual) else matching)["model"].iloc[0])
     if baseline is not None:

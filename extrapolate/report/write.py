@@ -32,7 +32,7 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
     evals, documents = gather([runs])
-    rows = tables.comparable(pd.DataFrame(evals).astype({"loss": float, "training_seconds": float}), only)
+    rows = tables.comparable(tables.frame_of(evals), only)
     written = Written(warnings=tables.unequal_training(rows))
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):

@@ -89,9 +89,8 @@ class TestTextFiles:
             open_source(str(tmp_path / "table.csv"))
 
     def test_a_missing_file_is_refused_with_what_a_source_can_be(self, tmp_path: Path) -> None:
-        with pytest.raises(
-            ValueError, match=r"no source .*absent\.txt.*stdlib, synthetic:NAME, hf:NAME, a file"):
-        ):
+        message = r"no source '.*absent\.txt'.*stdlib, synthetic:NAME, hf:NAME, a file, a folder"
+        with pytest.raises(ValueError, match=message):
             open_source(str(tmp_path / "absent.txt"))
 
 

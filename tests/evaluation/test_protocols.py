@@ -312,14 +312,21 @@ def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, sto
         assert row["n_targets"] == len(losses) == mine["n_targets"].sum()
         for column in ("loss", "control_loss"):
             assert row[column] == pytest.approx((mine[column] * mine["n_targets"]).sum() / row["n_targets"], abs=1e-9)
+        index = {  # of the last input before each target, in its window
+            (int(d), int(start) + i + 1): i
+            for group in layout.rows[factor * L]
+            for d, start in zip(group.document_W, group.start_W, strict=True)
+            for i in range(group.length - group.scored, group.length)
+        }
+        found = mine.set_index(["document", "block", "position"])
+        assert mine["block"].max() > 0
         for column, expected in (("loss", losses), ("control_loss", control)):
-            stretches = defaultdict(list)  # of 16 L inputs, in which each target's last one lies
+            cells = defaultdict(list)  # stretches of 16 L inputs, buckets of L/2: where each target's last input lies
             for (document, place), loss in expected.items():
-                stretches[split.ids[document], (place - 1) // (16 * L)].append(loss)
-            found = mine.set_index(["document", "block"])
-            assert set(found.index) == set(stretches)
-            assert mine["block"].max() > 0
-            for where, own in stretches.items():
+                bucket = index[document, place] // (L // 2) * (L // 2)
+                cells[split.ids[document], (place - 1) // (16 * L), bucket].append(loss)
+            assert set(found.index) == set(cells)
+            for where, own in cells.items():
                 assert found.loc[where, "n_targets"] == len(own)
                 assert found.loc[where, column] == pytest.approx(np.mean(own), abs=1e-5)
 

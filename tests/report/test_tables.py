@@ -23,6 +23,7 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "seq_len": 64,
         "trained_length": 64,
         "origin": None,
+        "imported": None,
         "split": "test",
         "step": 10,
         "precision": "fp32",
@@ -145,6 +146,38 @@ def test_other_targets_are_left_out_and_said() -> None:
     assert tables.same_targets(kept)[1] == []
 
 
-def test_the_difference_to_the_control() -> None:
-    table = tables.control_by_ev(frame(row("r", "RoPE", 1, 4.0), row("r", "RoPE", 2, 3.5)), None)
-    assert table.to_numpy().tolist() == [["RoPE", 0.0, -0.5]]
+def test_the_spread_over_seeds() -> None:
+    rows = frame(
+        *(row(f"r{seed}", "RoPE", 1, 4.0 + seed / 10, seed=seed) for seed in (0, 1, 2)),
+        row("e", "ExPE", 1, 4.2),
+    )
+    table = tables.seed_spread(rows).set_index("Model")
+    assert table.loc["RoPE", "ev=1"] == pytest.approx(0.1)  # with n - 1
+    assert pd.isna(table.loc["ExPE", "ev=1"])
+    assert table["Seeds"].to_dict() == {"RoPE": "3", "ExPE": "1"}
+    assert tables.seed_spread(rows[rows["seed"] == 0]) is None
+
+
+def imported(model: str, factor: float, loss: float) -> dict[str, Any]:
+    """A row of a checkpoint of which it is not known how it was trained."""
+    unknown = dict.fromkeys(("seed", "preset", "tokens", "training_machine", "training_precision", "training_seconds"))
+    return row(f"a-{model}", model, factor, loss, imported="a/b", encoding="rope", display="RoPE", **unknown)
+
+
+def test_what_is_unknown_is_told_beside_what_is_known() -> None:
+    rows = tables.frame_of([row("e", "ExPE", 1, 4.1), imported("Small", 1, 4.0), row("r", "RoPE", 1, 4.0, tokens=50)])
+    assert tables.values_of(rows, "tokens") == ["50", "1000", "unknown"]
+    assert tables.values_of(rows, "preset", str.upper) == ["TINY", "unknown"]
+    assert tables.values_of(rows, "model") == ["ExPE", "RoPE", "Small"]
+    assert tables.values_of(rows[rows["imported"].isna()], "tokens") == ["50", "1000"]
+    rows["setting_hash"] = ["s", "t", "s"]
+    [warning] = tables.unequal_training(rows)
+    assert "tokens 50, 1000, unknown" in warning
+    assert "origin" not in warning
+
+
+def test_no_run_is_measured_by_a_training_time_that_is_not_known() -> None:
+    rows = tables.frame_of([imported("Small", 1, 4.0), row("r", "RoPE(theta=500)", 1, 4.2, encoding="rope")])
+    table = tables.loss_by_ev(rows, None).set_index("Model")["Training time"]
+    assert table["RoPE(theta=500)"] == 1.0
+    assert pd.isna(table["Small"])

@@ -1,0 +1,294 @@
+"""A checkpoint trained elsewhere is evaluated, reported and compared like a run, and nothing is made up about it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from extrapolate import results, runs
+from extrapolate.config import RunConfig
+from extrapolate.data import sources
+from extrapolate.data.store import Store
+from extrapolate.evaluation.protocols import windows
+from extrapolate.evaluation.statistics import interval
+
+transformers = pytest.importorskip("transformers")
+
+SEQ_LEN = 16
+FEW = ["--factors", "1,2,4", "--max-targets", "512"]
+UNKNOWN = [
+    "tokens", "seed", "preset", "training_precision", "training_seconds", "training_version", "training_commit",
+    "training_machine",
+]  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": SEQ_LEN,
+}  # fmt: skip
+
+
+def save_llama(folder: Path, tokenizer: Tokenizer, seed: int = 0, **changes: Any) -> Path:
+    sizes: dict[str, Any] = dict(
+        vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=SEQ_LEN,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | changes)).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def llama(tmp_path: Path, bpe: Tokenizer) -> Path:
+    """A checkpoint as transformers saves it, in the test's own folder. Its tokenizer has no end-of-text token."""
+    return save_llama(tmp_path / "small-llama", bpe)
+
+
+def rows_of(run: Path) -> pd.DataFrame:
+    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+
+
+def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store, tmp_path) -> None:
+    ended = cli("eval-lengths", "hf:small-llama", "--data", bpe_store, *FEW, "--protocol", "windows").succeeded()
+    assert "hf:small-llama is ckpt/hf-small-llama: training length 16" in ended.err
+    assert "small-llama" in ended.out
+    model = transformers.AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+    split = Store.open(bpe_store).split("test")
+    layout = windows(split.lengths, SEQ_LEN, [16, 32, 64], 512)
+    rows = rows_of(tmp_path / "ckpt/hf-small-llama").set_index("length")
+    for length, groups in layout.rows.items():
+        losses = []
+        for group in groups:
+            for document, start in zip(group.document_W, group.start_W, strict=True):
+                first = split.offsets[document] + start
+                tokens = torch.from_numpy(split.slice(first, first + length + 1).astype("int64"))[None]
+                with torch.inference_mode():
+                    logits = model(input_ids=tokens[:, :-1]).logits[0].double()
+                losses.append(-logits.log_softmax(-1).gather(-1, tokens[0, 1:, None])[-group.scored :])
+        expected = torch.cat(losses)
+        assert rows.loc[length, "n_targets"] == len(expected) == 512
+        assert rows.loc[length, "loss"] == pytest.approx(expected.mean().item(), abs=1e-6)
+
+
+def test_what_is_not_known_is_not_made_up(cli, llama, bpe_store, tmp_path) -> None:
+    ended = cli("eval-lengths", "hf:small-llama", "--data", bpe_store, *FEW, "--json").succeeded()
+    rows = rows_of(tmp_path / "ckpt/hf-small-llama")
+    assert rows[UNKNOWN].isna().all(axis=None)
+    for line in ended.out.splitlines():
+        assert {json.loads(line)[name] for name in UNKNOWN} == {None}
+    known = rows.iloc[0]
+    assert (known["imported"], known["model"], known["encoding"]) == ("small-llama", "small-llama", "rope")
+    assert (known["seq_len"], known["trained_length"], known["step"]) == (SEQ_LEN, SEQ_LEN, 0)
+    assert known["corpus_hash"] == Store.open(bpe_store).corpus_hash
+    assert known["parameters"] == sum(
+        p.numel() for p in transformers.AutoModelForCausalLM.from_pretrained(llama).parameters()
+    )
+    record = json.loads((tmp_path / "ckpt/hf-small-llama/config.json").read_text())["config"]
+    assert [record[name] for name in ("preset", "training", "data")] == [None, None, None]
+
+
+def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
+    save_llama(tmp_path / "long", bpe, max_position_embeddings=64, rope_parameters=LLAMA3)
+    flags = ["--data", bpe_store, *FEW, "--protocol", "windows", "--extend", "none", "--extend", "log-n"]
+    ended = cli("eval-lengths", "hf:long", *flags).succeeded()
+    assert "training length 16, llama3:factor=4,slow=1,fast=4" in ended.err
+    rows = rows_of(tmp_path / "ckpt/hf-long")
+    assert set(rows["own_extension"]) == {"llama3:factor=4,slow=1,fast=4"}
+    models = rows.groupby("extension")["model"].first().to_dict()
+    assert models == {
+        "none": "long + Llama 3(4)",
+        "log-n": "long + Llama 3(4) + log-n",
+        "own taken off": "long, Llama 3(4) taken off",
+    }
+    loss = rows.set_index(["extension", "length"])["loss"]
+    assert loss["none", 64] != loss["own taken off", 64]
+    # Taken off, it is the same weights without the scaling.
+    save_llama(tmp_path / "plain", bpe, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    cli("eval-lengths", "hf:plain", *flags[:-4]).succeeded()
+    plain = rows_of(tmp_path / "ckpt/hf-plain").set_index("length")["loss"]
+    for length in (16, 32, 64):
+        assert loss["own taken off", length] == pytest.approx(plain[length], abs=1e-6)
+
+
+def test_everything_that_works_on_a_run_works_on_it(cli, llama, bpe_store, tmp_path) -> None:
+    cli("eval-lengths", "hf:small-llama", "--data", bpe_store, *FEW).succeeded()
+    run = "ckpt/hf-small-llama"
+    flags = ["--data", bpe_store, "--factors", "1,2", "--max-targets", "256"]
+    extended = cli("eval-lengths", run, *flags, "--extend", "all", "--protocol", "windows,sliding").succeeded()
+    assert "small-llama + YaRN" in extended.out
+    cli("eval-lengths", "ckpt", *flags, "--precision", "fp32,bf16", "--protocol", "windows").succeeded()
+    assert set(rows_of(tmp_path / run)["precision"]) == {"fp32", "bf16"}
+
+
+class TestBesideOwnRuns:
+    @pytest.fixture
+    def both(self, cli, llama, bpe_store, tiny, tmp_path) -> Path:
+        """An own run and an imported one, on the same text."""
+        own = ["train", "--pe", "rope", *tiny, "--data", bpe_store]
+        cli(*own, "--out", "ckpt/rope").succeeded()
+        cli("eval-lengths", "ckpt/rope", "hf:small-llama", "--data", bpe_store, *FEW).succeeded()
+        return tmp_path / "ckpt"
+
+    def test_a_report_has_both_and_says_what_is_unknown(self, cli, both, tmp_path) -> None:
+        ended = cli("report", "ckpt").succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
+        assert list(table.index) == ["RoPE", "small-llama"]
+        assert table["Training time"]["RoPE"] == 1.0
+        assert pd.isna(table["Training time"]["small-llama"])
+        for model, run in (("RoPE", "rope"), ("small-llama", "hf-small-llama")):
+            rows = rows_of(both / run).query("protocol == 'windows'").set_index("factor")["loss"]
+            assert table.loc[model, "Loss (ev=4)"] == rows[4]
+        assert "not trained alike" in ended.err
+        assert "tokens 5120, unknown" in ended.err
+        page = " ".join((tmp_path / "report/report.md").read_text().split())
+        assert "preset tiny, 5,120 training tokens in fp32; evaluated in fp32; one seed." in page
+        assert "Trained elsewhere, and imported: small-llama; training corpus, tokens, precision, seed" in page
+        assert not any(word in page for word in ("nan", "NaN", "<NA>", "None"))
+
+    def test_a_report_on_imported_ones_alone(self, cli, both, tmp_path) -> None:
+        cli("report", "ckpt/hf-small-llama").succeeded()
+        page = " ".join((tmp_path / "report/report.md").read_text().split())
+        assert "evaluated in fp32. Evaluated with commit" in page
+        assert "Trained with extrapolate" not in page
+        assert not any(word in page for word in ("nan", "NaN", "<NA>", "None", "preset", "0 seeds"))
+
+    def test_they_are_compared_on_the_same_targets(self, cli, both) -> None:
+        out = cli("compare", "ckpt", "--json").succeeded().out
+        rows = pd.DataFrame(map(json.loads, out.splitlines())).set_index(["protocol", "factor", "model", "other"])
+        found = rows.loc[("windows", 4, "small-llama", "RoPE")]
+        losses = {
+            run: pd.DataFrame(results.read(both / run / "eval_documents.parquet", results.EVAL_DOCUMENTS)).query(
+                "protocol == 'windows' and factor == 4"
+            )
+            for run in ("rope", "hf-small-llama")
+        }
+        sums = {run: (mine["loss"] * mine["n_targets"]).to_numpy() for run, mine in losses.items()}
+        targets = losses["rope"]["n_targets"].to_numpy(float)
+        expected = interval(sums["hf-small-llama"] - sums["rope"], targets)
+        assert found["difference"] == pytest.approx(expected.mean, abs=1e-9)
+        assert set(rows["seeds"]) == {1}
+
+    def test_it_is_neither_continued_nor_trained_again(self, cli, both, refused, tiny) -> None:
+        run = "ckpt/hf-small-llama"
+        refused(
+            ["train", "--from", run, "--seq-len", 32, "--out", "ckpt/new"], "imported from small-llama", "not known"
+        )
+        refused(["train", "--config", f"{run}/config.json", "--out", "ckpt/new"], "imported checkpoint")
+        refused(["train", "--pe", "rope", *tiny, "--out", run], "already holds a run")
+        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "another configuration", "imported")
+
+
+class TestTheRun:
+    def test_the_same_checkpoint_is_brought_in_once(self, cli, llama, bpe_store, tmp_path, contents) -> None:
+        few = ["--data", bpe_store, "--factors", "1", "--max-targets", "64", "--protocol", "windows"]
+        cli("eval-lengths", "hf:small-llama", *few).succeeded()
+        run = tmp_path / "ckpt/hf-small-llama"
+        before = contents(run)
+        cli("eval-lengths", f"hf:{llama}", *few).succeeded()  # by its full path
+        after = contents(run)
+        same = ["config.json", "model.safetensors", "tokenizer.json"]
+        assert [after[name] for name in same] == [before[name] for name in same]
+        assert (run / "model.safetensors").stat().st_mtime <= (run / "evals.parquet").stat().st_mtime
+
+    def test_another_checkpoint_of_that_name_is_refused(self, cli, llama, bpe, bpe_store, refused, tmp_path) -> None:
+        few = ["--data", bpe_store, "--factors", "1", "--max-targets", "64"]
+        cli("eval-lengths", "hf:small-llama", *few).succeeded()
+        save_llama(tmp_path / "other/small-llama", bpe, seed=1)
+        refused(["eval-lengths", "hf:other/small-llama", *few], "ckpt/hf-small-llama holds another run", "rename it")
+
+    def test_an_own_run_in_its_place_is_left_alone(self, cli, ckpt, llama, bpe_store, refused) -> None:
+        shutil.move(ckpt / "rope", ckpt / "hf-small-llama")
+        refused(["eval-lengths", "hf:small-llama", "--data", bpe_store], "hf-small-llama holds another run")
+
+    def test_what_a_kill_left_half_is_finished(self, cli, llama, bpe_store, tmp_path, monkeypatch) -> None:
+        def stop(*_: object, **__: object) -> None:
+            raise RuntimeError("the power is gone")
+
+        few = ["--data", bpe_store, "--factors", "1", "--max-targets", "64"]
+        with monkeypatch.context() as patched:
+            patched.setattr(runs.Run, "save_weights", stop)
+            assert "power" in cli("eval-lengths", "hf:small-llama", *few).error(1)
+        assert not (tmp_path / "ckpt/hf-small-llama/model.safetensors").exists()
+        cli("eval-lengths", "hf:small-llama", *few).succeeded()
+
+    def test_another_training_length_is_another_run(self, cli, llama, bpe_store, tmp_path) -> None:
+        flags = ["--data", bpe_store, "--factors", "1,2", "--max-targets", "256", "--protocol", "windows"]
+        cli("eval-lengths", "hf:small-llama", "--seq-len", 32, *flags).succeeded()
+        cli("eval-lengths", "hf:small-llama", "--seq-len", 16, *flags).succeeded()
+        assert {path.name for path in (tmp_path / "ckpt").iterdir()} == {"hf-small-llama", "hf-small-llama-L32"}
+        rows = rows_of(tmp_path / "ckpt/hf-small-llama-L32")
+        assert sorted(rows["length"]) == [32, 64]
+        assert set(rows["seq_len"]) == {32}
+
+    def test_a_configuration_says_either_how_it_was_trained_or_where_from(
+        self, cli, ckpt, llama, bpe_store, refused
+    ) -> None:
+        cli("eval-lengths", "hf:small-llama", "--data", bpe_store, "--factors", "1", "--max-targets", "64").succeeded()
+        path = ckpt / "hf-small-llama/config.json"
+        record = json.loads(path.read_text())
+        config = RunConfig.model_validate(record["config"])
+        assert (config.seq_len, config.trained_length, config.training) == (SEQ_LEN, SEQ_LEN, None)
+        theirs = json.loads((ckpt / "rope/config.json").read_text())["config"]
+        for changed, words in (
+            ({"imported": None}, "preset is missing"),
+            ({"training": theirs["training"]}, "training is not known, of an import"),
+        ):
+            path.write_text(json.dumps(record | {"config": record["config"] | changed}))
+            refused(["eval-lengths", ckpt / "hf-small-llama", "--data", bpe_store], words)
+
+
+class TestText:
+    def test_text_in_other_tokens_is_refused_with_the_command_that_makes_it(self, cli, llama, store, corpus) -> None:
+        message = cli("eval-lengths", "hf:small-llama", "--data", store, *FEW).error()
+        assert "another tokenizer" in message
+        command = message.partition("extrapolate ")[2].replace("SOURCE", str(corpus)).split()
+        command[command.index("--out") + 1] = "data/right"
+        cli(*command, "--min-heldout-tokens", 300).succeeded()
+        cli("eval-lengths", "hf:small-llama", "--data", "data/right", *FEW).succeeded()
+
+    def test_tokens_without_an_embedding_are_refused(self, cli, bpe, bpe_store, tmp_path, refused) -> None:
+        save_llama(tmp_path / "narrow", bpe, vocab_size=290)
+        cli("eval-lengths", "hf:narrow", "--data", bpe_store, *FEW).error()
+        refused(["eval-lengths", "ckpt/hf-narrow", "--data", bpe_store, *FEW], "the token 29", "embeddings for 290")
+
+    def test_without_data_the_default_is_tokenised_once(self, cli, llama, corpus, tmp_path, monkeypatch) -> None:
+        monkeypatch.setattr(sources, "StandardLibrary", lambda: sources.LocalFiles(str(corpus), "text"))
+        monkeypatch.setattr("extrapolate.data.store.StoreSettings.min_heldout_tokens", 200)
+        flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
+        first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
+        assert "no --data: tokenising this Python's standard library into data/hf-small-llama" in first.err
+        made = json.loads((tmp_path / "data/hf-small-llama/manifest.json").read_text())
+        assert made["settings"]["min_heldout_tokens"] == 513  # so that 32x can be measured
+        assert made["settings"]["tokenizer"] == "ckpt/hf-small-llama/tokenizer.json"
+        for name in ("hf:small-llama", "ckpt/hf-small-llama"):
+            assert "tokenising" not in cli("eval-lengths", name, *flags).succeeded().err
+
+
+class TestBadInput:
+    def test_a_training_length_for_an_own_run(self, refused, ckpt) -> None:
+        refused(["eval-lengths", ckpt / "rope", "--seq-len", 32, *FEW], "--seq-len is for hf: checkpoints")
+
+    @pytest.mark.parametrize("name", ["hf:", "hf:./nowhere", "hf:/no/such/folder"])
+    def test_no_such_checkpoint(self, refused, name) -> None:
+        refused(["eval-lengths", name], name, "no such folder")
+
+    def test_damaged_weights_leave_no_run(self, cli, llama, bpe_store, tmp_path) -> None:
+        path = llama / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:1000])
+        assert "model.safetensors is damaged" in cli("eval-lengths", "hf:small-llama", "--data", bpe_store).error()
+        assert not list(tmp_path.glob("ckpt/*/config.json"))
+
+    def test_a_damaged_tokenizer(self, cli, llama, bpe_store) -> None:
+        (llama / "tokenizer.json").write_text("{")
+        assert "tokenizer.json is damaged" in cli("eval-lengths", "hf:small-llama", "--data", bpe_store).error()
+
+    def test_a_checkpoint_without_hf_before_it(self, refused, llama) -> None:
+        refused(["eval-lengths", "small-llama"], "not a run", "hf:small-llama")
+
+    def test_a_tokenizer_of_a_folder_that_has_none(self, refused, corpus, tmp_path) -> None:
+        (tmp_path / "empty").mkdir()
+        refused(["tokenize", corpus, "--out", "data/x", "--tokenizer", "hf:empty"], "hf:empty cannot be read")

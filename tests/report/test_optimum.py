@@ -1,0 +1,47 @@
+"""The share of the available gain."""
+
+import pandas as pd
+import pytest
+
+from extrapolate.report.optimum import has_optimum, optimum_by_ev
+
+
+def rows(losses: dict[str, dict[int, float]], optimum: dict[int, float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"model": model, "factor": float(factor), "loss": loss, "optimum_loss": optimum[factor]}
+            for model, mine in losses.items()
+            for factor, loss in mine.items()
+        ]
+    )
+
+
+def test_shares_of_the_gain() -> None:
+    optimum = {1: 2.5, 2: 2.3, 4: 2.0}
+    losses = {
+        "best": optimum,
+        "flat": {1: 2.6, 2: 2.6, 4: 2.6},
+        "half": {1: 2.7, 2: 2.6, 4: 2.45},
+        "worse": {1: 2.6, 2: 2.8, 4: 3.1},
+    }
+    made = rows(losses, optimum)
+    table = optimum_by_ev(made, ["half", "flat", "best", "worse"])
+    assert table["Model"].tolist() == ["optimum", "half", "flat", "best", "worse"]
+    table = table.set_index("Model")
+    assert table.loc["optimum", [f"Loss (ev={f})" for f in optimum]].tolist() == list(optimum.values())
+    gains = table[["Gain captured (ev=2)", "Gain captured (ev=4)"]]
+    assert gains.loc["best"].tolist() == pytest.approx([1, 1])
+    assert gains.loc["flat"].tolist() == pytest.approx([0, 0])
+    assert gains.loc["half"].tolist() == pytest.approx([0.5, 0.5])
+    assert gains.loc["worse"].tolist() == pytest.approx([-1, -1])
+    assert gains.loc["optimum"].isna().all()
+
+
+def test_where_nothing_more_can_be_gained_there_is_no_share() -> None:
+    table = optimum_by_ev(rows({"m": {1: 2.6, 2: 2.5}}, {1: 2.0, 2: 2.0}), ["m"]).set_index("Model")
+    assert pd.isna(table.loc["m", "Gain captured (ev=2)"])
+
+
+def test_other_text_has_no_optimum() -> None:
+    assert not has_optimum(rows({"m": {1: 2.6}}, {1: None}).astype({"optimum_loss": float}))
+    assert has_optimum(rows({"m": {1: 2.6}}, {1: 2.0}))
