@@ -6,7 +6,7 @@ of a tiny model, and their mean losses are compared.
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from extrapolate.allocator import keep_freed_memory
-from extrapolate.benchmark.training import bench_config, peak_memory_mib, transformers_llama
+from extrapolate.benchmark.training import peak_memory_mib, transformers_llama
 from extrapolate.config import RunConfig
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
@@ -52,16 +52,19 @@ class Cost:
     peak_mib: float
     losses: tuple[float, ...]
 
+    def furthest(self, other: "Cost") -> float:
+        """The largest difference in loss at any factor, nats."""
+        return max(abs(mine - theirs) for mine, theirs in zip(self.losses, other.losses, strict=True))
 
-def variants(lm_eval: bool) -> list[Variant]:
-    """What is compared; without lm-eval where it is missing."""
+
+def variants(peers: Sequence[str]) -> list[Variant]:
+    """What is compared, as far as the packages that peers need (transformers, lm_eval) are there."""
+    ours: list[Who] = ["extrapolate", "extrapolate and control"]
+    whose: list[Who] = [*ours, "plain loop"] if "transformers" in peers else ours
     found = [
-        Variant(who, protocol, precision)
-        for protocol in PROTOCOLS
-        for precision in ("fp32", "bf16")
-        for who in ("extrapolate", "extrapolate and control", "plain loop")
+        Variant(who, protocol, precision) for protocol in PROTOCOLS for precision in ("fp32", "bf16") for who in whose
     ]
-    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if lm_eval else [])
+    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if len(peers) == 2 else [])
 
 
 def measure(config: RunConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
@@ -230,8 +233,3 @@ def _long_window(config: RunConfig) -> Cost:
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
     return Cost(time.perf_counter() - began, peak_memory_mib(), (loss,))
-
-
-def configured(preset: str, seq_len: int | None) -> RunConfig:
-    """RoPE at a preset's sizes."""
-    return bench_config(preset, seq_len)

@@ -13,12 +13,18 @@ def bench(
         float | None, typer.Option(min=0.1, help="for each measurement  [default: 10, encodings 3]")
     ] = None,
     encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding, relative to rope")] = False,
+    evaluation: Annotated[
+        bool, typer.Option("--evaluation", help="measure a five-factor evaluation, beside a plain loop and lm-eval")
+    ] = False,
+    tokens: Annotated[int, typer.Option(min=1, help="with --evaluation: tokens that `windows` scores")] = 196_608,
     pe: Annotated[
         list[str] | None, typer.Option(help="with --encodings: this one beside rope; repeat for more")
     ] = None,
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
-    if encodings:
+    if evaluation:
+        _bench_evaluation(preset, seq_len, tokens)
+    elif encodings:
         _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
     else:
         _bench_training(preset, seq_len, compile, 10.0 if seconds is None else seconds)
@@ -60,6 +66,48 @@ def _bench_encodings(pe: list[str] | None, preset: str, seq_len: int | None, sec
     length = seq_len or "64"
     title = f"{preset}, L {length}, relative to rope in parentheses; {provenance.machine()}"
     print_table(pd.DataFrame(rows), title)
+
+
+def _bench_evaluation(preset: str, seq_len: int | None, tokens: int) -> None:
+    import importlib.util
+
+    import pandas as pd
+
+    from extrapolate import provenance
+    from extrapolate.benchmark import evaluation as benchmark
+    from extrapolate.benchmark.training import bench_config
+    from extrapolate.cli.progress import Progress, say
+    from extrapolate.cli.render import print_table
+
+    config = bench_config(preset, seq_len)
+    peers = tuple(name for name in ("transformers", "lm_eval") if importlib.util.find_spec(name) is not None)
+    for name, package in (("transformers", "transformers"), ("lm_eval", "lm-eval")):
+        if name not in peers:
+            say(f"no {package} to compare with: pip install {package}")
+    variants = benchmark.variants(peers)
+    costs: dict[benchmark.Variant, benchmark.Cost] = {}
+    with Progress("variants") as progress:
+        for variant, cost in benchmark.measure(config, variants, tokens):
+            costs[variant] = cost
+            progress.update("measuring", len(costs), len(variants) + 1)
+        long = benchmark.long_window(config)
+    rows = []
+    for variant, cost in costs.items():
+        ours = costs[benchmark.Variant("extrapolate", variant.protocol, variant.precision)]
+        rows.append(
+            {
+                "protocol": variant.protocol,
+                "precision": variant.precision,
+                "who": variant.who,
+                "seconds": f"{cost.seconds:.1f}",
+                "of ours": f"{cost.seconds / ours.seconds:.2f}",
+                "peak MiB": f"{cost.peak_mib:,.0f}",
+                "largest difference in loss": f"{cost.furthest(ours):.0e}",
+            }
+        )
+    length, factors = config.training.seq_len, ", ".join(f"{factor}x" for factor in benchmark.FACTORS)
+    print_table(pd.DataFrame(rows), f"{preset}, {factors} of {length} tokens; {provenance.machine()}")
+    print(f"one window of {benchmark.LONG_WINDOW:,} tokens: {long.seconds:.1f} s, {long.peak_mib:,.0f} MiB")
 
 
 def _bench_training(preset: str, seq_len: int | None, compile: bool, seconds: float) -> None:

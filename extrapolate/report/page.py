@@ -10,8 +10,9 @@ from extrapolate.report.positions import LEAST, Failure
 
 CONTROL_TEXT = """\
 Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between
-L/2 and L tokens. Only an interval below zero is evidence that context beyond L is used, and only fixed-target compares
-like with like: under windows a target has less context than in its control at 1x, and more beyond."""
+L/2 and L tokens. Above zero, length does harm; below, a target is helped by context that the control lacks. That may
+still be the last L tokens, which the control has only in part: use of context beyond L shows where fixed-target goes on
+falling from 2x to 4x and further."""
 OPTIMUM_TEXT = """\
 The least loss that is possible with each window's own tokens, and the share of the gain from 1x on that a model took:
 (loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes nothing, however little it loses."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import FEWEST, Interval, interval, standard_error
+from extrapolate.evaluation.statistics import FEWEST, Interval, band, interval, standard_error
 
 TRUTH = 0.05
 
@@ -119,3 +119,55 @@ def test_more_confidence_is_a_wider_interval() -> None:
     sums, targets = drawn(np.random.default_rng(0), 40)
     narrow, wide = interval(sums, targets, confidence=0.8), interval(sums, targets, confidence=0.99)
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+
+
+class TestBand:
+    @staticmethod
+    def drawn(rng: np.random.Generator, clusters: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
+        """Skewed sizes; effects that a document's buckets share in part."""
+        targets = np.ceil(np.exp(rng.normal(5, 0.7, (clusters, 1)))) * np.ones(buckets)
+        own = 0.1 * (rng.gamma(4.0, 1.0, (clusters, 1)) - 4) / 2
+        effect = TRUTH + own + rng.normal(0, 0.1, (clusters, buckets))
+        return targets * effect, targets
+
+    def test_it_holds_all_truths_at_once_as_often_as_it_says(self) -> None:
+        rng = np.random.default_rng(5)
+        held, each = [], []
+        for trial in range(400):
+            found = band(*self.drawn(rng, 40, 20), resamples=500, seed=trial)
+            inside = (found.low_B <= TRUTH) & (found.high_B >= TRUTH)
+            held.append(inside.all())
+            each.append(inside.mean())
+        assert 0.92 <= np.mean(held) <= 0.98
+        assert np.mean(each) > 0.985  # single buckets far more often: many are looked at
+
+    def test_single_intervals_would_not(self) -> None:
+        rng = np.random.default_rng(5)
+        held = []
+        for trial in range(100):
+            sums, targets = self.drawn(rng, 40, 20)
+            found = [interval(*pair, resamples=500, seed=trial) for pair in zip(sums.T, targets.T, strict=True)]
+            held.append(all(one.low <= TRUTH <= one.high for one in found))
+        assert np.mean(held) < 0.85
+
+    def test_one_bucket_is_an_interval(self) -> None:
+        sums, targets = drawn(np.random.default_rng(0), 40)
+        one, many = interval(sums, targets), band(sums[:, None], targets[:, None])
+        assert (many.mean_B[0], many.low_B[0], many.high_B[0]) == pytest.approx((one.mean, one.low, one.high))
+
+    def test_a_bucket_without_spread_and_a_cluster_without_targets(self) -> None:
+        sums, targets = self.drawn(np.random.default_rng(0), 40, 3)
+        sums[:, 1] = 0.0
+        whole = band(sums, targets)
+        assert whole.low_B[1] == whole.high_B[1] == 0
+        assert whole.low_B[0] < whole.mean_B[0] < whole.high_B[0]
+        sums, targets = np.vstack([sums, sums[:1]]), np.vstack([targets, [[0, 5, 5]]])
+        with_missing = band(sums, targets)
+        assert with_missing.clusters == 40
+        assert with_missing.low_B == pytest.approx(whole.low_B)
+
+    def test_too_few_clusters(self) -> None:
+        found = band(*self.drawn(np.random.default_rng(0), FEWEST - 1, 3))
+        assert (found.low_B, found.high_B, found.clusters) == (None, None, FEWEST - 1)
+        with pytest.raises(ValueError, match="every bucket"):
+            band(np.ones((2, 2)), np.eye(2))
