@@ -13,6 +13,7 @@ import numpy as np
 
 from extrapolate import __version__, provenance
 from extrapolate.config import RunConfig, short_hash
+from extrapolate.data.probes import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
@@ -43,6 +44,7 @@ class EvaluationSettings:
     """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default).
 
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
+    `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
@@ -52,6 +54,8 @@ class EvaluationSettings:
     max_targets: int | None = None
     checkpoint: str = "last"
     precisions: tuple[str, ...] = ("fp32",)
+    probes: tuple[Probe, ...] = ()
+    probe_trials: int = 64
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
@@ -80,7 +84,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
-    if not settings.protocols:
+    if not settings.protocols and not settings.probes:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
         raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")

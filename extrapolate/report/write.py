@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.report import plots, tables
+from extrapolate.report import plots, probes, tables
 
 MAIN_PROTOCOL = "windows"
 
@@ -37,6 +37,8 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
         written.warnings += warnings
         written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
+    probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
+    written.warnings += warnings
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
@@ -54,6 +56,10 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
             plots.loss_against_length(mine, list(table["Model"]), f"Protocol {protocol}", out / f"{stem}.{suffix}")
         written.files += [f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")]
         sections.append(_section(protocol, mine, table, tables.control_by_ev(mine, baseline), stem))
+    if len(probe_rows):
+        results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
+        written.files.append("probes.parquet")
+        sections += probes.sections(probe_rows, markdown)
     files.write_text(out / "report.md", "\n".join(["# Loss by evaluation length", "", *sections]))
     written.files.append("report.md")
     return written
@@ -64,6 +70,14 @@ def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
     Raises ValueError where a path holds none, or a table is damaged.
     """
+    folders = evaluated_folders(paths)
+    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
+    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
+    return evals, documents
+
+
+def evaluated_folders(paths: list[Path]) -> list[Path]:
+    """The folders of evaluated runs, once each. Raises ValueError where a path holds none."""
     folders: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -72,9 +86,7 @@ def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         if not inside:
             raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         folders += [folder for folder in inside if folder not in folders]
-    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
-    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
-    return evals, documents
+    return folders
 
 
 def _section(protocol: str, rows: pd.DataFrame, table: pd.DataFrame, control: pd.DataFrame, stem: str) -> str:
