@@ -202,23 +202,18 @@ class _ProbeEvaluation:
             self._sequences[length, depth] = made, control
         return self._sequences[length, depth]
 
-    def scores(self, length: int, depth: float, plan: Plan, what: str) -> tuple[Scores, float, float | None]:
+    def scores(
+        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None]
+    ) -> tuple[Scores, float, float | None]:
         """The scores, the inputs per second, and the most memory that was held, MiB."""
         plan = stored(plan, self.precision)
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth)
-            total, done = len(made.tokens_WN) * length, 0
-
-            def advance(tokens: int) -> None:
-                nonlocal done
-                done += tokens
-                self.progress(what, done, total)
-
             where = self.model.embedding.weight.device.type
             forget_peak(where)
             began = time.perf_counter()
             found = score(self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance)
-            rate = total / (time.perf_counter() - began)
+            rate = len(made.tokens_WN) * length / (time.perf_counter() - began)
             self._known[length, depth, plan] = found, rate, peak_mib(where)
         return self._known[length, depth, plan]
 
@@ -230,14 +225,26 @@ def _rows(evaluation: _ProbeEvaluation, run: Run, common: dict[str, Any], applie
     for length in lengths_of(evaluation.settings.factors, model.seq_len):
         factor = length / model.seq_len
         plan = _plan(evaluation, run, applied, length)
+        what = f"{common['run']} {common['protocol']} {common['model']} {factor:g}x"
+        advance = _counter(evaluation.progress, what, len(DEPTHS) * evaluation.settings.probe_trials * length)
         for depth in DEPTHS:
             sequences, control = evaluation.sequences(length, depth)
             setting = common | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
-            what = f"{common['run']} {common['protocol']} {common['model']} {factor:g}x, depth {depth:g}"
             reached = model.encoding.reaches(length, plan)
-            measured = evaluation.scores(length, depth, plan, what) if reached else None
+            measured = evaluation.scores(length, depth, plan, advance) if reached else None
             rows.append(_row(setting, evaluation.probe, measured, control))
     return rows
+
+
+def _counter(progress: Callable[[str, int, int], None], what: str, total: int) -> Callable[[int], None]:
+    done = 0
+
+    def advance(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        progress(what, done, total)
+
+    return advance
 
 
 def _plan(evaluation: _ProbeEvaluation, run: Run, applied: _Applied, length: int) -> Plan:
