@@ -80,7 +80,7 @@ class Parts(NamedTuple):
 class Probe(ABC):
     """A task. Keyword arguments are its configuration; `symbols` is how many tokens an answer is drawn from."""
 
-    symbols: int = 64
+    symbols: int = 16
     name: ClassVar[str]
     source: ClassVar[str]
     # Whether a window counts as right where all of its answers are; else answers count one by one.
@@ -127,7 +127,7 @@ class Probe(ABC):
         if vocabulary.size < self.vocabulary_needed:
             raise ValueError(
                 f"the probe {self.text} takes a vocabulary of at least {self.vocabulary_needed}, and this one has "
-                f"{vocabulary.size}: give it fewer symbols, {self.name}:symbols=16"
+                f"{vocabulary.size}: give it fewer, {self.name}:symbols=8"
             )
 
     def sequence(
@@ -247,10 +247,12 @@ class Copy(Probe):
         text ... [m a b c ... z] text ... text [m -> a b c ... z]
 
     In training any number of tokens from 1 to N/4, in evaluation N/4: what there is to copy grows with the window, as
-    the literature has it.
+    the literature has it. More symbols than the other probes have, so that few pairs of neighbours come twice.
+
     Source: Jelassi et al., arXiv 2402.01032.
     """
 
+    symbols: int = 64
     name: ClassVar[str] = "copy"
     source: ClassVar[str] = "arXiv 2402.01032"
     whole: ClassVar[bool] = False

@@ -90,7 +90,7 @@ class TestEvaluate:
         assert set(rows["protocol"]) == {"probe:needle", "probe:passkey:length=2"}
         assert set(rows["extension"]) == {"none", "pi"}
         assert not (mixed / "evals.parquet").exists()
-        assert "probe:needle, accuracy (chance 0.016), mean over depths" in ended.out
+        assert "probe:needle, accuracy (chance 0.062), mean over depths" in ended.out
         assert "mixed, RoPE, cut back to L" in ended.out
         assert "…" not in ended.out
         assert not leftovers(tmp_path)
