@@ -183,7 +183,7 @@ class _Training:
 
     @property
     def tokens(self) -> int:
-        """Targets trained on so far."""
+        """Tokens trained on so far, inputs of all windows."""
         return self.step * self.training.batch_size * self.training.seq_len
 
     def _passed(self, every: int) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate import specs
+from extrapolate.data import probes
 from extrapolate.encodings.base import Dims, build, encodings
 from extrapolate.reference import encodings_page, extensions_page
 
@@ -67,3 +68,26 @@ def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_line() -> None:
     lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
     wanted = len([line for line in lines if not line.startswith("#")])
     assert len(re.findall(r"^\| (?!Model)[A-Za-z]", text, re.MULTILINE)) == wanted
+
+
+@pytest.mark.parametrize("name", probes.probes.names())
+def test_the_page_of_probes_has_each_with_its_defaults_and_source(name: str) -> None:
+    text = page("probes.md")
+    spec = re.search(rf"^\| `({name}[^`]*)` \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    assert spec is not None
+    probe = probes.build(spec[1])
+    assert probe == probes.build(name)
+    each, _, power = spec[2].partition(" = ")[0].partition("^")
+    assert each == f"1/{probe.symbols}"
+    assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
+    assert probe.source.startswith("github") or probe.source in text
+
+
+def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
+    fewer = {"train": tiny, "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
+    lines = re.findall(r"^extrapolate (.*)$", page("probes.md"), re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        command, *rest = shlex.split(line)
+        cli(command, *rest, *fewer[command]).succeeded()
+    assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import timedelta
 
 import pandas as pd
 import pytest
@@ -20,8 +21,8 @@ def mixed(cli, tiny, tmp_path):
     return tmp_path / "ckpt/mixed"
 
 
-def rows_of(run):
-    return pd.DataFrame(results.read(run / "eval_probes.parquet", results.PROBES))
+def rows_of(run, kind=pd.DataFrame):
+    return kind(results.read(run / "eval_probes.parquet", results.PROBES))
 
 
 def training_of(run):
@@ -172,10 +173,15 @@ class TestReport:
 
     def test_rows_on_other_windows_are_left_out_and_said(self, cli, evaluated, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")
-        cli("eval-lengths", runs / "rope", runs / "none", *FEW, "--probes", "needle").succeeded()
+        cli("eval-lengths", runs / "rope", runs / "none", runs / "learned", *FEW, "--probes", "needle").succeeded()
+        for name in ("rope", "none", "learned"):  # yesterday
+            path = runs / name / "eval_probes.parquet"
+            rows = [
+                row | {"evaluated_at": row["evaluated_at"] - timedelta(days=1)} for row in rows_of(path.parent, list)
+            ]
+            results.write(path, rows, results.PROBES)
         cli("eval-lengths", runs / "rope", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
         cli("eval-lengths", runs / "expe", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
-        cli("eval-lengths", runs / "learned", *FEW, "--probes", "needle").succeeded()
         ended = cli("report", runs).succeeded()
         assert "probe:needle: left out rows on other windows (ExPE, RoPE)" in ended.err
         table = pd.DataFrame(results.read(tmp_path / "report/probes.parquet", results.PROBES))
