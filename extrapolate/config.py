@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from extrapolate.data.mixture import NO_PROBES, Mixture
 from extrapolate.specs import did_you_mean
 
 
@@ -52,7 +53,10 @@ class ModelConfig(_Frozen):
 
 
 class TrainingConfig(_Frozen):
-    """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them."""
+    """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them.
+
+    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
+    """
 
     seq_len: int = Field(gt=1)
     tokens: int = Field(1_000_000, gt=0)
@@ -69,6 +73,12 @@ class TrainingConfig(_Frozen):
     device: Literal["cpu", "cuda"] = "cpu"
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
+    probes: str | None = None
+
+    @field_validator("probes")
+    @classmethod
+    def _one_text_for_one_mixture(cls, probes: str | None) -> str | None:
+        return None if probes is None or probes.strip() == NO_PROBES else Mixture.parse(probes).text
 
     @model_validator(mode="after")
     def _check(self) -> "TrainingConfig":
@@ -165,12 +175,14 @@ class RunConfig(_Frozen):
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights but for seeds: runs that agree in it are replicates."""
-        names = {
+        names: dict[str, Any] = {
             "data": {"path"},
             "training": {"seed"},
             "origin": {"run", "weights_sha256"},
             "imported": {"source"} if self.imported else True,
         }
+        if self.imported is None and self.training.probes is None:  # as before there were probes
+            names["training"] |= {"probes"}
         return self.model_dump(exclude=names)
 
     def config_hash(self) -> str:

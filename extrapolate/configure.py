@@ -107,6 +107,7 @@ def run_name(config: RunConfig) -> str:
         *combined,
         *(["from", config.origin.run] if config.origin else []),
         *([config.extension] if config.extension else []),
+        *([re.sub("[()]", "", config.training.probes)] if config.training.probes else []),
         f"L{config.training.seq_len}",
         f"s{config.training.seed}",
     ]

@@ -170,7 +170,15 @@ class Model(nn.Module):
         """Logits, [B, T, V]."""
         return self.head(self.hidden(tokens_BT, plan))
 
-    def loss(self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
-        """Mean negative log-likelihood of the targets, nats, float32."""
+    def loss(
+        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan = PLAIN, weight_BT: Tensor | None = None
+    ) -> Tensor:
+        """Mean negative log-likelihood of the targets, nats, float32.
+
+        With weights, which add up to 1 in every window, the mean over windows of their weighted means.
+        """
         logits_BTV = self(tokens_BT, plan)
-        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+        if weight_BT is None:
+            return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+        loss_N = F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none")
+        return (loss_N * weight_BT.flatten()).sum() / len(weight_BT)

@@ -116,6 +116,26 @@ EVAL_DOCUMENTS = Table(
     key=(*_KEY, "document", "block", "position"),
 )
 
+PROBES = Table(
+    columns=(
+        *_SETTING,
+        Column("depth", _REAL, "0: farthest from the question, 1: next to it"),
+        # None where the encoding ends before this length.
+        Column("accuracy", _REAL, "share of windows, or of their answers", required=False),
+        Column("low", _REAL, "Wilson's interval of 95 %, from the number of windows", required=False),
+        Column("high", _REAL, "the same", required=False),
+        Column("loss", _REAL, "nats per answer", required=False),
+        # The plain model on the same windows, its context cut back to the last L tokens.
+        Column("control_accuracy", _REAL, "as accuracy"),
+        Column("control_loss", _REAL, "nats per answer"),
+        Column("chance", _REAL, "accuracy of an answer drawn blindly"),
+        Column("n_trials", _INT, "windows"),
+        Column("n_answers", _INT, "tokens"),
+        *EVALS.columns[next(at for at, column in enumerate(EVALS.columns) if column.name == "encoding") :],
+    ),
+    key=(*_KEY, "depth"),
+)
+
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
     """Writes rows as a Parquet file, atomically. Raises ValueError where a row does not fit the table's columns."""

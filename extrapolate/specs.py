@@ -46,7 +46,7 @@ def parse(text: str) -> Spec:
             raise ValueError(f"'{part}' in '{text}' is not an argument: expected key=value")
         if key in pairs:
             raise ValueError(f"'{key}' is given twice in '{text}'")
-        pairs[key] = _without_outer_parentheses(value)
+        pairs[key] = unwrapped(value)
     return Spec(name, pairs)
 
 
@@ -59,7 +59,7 @@ def spell(name: str, arguments: Mapping[str, Any]) -> str:
     return name + (":" + ",".join(pairs) if pairs else "")
 
 
-def _without_outer_parentheses(value: str) -> str:
+def unwrapped(value: str) -> str:
     """`(rope:theta=5)` -> `rope:theta=5`; `(a)+(b)` stays, for its first parenthesis closes before its end."""
     if not (value.startswith("(") and value.endswith(")")):
         return value

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from extrapolate import files
 from extrapolate.config import RunConfig, TrainingConfig, differences
+from extrapolate.data.mixture import MixedWindows, Mixture
+from extrapolate.data.probes import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.encodings.base import Encoding
@@ -143,10 +145,24 @@ class TrainingData:
     """What a run reads: its training windows, and its validation windows."""
 
     def __init__(self, training: TrainingConfig, store: Store) -> None:
-        """Raises ValueError where the store does not hold a window of either."""
+        """Raises ValueError where the store does not hold a window of either, or windows do not hold the probes."""
         self.windows = TrainingWindows(store.split("train"), training.seq_len, training.seed)
+        self.mixed: MixedWindows | None = None
+        if training.probes is not None:
+            mixture = Mixture.parse(training.probes)
+            self.mixed = MixedWindows(self.windows, mixture, self.windows.split, Vocabulary.of(store))
         self.validation = store.split("validation")
         self.validation_windows = validation_windows(self.validation, training.seq_len, VALIDATION_TARGETS)
+
+    def batch(self, first: int, size: int) -> tuple[Tensor, Tensor | None]:
+        """Windows number first .. first+size-1 since the start of training, and their targets' weights, if they differ.
+
+        Tokens, int64 [size, L + 1]; weights, float32 [size, L], which add up to 1 in every window.
+        """
+        if self.mixed is None:
+            return torch.from_numpy(self.windows.batch(first, size)), None
+        tokens, weights = self.mixed.batch(first, size)
+        return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
 class _Training:
@@ -167,7 +183,7 @@ class _Training:
 
     @property
     def tokens(self) -> int:
-        """Targets trained on so far."""
+        """Tokens trained on so far, inputs of all windows."""
         return self.step * self.training.batch_size * self.training.seq_len
 
     def _passed(self, every: int) -> bool:
@@ -206,10 +222,8 @@ class _Training:
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        batch = torch.from_numpy(
-            self.data.windows.batch(self.step * self.training.batch_size, self.training.batch_size)
-        )
-        loss = self._accumulate(batch.to(self.training.device))
+        batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
+        loss = self._accumulate(batch, weight)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RuntimeError(
@@ -227,12 +241,14 @@ class _Training:
             "tokens_per_s": batch[:, 1:].numel() / seconds,
         }
 
-    def _accumulate(self, batch: Tensor) -> float:
+    def _accumulate(self, batch: Tensor, weight: Tensor | None = None) -> float:
         """Gradients of the batch's mean loss, from as many forward passes as memory asks for."""
-        total = 0.0
-        for part in batch.split(self.training.micro_batch_size):
-            with torch.autocast(self.training.device, torch.bfloat16, enabled=self.training.precision == "bf16"):
-                loss = self.loss(part[:, :-1], part[:, 1:], self.plan) * (len(part) / len(batch))
+        total, size, device = 0.0, self.training.micro_batch_size, self.training.device
+        parts = batch.to(device).split(size)
+        weights = [None] * len(parts) if weight is None else weight.to(device).split(size)
+        for part, part_weight in zip(parts, weights, strict=True):
+            with torch.autocast(device, torch.bfloat16, enabled=self.training.precision == "bf16"):
+                loss = self.loss(part[:, :-1], part[:, 1:], self.plan, part_weight) * (len(part) / len(batch))
             loss.backward()
             total += loss.item()
         return total

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate import specs
+from extrapolate.data import probes
 from extrapolate.encodings.base import Dims, build, encodings
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.reference import encodings_page, extensions_page
@@ -80,3 +81,27 @@ def test_the_pictures_of_protocols_are_what_the_code_draws(tmp_path: Path) -> No
     )
     assert set(made) == set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
     assert set(made) == {f"protocol-{name}.svg" for name in PROTOCOLS}
+
+
+@pytest.mark.parametrize("name", probes.probes.names())
+def test_the_page_of_probes_has_each_with_its_defaults_and_source(name: str) -> None:
+    text = page("probes.md")
+    spec = re.search(rf"^\| `({name}[^`]*)` \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    assert spec is not None
+    probe = probes.build(spec[1])
+    assert probe == probes.build(name)
+    each, _, power = spec[2].partition(" = ")[0].partition("^")
+    assert each == f"1/{probe.symbols}"
+    assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
+    assert probe.source.startswith("github") or probe.source in text
+
+
+def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
+    fewer = {"train": tiny, "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
+    lines = re.findall(r"^extrapolate (.*)$", page("probes.md"), re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        command, *rest = shlex.split(line)
+        # What continues a run has its sizes.
+        cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer[command])).succeeded()
+    assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()

@@ -21,7 +21,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FEWER = {
     "tokenize": ["--vocab-size", "600", "--min-heldout-tokens", "1100", "--max-tokens", "300000"],
     "train": ["--tokens", "2048", "--batch-tokens", "1024", "--no-compile"],
-    "eval-lengths": ["--factors", "1,4", "--max-targets", "256"],
+    "eval-lengths": ["--factors", "1,4", "--max-targets", "256", "--probe-trials", "2"],
     "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"],
 }
 

@@ -116,3 +116,82 @@ def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) ->
         run = train(config_of(store, tokens=256 * 6, compile=compiled), store, tmp_path / str(compiled))
         losses.append([row["loss"] for row in run.metrics() if "loss" in row])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
+PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
+
+
+def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path) -> None:
+    """Against one forward pass a window, in micro-batches of several sizes."""
+    gradients, losses = [], []
+    for micro in (256, 48):
+        config = config_of(store, micro_batch_tokens=micro, probes=PROBES)
+        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+        batch, weight = training.data.batch(0, 16)
+        losses.append(training._accumulate(batch, weight))
+        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
+    model = training.model
+    model.zero_grad()
+    means = []
+    for tokens, weights in zip(batch, weight, strict=True):
+        loss_T = torch.nn.functional.cross_entropy(model(tokens[None, :-1])[0], tokens[1:], reduction="none")
+        means.append(loss_T[weights > 0].mean())  # text: of all; a probe: of its answers
+    assert {int((weights > 0).sum()) for weights in weight} == {1, 3, 16}  # answers of probes, and text
+    torch.stack(means).mean().backward()
+    assert losses == pytest.approx([float(torch.stack(means).mean())] * 2, rel=1e-5)
+    for whole, parts, slow in zip(*gradients, [p.grad for p in model.parameters()], strict=True):
+        torch.testing.assert_close(whole, slow, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(parts, slow, rtol=1e-4, atol=1e-6)
+
+
+def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) -> None:
+    """The same batches, loss and gradients as plain cross-entropy over all targets, bit for bit."""
+    config = config_of(store)
+    run = Run.create(tmp_path, config, store.path / "tokenizer.json")
+    training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+    batch, weight = training.data.batch(32, 16)
+    assert weight is None
+    assert (batch.numpy() == training.data.windows.batch(32, 16)).all()
+    loss = training._accumulate(batch, weight)
+    ours = [p.grad.clone() for p in training.model.parameters()]
+    training.model.zero_grad()
+    logits = training.model(batch[:, :-1])
+    plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    plain.backward()
+    assert loss == plain.item()
+    assert all(torch.equal(a, p.grad) for a, p in zip(ours, training.model.parameters(), strict=True))
+
+
+def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 12, probes=PROBES)
+    whole = train(config, store, tmp_path / "whole")
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 7:
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(config, store, tmp_path / "cut", save_every=256 * 3, report=stop)
+    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 6
+    resumed = train(config, store, tmp_path / "cut", resume=True)
+    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+    drop = {"tokens_per_s"}
+    rows = [[{k: v for k, v in row.items() if k not in drop} for row in run.metrics()] for run in (whole, resumed)]
+    assert rows[0] == rows[1]
+
+
+def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
+    losses = [row["loss"] for row in train(config, store, tmp_path / "run").metrics() if "loss" in row]
+    assert losses[0] == pytest.approx(math.log(store.vocab_size), abs=0.3)
+    assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
+
+
+def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path) -> None:
+    losses = []
+    for compiled in (False, True):
+        config = config_of(store, tokens=256 * 6, compile=compiled, probes=PROBES)
+        run = train(config, store, tmp_path / str(compiled))
+        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)

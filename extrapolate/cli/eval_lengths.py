@@ -31,7 +31,13 @@ def eval_lengths(
             help="an extension: pi, yarn:factor=8 + log-n; all that apply: all; without the run's own: none; repeatable"
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="windows, fixed-target, sliding, or several")] = "windows,fixed-target",
+    protocol: Annotated[
+        str, typer.Option(help="windows, fixed-target, sliding, several, or none")
+    ] = "windows,fixed-target",
+    probes: Annotated[
+        str | None, typer.Option(help="passkey,mqar:pairs=8, or all: needle, passkey, copy, mqar")
+    ] = None,
+    probe_trials: Annotated[int, typer.Option(help="windows of a probe at each length and depth")] = 64,
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
     max_targets: Annotated[
         int | None,
@@ -57,19 +63,26 @@ def eval_lengths(
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.configure import device_of
+    from extrapolate.data.probes import build_list
     from extrapolate.evaluation import lengths
+    from extrapolate.evaluation import probes as probing
     from extrapolate.report import tables
+    from extrapolate.report.probes import printed
     from extrapolate.runs import find_runs
 
     keep_freed_memory()
     settings = lengths.EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=tuple(dict.fromkeys(part.strip() for part in protocol.split(",") if part.strip())),
+        protocols=()
+        if protocol == "none"
+        else tuple(dict.fromkeys(p.strip() for p in protocol.split(",") if p.strip())),
         split=split,
         max_targets=max_targets,
         checkpoint=checkpoint.value,
         precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
+        probes=() if probes is None else build_list(probes),
+        probe_trials=probe_trials,
     )
     where = device_of(device.value)
     runs = _brought_in(runs, seq_len)
@@ -84,7 +97,8 @@ def eval_lengths(
     stores = [_store_of(run, data, settings) for run in found]
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
-    rows = []
+        probing.check(run, store, settings)
+    rows, probe_rows = [], []
     with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
         for run, store in zip(found, stores, strict=True):
             with files.locked(run.path):
@@ -93,14 +107,19 @@ def eval_lengths(
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
                     rows.extend(new)
+                for new in probing.evaluate(run, store, settings, device=where, progress=progress.update):
+                    results.merge(run.path / probing.TABLE, new, results.PROBES, run.name)
+                    probe_rows.extend(new)
     if as_json:
-        for row in rows:
+        for row in [*rows, *probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
     for name in settings.protocols:
         print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
         for line in tables.verdicts(rows, name):
             print(line)
+    for table, title in printed(probe_rows):
+        print_table(table, title)
 
 
 def _brought_in(runs: list[Path], seq_len: int | None) -> list[Path]:

@@ -30,6 +30,9 @@ def train(
     layers: Annotated[int | None, typer.Option(help="blocks, in place of the preset's")] = None,
     ssmax: Annotated[bool | None, typer.Option("--ssmax", help="scores of query i times s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
+    probes: Annotated[
+        str | None, typer.Option(help="shares of windows that are probes: passkey=0.25,mqar=0.25; all text: none")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
@@ -63,6 +66,7 @@ def train(
     keep_freed_memory()
     flags = {
         "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
+        "probes": probes,
         "device": None if device is Device.AUTO else device.value,
         "precision": None if precision is Precision.AUTO else precision.value,
     }  # fmt: skip

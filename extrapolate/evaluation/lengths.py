@@ -1,14 +1,16 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from extrapolate.data.probes import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
-from extrapolate.evaluation.fitting import FIT_TARGETS, fitted
-from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.applied import Applied, applied_to
+from extrapolate.evaluation.fitting import FIT_TARGETS
+from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import (
@@ -23,8 +25,7 @@ from extrapolate.evaluation.sharing import Measured, measure, prefixes_agree
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.base import Plan
 from extrapolate.imported import check_text
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
@@ -37,6 +38,7 @@ class EvaluationSettings:
     """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default).
 
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
+    `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
@@ -46,6 +48,8 @@ class EvaluationSettings:
     max_targets: int | None = None
     checkpoint: str = "last"
     precisions: tuple[str, ...] = ("fp32",)
+    probes: tuple[Probe, ...] = ()
+    probe_trials: int = 64
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
@@ -58,7 +62,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
-    if not settings.protocols:
+    if not settings.protocols and not settings.probes:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
         raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
@@ -80,7 +84,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
             read(run.path / name, table)
     model = run.build_model()
     split = store.split(settings.split)
-    for applied in _recipes(run, model, settings).values():
+    for applied in applied_to(run, model, settings.extensions).values():
         if (recipe := applied.joined()) is not None:
             recipes.check_applies(recipe, model)
         for length in lengths_of(settings.factors, model.seq_len):
@@ -90,48 +94,6 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
     for protocol in settings.protocols:
         settings.layout(protocol, split, model.seq_len)
-
-
-@dataclass(frozen=True)
-class _Applied:
-    """What is applied: the run's own extension, unless it is taken off, and another."""
-
-    own: Recipe | None
-    extra: Recipe | None
-
-    def joined(self) -> Recipe | None:
-        """Both in one, for checks and labels. Raises ValueError where they clash."""
-        if self.own is None or self.extra is None:
-            return self.extra if self.own is None else self.own
-        return self.own.joined(self.extra)
-
-    def plan(self, run: Run, model: Model, length: int) -> Plan:
-        """The run's own counts from the L of its line, the other from the length that the run was trained at."""
-        plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
-        if self.extra is None:
-            return plan
-        return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
-
-
-def _recipes(run: Run, model: Model, settings: EvaluationSettings) -> dict[str, _Applied]:
-    """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
-
-    Raises ValueError on unknown ones, or one that clashes with the run's own.
-    """
-    own = None if run.config.extension is None else recipes.build(run.config.extension)
-    found = {PLAIN_NAME: _Applied(own, None)}
-    texts = list(settings.extensions)
-    if ALL in texts:
-        joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
-        texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
-    for text in texts:
-        if text == PLAIN_NAME:
-            found |= {} if own is None else {OFF: _Applied(None, None)}
-            continue
-        recipe = recipes.build(text)
-        found[recipe.text] = _Applied(own, recipe)
-        found[recipe.text].joined()
-    return found
 
 
 def evaluate(
@@ -150,15 +112,14 @@ def evaluate(
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
-        chosen = _recipes(run, loaded, settings)
+        chosen = applied_to(run, loaded, settings.extensions)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
             for protocol in settings.protocols:
                 layout = settings.layout(protocol, split, model.seq_len)
                 targets = Targets.of(layout.control, split, bytes_of)
                 evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
-                shared = common(run, loaded, checkpoint, protocol, precision, settings.split)
-                shared["corpus_hash"] = store.corpus_hash
+                shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
                 shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
                 for text, applied in chosen.items():
                     shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
@@ -193,12 +154,12 @@ class _ProtocolEvaluation:
         }
 
     def rows(
-        self, setting: dict[str, Any], applied: _Applied, as_trained: _Applied
+        self, setting: dict[str, Any], applied: Applied, as_trained: Applied
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows of one recipe at every length."""
         model = self.model
         lengths = sorted(length for length in self.windows if length != self.CONTROL)
-        plans = {length: self._plan(applied, length) for length in lengths}
+        plans = {length: applied.fitted_plan(self.run, model, self.store, length, self.precision) for length in lengths}
         wanted: dict[Plan, list[int]] = {}
         for length, plan in plans.items():
             if model.encoding.reaches(length, plan):
@@ -217,18 +178,6 @@ class _ProtocolEvaluation:
             rows.append(scores.row(here, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
-
-    def _plan(self, applied: _Applied, length: int) -> Plan:
-        """The plan at one length, with its constant fitted to validation text where it leaves one out."""
-        run, model = self.run, self.model
-        if applied.extra is None or applied.extra.to_fit is None:
-            return applied.plan(run, model, length)
-
-        def plan_of(recipe: Recipe) -> Plan:
-            return replace(applied, extra=recipe).plan(run, model, length)
-
-        split, trained = self.store.split("validation"), run.config.trained_length
-        return plan_of(fitted(applied.extra, plan_of, model, split, trained, length, self.precision))
 
     def _measure(self, what: str, plan: Plan, keys: list[int]) -> None:
         new = [key for key in keys if (plan, key) not in self._known]

@@ -4,3 +4,4 @@ PLAIN_NAME = "none"  # the extension column of a row with nothing but what belon
 OFF = "own taken off"  # the same of a row without the extension that belongs to the run
 ALL = "all"  # every extension that applies
 PRECISIONS = ("fp32", "bf16", "int8")
+PROBE_PROTOCOL = "probe:"  # what the protocol column begins with where the rest is a probe

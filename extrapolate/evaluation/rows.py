@@ -111,8 +111,10 @@ def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: 
     return label if origin.label == model.label() else f"{label}, from {origin.label}"
 
 
-def common(run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str) -> dict[str, Any]:
-    """What every row of a run, checkpoint, precision and protocol shares, but for the corpus and its targets."""
+def common(
+    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str, corpus_hash: str
+) -> dict[str, Any]:
+    """What every row of a run, checkpoint, precision and protocol shares."""
     config = run.config
     setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
     return {
@@ -136,6 +138,7 @@ def common(run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precis
         "training_seconds": None if config.origin else run.training_seconds(),
         "config_hash": config.config_hash(),
         "setting_hash": short_hash(setting),
+        "corpus_hash": corpus_hash,
         "weights_sha256": checkpoint.sha256,
         **_training(run, checkpoint),
         "version": __version__,

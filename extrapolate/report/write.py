@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.report import comparison, optimum, page, plots, positions, tables
+from extrapolate.report import comparison, optimum, page, plots, positions, probes, tables
 from extrapolate.report.comparison import Comparison
 
 MAIN_PROTOCOL = "windows"
@@ -41,6 +41,8 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
     by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
     compared = list(comparison.comparisons(by_document, pairs=False))
+    probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
+    written.warnings += warnings
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
@@ -54,6 +56,10 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         sections.append(_write_protocol(out, protocol, mine, here, written))
     if MAIN_PROTOCOL in shown:
         sections.append(_write_positions(out, by_document, shown[MAIN_PROTOCOL], written))
+    if len(probe_rows):
+        results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
+        written.files.append("probes.parquet")
+        sections += probes.sections(probe_rows, page.markdown)
     files.write_text(out / "report.md", "\n".join(sections))
     written.files.append("report.md")
     return written
@@ -103,6 +109,14 @@ def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
     Raises ValueError where a path holds none, or a table is damaged.
     """
+    folders = evaluated_folders(paths)
+    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
+    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
+    return evals, documents
+
+
+def evaluated_folders(paths: list[Path]) -> list[Path]:
+    """The folders of evaluated runs, once each. Raises ValueError where a path holds none."""
     folders: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -111,9 +125,7 @@ def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         if not inside:
             raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         folders += [folder for folder in inside if folder not in folders]
-    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
-    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
-    return evals, documents
+    return folders
 
 
 def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:

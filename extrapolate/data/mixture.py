@@ -1,0 +1,94 @@
+"""Training windows of which some are probes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from extrapolate import specs
+from extrapolate.data.probes import Probe, Vocabulary, build, check_text
+from extrapolate.data.store import Split
+from extrapolate.data.windows import TrainingWindows
+
+NO_PROBES = "none"
+_STREAM = 20_231_208  # keeps these draws apart from those of the text's order
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Probes and their shares of all windows; the rest is text."""
+
+    parts: tuple[tuple[Probe, float], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Mixture":
+        """Reads `passkey=0.25,mqar:pairs=8=0.25`. A probe with several arguments takes parentheses.
+
+        Raises ValueError where a share is missing or not above 0, they add up to more than 1, or a probe is
+        there twice.
+        """
+        parts: dict[Probe, float] = {}
+        for part in specs.split_outside_parentheses(text, ","):
+            name, equals, share_text = part.rpartition("=")
+            try:
+                share = float(share_text)
+            except ValueError:
+                equals = ""
+            if not equals:
+                raise ValueError(f"'{part.strip()}' is not a probe and its share: expected something like passkey=0.25")
+            probe = build(specs.unwrapped(name.strip()))
+            if not 0 < share <= 1:
+                raise ValueError(f"the share of {probe.text} must be above 0 and at most 1, not {share_text}")
+            if probe in parts:
+                raise ValueError(f"{probe.text} is twice in '{text}'")
+            parts[probe] = share
+        if not parts:
+            raise ValueError("name probes and their shares, such as passkey=0.25,mqar=0.25, or none")
+        if sum(parts.values()) > 1 + 1e-9:
+            raise ValueError(f"the shares in '{text}' add up to {sum(parts.values()):g}: more than 1")
+        return cls(tuple(sorted(parts.items(), key=lambda item: item[0].text)))
+
+    @property
+    def text(self) -> str:
+        """The same for every spelling of one mixture."""
+        return ",".join(
+            f"{f'({probe.text})' if ',' in probe.text else probe.text}={share:.12g}" for probe, share in self.parts
+        )
+
+
+class MixedWindows:
+    """Windows of text, of which probes take some places; the text keeps its own order and places in it.
+
+    Which windows are probes, and everything in them, follows from the seed and a window's number alone: the whole
+    state of the data is still one integer.
+    """
+
+    def __init__(self, text: TrainingWindows, mixture: Mixture, split: Split, vocabulary: Vocabulary) -> None:
+        """Raises ValueError where a probe does not fit the windows or the vocabulary."""
+        self.text, self.split, self.vocabulary = text, split, vocabulary
+        self.probes = [probe for probe, _ in mixture.parts]
+        self.bounds = np.cumsum([share for _, share in mixture.parts])
+        if self.bounds[-1] > 1 - 1e-9:
+            self.bounds[-1] = 1.0  # nothing is left for text, whatever the rounding
+        for probe in self.probes:
+            probe.check(text.seq_len, vocabulary)
+        check_text(split, text.seq_len)
+
+    def batch(self, first: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Windows number first .. first+size-1: tokens, int64 [size, L + 1], and weights of targets, float32 [size, L].
+
+        A window's weights add up to 1: spread evenly over its answers, or over all targets where it is text.
+        """
+        length = self.text.seq_len
+        tokens = np.empty((size, length + 1), np.int64)
+        weights = np.zeros((size, length), np.float32)
+        for row, number in enumerate(range(first, first + size)):
+            rng = np.random.default_rng([_STREAM, self.text.seed, number])
+            drawn = int(np.searchsorted(self.bounds, rng.random(), side="right"))
+            if drawn == len(self.probes):
+                tokens[row] = self.text.batch(number, 1)[0]
+                weights[row] = 1 / length
+            else:
+                made = self.probes[drawn].sequence(rng, length, self.split, self.vocabulary)
+                tokens[row] = made.tokens
+                weights[row, made.answers - 1] = 1 / len(made.answers)
+        return tokens, weights

@@ -1,0 +1,66 @@
+"""What is applied to a run at inference, and the plan that follows for a length."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from extrapolate.data.store import Store
+from extrapolate.evaluation.fitting import fitted
+from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model import Model
+from extrapolate.runs import Run
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The run's own extension, unless it is taken off, and another."""
+
+    own: Recipe | None
+    extra: Recipe | None
+
+    def joined(self) -> Recipe | None:
+        """Both in one, for checks and labels. Raises ValueError where they clash."""
+        if self.own is None or self.extra is None:
+            return self.extra if self.own is None else self.own
+        return self.own.joined(self.extra)
+
+    def plan(self, run: Run, model: Model, length: int) -> Plan:
+        """The run's own counts from the L of its line, the other from the length that the run was trained at."""
+        plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
+        if self.extra is None:
+            return plan
+        return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
+
+    def fitted_plan(self, run: Run, model: Model, store: Store, length: int, precision: str) -> Plan:
+        """As `plan`, with a constant that was left out fitted to validation text."""
+        if self.extra is None or self.extra.to_fit is None:
+            return self.plan(run, model, length)
+
+        def plan_of(recipe: Recipe) -> Plan:
+            return replace(self, extra=recipe).plan(run, model, length)
+
+        validation = store.split("validation")
+        return plan_of(fitted(self.extra, plan_of, model, validation, run.config.trained_length, length, precision))
+
+
+def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, Applied]:
+    """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
+
+    Raises ValueError on unknown ones, or one that clashes with the run's own.
+    """
+    own = None if run.config.extension is None else recipes.build(run.config.extension)
+    found = {PLAIN_NAME: Applied(own, None)}
+    texts = list(extensions)
+    if ALL in texts:
+        joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
+        texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
+    for text in texts:
+        if text == PLAIN_NAME:
+            found |= {} if own is None else {OFF: Applied(None, None)}
+            continue
+        recipe = recipes.build(text)
+        found[recipe.text] = Applied(own, recipe)
+        found[recipe.text].joined()
+    return found

@@ -1,0 +1,265 @@
+"""Evaluates one run on probes: probes x extensions x factors x depths, each beside its control.
+
+Shapes: W windows, N inputs, A answers of a window, D width, V vocabulary.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from extrapolate.data.probes import Probe, Vocabulary
+from extrapolate.data.store import Split, Store
+from extrapolate.evaluation.applied import Applied, applied_to
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
+from extrapolate.evaluation.memory import forget_peak, peak_mib
+from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL
+from extrapolate.evaluation.precision import in_precision, stored
+from extrapolate.evaluation.protocols import lengths_of
+from extrapolate.evaluation.rows import common, label_of
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model import Model
+from extrapolate.results import PROBES, read
+from extrapolate.runs import Run
+
+TABLE = "eval_probes.parquet"
+DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
+    """Raises ValueError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
+    if settings.probe_trials < 1:
+        raise ValueError(f"--probe-trials must be at least 1, not {settings.probe_trials}")
+    if (run.path / TABLE).exists():
+        read(run.path / TABLE, PROBES)
+    split, vocabulary = store.split(settings.split), Vocabulary.of(store)
+    for probe in settings.probes:
+        for length in lengths_of(settings.factors, run.config.seq_len):
+            probe.sequences(length, 0.0, 1, split, vocabulary)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What is evaluated at one length and depth: tokens, int64 [W, N + 1], the answers' places, int64 [A], a hash."""
+
+    tokens_WN: np.ndarray
+    answers_A: np.ndarray
+    hash: str
+
+    @classmethod
+    def make(cls, probe: Probe, length: int, depth: float, trials: int, store: Store, split: Split) -> "Sequences":
+        """The same for every run and extension on one store."""
+        tokens_WN, answers_A = probe.sequences(length, depth, trials, split, Vocabulary.of(store))
+        content = tokens_WN.astype("<i8").tobytes() + answers_A.astype("<i8").tobytes()
+        digest = hashlib.sha256(f"{store.corpus_hash} {split.name} {probe.text}\n".encode() + content)
+        return cls(tokens_WN, answers_A, digest.hexdigest()[:16])
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of every answer, [W, A]: whether it is the likeliest token, given the true ones before it; and its loss, nats."""
+
+    right_WA: np.ndarray
+    loss_WA: np.ndarray
+
+    def per_window(self, whole: bool) -> np.ndarray:
+        """Accuracy by window, [W]: 1 where all answers are right; or the share that is."""
+        right_WA = self.right_WA.all(axis=1, keepdims=True) if whole else self.right_WA
+        return np.asarray(right_WA.mean(axis=1))
+
+
+@torch.inference_mode()
+def score(
+    model: Model,
+    tokens_WN: np.ndarray,
+    answers_A: np.ndarray,
+    plan: Plan = PLAIN,
+    *,
+    precision: str = "fp32",
+    progress: Callable[[int], None] = lambda tokens: None,
+) -> Scores:
+    """Scores answers at the same places in all windows. Logits are computed for answers only."""
+    device = model.embedding.weight.device
+    windows, length = len(tokens_WN), tokens_WN.shape[1] - 1
+    size, rows = max(1, BATCH_TOKENS // length), max(1, LOGIT_ELEMENTS // model.config.vocab_size)
+    right_WA = np.empty((windows, len(answers_A)), dtype=bool)
+    loss_WA = np.empty((windows, len(answers_A)), dtype=np.float32)
+    places_A, earliest = torch.from_numpy(answers_A).to(device), int(answers_A.min()) - 1
+    for first in range(0, windows, size):
+        tokens = torch.from_numpy(tokens_WN[first : first + size]).to(device)
+        right, losses = [], []
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            hidden = model.hidden(tokens[:, :-1], plan, earliest)[:, places_A - 1 - earliest].flatten(0, 1)
+            for hidden_ND, target_N in zip(hidden.split(rows), tokens[:, places_A].flatten().split(rows), strict=True):
+                logits_NV = model.head(hidden_ND).float()
+                right.append(logits_NV.argmax(dim=-1) == target_N)
+                losses.append(F.cross_entropy(logits_NV, target_N, reduction="none"))
+        shape = (len(tokens), len(answers_A))
+        right_WA[first : first + size] = torch.cat(right).view(shape).cpu().numpy()
+        loss_WA[first : first + size] = torch.cat(losses).view(shape).cpu().numpy()
+        progress(len(tokens) * length)
+    return Scores(right_WA, loss_WA)
+
+
+def control_score(
+    model: Model, sequences: Sequences, seq_len: int, plan: Plan = PLAIN, *, precision: str = "fp32"
+) -> Scores:
+    """The same answers from the last L tokens alone: what lies further back cannot be seen.
+
+    More answers than L/2 take several windows, so that each has between L/2 and L tokens of context.
+    """
+    tokens_WN, answers_A = sequences.tokens_WN, sequences.answers_A
+    last = tokens_WN.shape[1] - 1
+    parts: list[Scores] = []
+    left = len(answers_A)
+    while left:
+        end = last if not parts else int(answers_A[left - 1])
+        start = max(0, end - seq_len)
+        here = np.flatnonzero(answers_A[:left] > max(start, end - max(1, seq_len // 2)))
+        cut = tokens_WN[:, start : end + 1]
+        parts.insert(0, score(model, cut, answers_A[here] - start, plan, precision=precision))
+        left = int(here[0])
+    return Scores(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
+
+
+def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of so many independent trials (Wilson 1927).
+
+    Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
+    """
+    centre = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z * math.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def evaluate(
+    run: Run,
+    store: Store,
+    settings: EvaluationSettings,
+    *,
+    device: str = "cpu",
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields rows for `eval_probes.parquet` (see `results.py`), a probe and an extension at a time.
+
+    The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
+    """
+    for checkpoint in run.checkpoints(settings.checkpoint):
+        loaded = run.load_model(checkpoint)
+        chosen = applied_to(run, loaded, settings.extensions)
+        for precision in settings.precisions:
+            model = in_precision(loaded, precision).to(device)
+            control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
+            for probe in settings.probes:
+                evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
+                shared = common(
+                    run, loaded, checkpoint, PROBE_PROTOCOL + probe.text, precision, settings.split, store.corpus_hash
+                )
+                for text, applied in chosen.items():
+                    shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                    yield _rows(evaluation, run, shared, applied)
+
+
+class _ProbeEvaluation:
+    """Scores of one probe, each computed once: settings whose plans are equal share them."""
+
+    def __init__(
+        self,
+        model: Model,
+        probe: Probe,
+        store: Store,
+        settings: EvaluationSettings,
+        precision: str,
+        control_plan: Plan,
+        progress: Callable[[str, int, int], None],
+    ) -> None:
+        self.model, self.probe, self.store, self.precision = model, probe, store, precision
+        self.settings, self.progress = settings, progress
+        self.split = store.split(settings.split)
+        self.control_plan = stored(control_plan, precision)
+        self._sequences: dict[tuple[int, float], tuple[Sequences, Scores]] = {}
+        self._known: dict[tuple[int, float, Plan], tuple[Scores, float, float | None]] = {}
+
+    def sequences(self, length: int, depth: float) -> tuple[Sequences, Scores]:
+        """The windows, and the control's scores of them."""
+        if (length, depth) not in self._sequences:
+            trials = self.settings.probe_trials
+            made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
+            control = control_score(self.model, made, self.model.seq_len, self.control_plan, precision=self.precision)
+            self._sequences[length, depth] = made, control
+        return self._sequences[length, depth]
+
+    def scores(
+        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None]
+    ) -> tuple[Scores, float, float | None]:
+        """The scores, the inputs per second, and the most memory that was held, MiB."""
+        plan = stored(plan, self.precision)
+        if (length, depth, plan) not in self._known:
+            made, _ = self.sequences(length, depth)
+            where = self.model.embedding.weight.device.type
+            forget_peak(where)
+            began = time.perf_counter()
+            found = score(self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance)
+            rate = len(made.tokens_WN) * length / (time.perf_counter() - began)
+            self._known[length, depth, plan] = found, rate, peak_mib(where)
+        return self._known[length, depth, plan]
+
+
+def _rows(evaluation: _ProbeEvaluation, run: Run, shared: dict[str, Any], applied: Applied) -> list[dict[str, Any]]:
+    """The rows of one recipe at every length and depth."""
+    model = evaluation.model
+    rows = []
+    for length in lengths_of(evaluation.settings.factors, model.seq_len):
+        factor = length / model.seq_len
+        plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision)
+        what = f"{shared['run']} {shared['protocol']} {shared['model']} {factor:g}x"
+        advance = _counter(evaluation.progress, what, len(DEPTHS) * evaluation.settings.probe_trials * length)
+        for depth in DEPTHS:
+            sequences, control = evaluation.sequences(length, depth)
+            setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
+            reached = model.encoding.reaches(length, plan)
+            measured = evaluation.scores(length, depth, plan, advance) if reached else None
+            rows.append(_row(setting, evaluation.probe, measured, control))
+    return rows
+
+
+def _counter(progress: Callable[[str, int, int], None], what: str, total: int) -> Callable[[int], None]:
+    done = 0
+
+    def advance(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        progress(what, done, total)
+
+    return advance
+
+
+def _row(
+    setting: dict[str, Any], probe: Probe, measured: tuple[Scores, float, float | None] | None, control: Scores
+) -> dict[str, Any]:
+    scores, rate, peak = measured or (None, None, None)
+    trials = len(control.right_WA)
+    accuracy = None if scores is None else float(scores.per_window(probe.whole).mean())
+    low, high = (None, None) if accuracy is None else wilson(accuracy, trials)
+    return setting | {
+        "accuracy": accuracy,
+        "low": low,
+        "high": high,
+        "loss": None if scores is None else float(scores.loss_WA.mean(dtype=np.float64)),
+        "control_accuracy": float(control.per_window(probe.whole).mean()),
+        "control_loss": float(control.loss_WA.mean(dtype=np.float64)),
+        "chance": probe.chance,
+        "n_trials": trials,
+        "n_answers": control.right_WA.size,
+        "tokens_per_s": rate,
+        "peak_mib": peak,
+        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
+    }

@@ -1,0 +1,120 @@
+"""Tables of probes: accuracy by length, and by length and depth. From the rows of `eval_probes.parquet` alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.report import tables
+
+TABLE = "eval_probes.parquet"
+CONTROL = ", cut back to L"
+WHERE = ["protocol", "factor", "depth"]
+
+
+def comparable(folders: list[Path], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of the runs that were evaluated on probes, restricted to `only`; and warnings of what was left out.
+
+    Of several sets of windows at one place, that with most runs stays, and of those the newest. Raises ValueError where
+    a table is damaged, rows cannot be compared, or runs of one model differ in more than their seed.
+    """
+    paths = [folder / TABLE for folder in folders if (folder / TABLE).exists()]
+    rows = pd.DataFrame([row for path in paths for row in results.read(path, results.PROBES)])
+    if rows.empty:
+        return rows, []
+    rows = tables.comparable(_numbers(rows), only)
+    sets = rows.groupby([*WHERE, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
+    best = sets.sort_values(["runs", "newest"]).reset_index().groupby(WHERE)["targets_hash"].last()
+    same = rows["targets_hash"] == best.loc[list(rows[WHERE].itertuples(index=False, name=None))].to_numpy()
+    warnings = [
+        f"{protocol}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
+        "evaluate every run with the same --probe-trials"
+        for protocol, mine in rows[~same].groupby("protocol")
+    ]
+    for _, mine in rows[same].groupby(["protocol", "depth"]):
+        tables._check_replicates(mine)
+    return rows[same], warnings
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as they were read: None where there is no value."""
+    whole = rows.astype(object).where(rows.notna(), None)
+    return [dict(zip(whole.columns, values, strict=True)) for values in whole.itertuples(index=False, name=None)]
+
+
+def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> list[str]:
+    """A section of the report for every probe."""
+    written = []
+    for protocol, mine in rows.groupby("protocol") if len(rows) else ():
+        lines = [f"## {protocol}", "", markdown(by_length(mine)), "", _caption(mine), ""]
+        written.append(
+            "\n".join([*lines, "By depth: at 0 the block is farthest from the question, at 1 next to it.", ""])
+        )
+        written.append("\n".join([markdown(by_depth(mine)), ""]))
+    return written
+
+
+def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
+    """What was just evaluated, in text: for every probe a table by length, and one by length and depth."""
+    frame = _numbers(pd.DataFrame(rows)) if rows else pd.DataFrame({"protocol": []})
+    for protocol, mine in frame.groupby("protocol", sort=False):
+        several = [column for column in ("step", "precision") if mine[column].nunique() > 1]
+        named = mine.assign(model=mine[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
+        title = f"{protocol}, accuracy (chance {mine['chance'].iloc[0]:.2g})"
+        yield tables.formatted(by_length(named)), f"{title}, mean over depths"
+        yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
+
+
+def by_length(rows: pd.DataFrame) -> pd.DataFrame:
+    """`Model`, `Accuracy (ev=1)`, ...: means over depths and seeds, and the same of every plain model's control.
+
+    `rows` are one probe's.
+    """
+    plain = rows[rows["extension"] == PLAIN_NAME]
+    control = plain.assign(model=plain["model"] + CONTROL, accuracy=plain["control_accuracy"])
+    order = [name for model in dict.fromkeys(rows["model"]) for name in (model, model + CONTROL)]
+    table = _pivot(pd.concat([rows, control]), ["model"])
+    return table.sort_values("Model", key=lambda models: models.map(order.index), ignore_index=True)
+
+
+def by_depth(rows: pd.DataFrame) -> pd.DataFrame:
+    """`Model`, `Depth`, `Accuracy (ev=1)`, ...: means over seeds. `rows` are one probe's."""
+    table = _pivot(rows, ["model", "depth"])
+    order = list(dict.fromkeys(rows["model"]))
+    table = table.sort_values(["Model", "Depth"], key=lambda column: _order(column, order), ignore_index=True)
+    return table.assign(Depth=table["Depth"].map("{:g}".format))
+
+
+def _order(column: "pd.Series[Any]", order: list[str]) -> "pd.Series[Any]":
+    return column.map(order.index) if column.name == "Model" else column
+
+
+def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
+    table = rows.pivot_table(
+        index=index, columns="factor", values="accuracy", aggfunc=tables._strict_mean, dropna=False
+    )
+    table.columns = [f"Accuracy (ev={factor:g})" for factor in table.columns]
+    return table.reset_index().rename(columns={name: name.capitalize() for name in index})
+
+
+def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
+    """What may have no value as numbers all the same."""
+    return rows.astype(dict.fromkeys(("accuracy", "low", "high", "loss"), float))
+
+
+def _caption(rows: pd.DataFrame) -> str:
+    def values(column: str) -> str:
+        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
+
+    return (
+        f"Accuracy over {values('n_trials')} windows at each length and depth, the same for every model; chance is "
+        f"{rows['chance'].iloc[0]:.2g}, and Wilson's interval of one cell of the table by depth at most "
+        f'{(rows["high"] - rows["low"]).max() / 2:.2f} either way. "Cut back to L" is the same model and windows, of '
+        f"which it sees the last {values('seq_len')} tokens. Text of the {values('split')} split of corpus "
+        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens; evaluated in "
+        f"{values('precision')} with commit {values('commit') or 'unknown'} on {values('machine')}, "
+        f"{rows['evaluated_at'].max():%Y-%m-%d}."
+    )

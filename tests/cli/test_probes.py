@@ -1,0 +1,189 @@
+"""Probes from the command line: trained for, evaluated, reported, refused."""
+
+import json
+import shutil
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+
+from extrapolate import results
+from extrapolate.runs import Run
+
+MIXTURE = "needle=0.25,passkey:length=2=0.25"
+FEW = ["--protocol", "none", "--factors", "1,4", "--probe-trials", "4"]
+
+
+@pytest.fixture
+def mixed(cli, tiny, tmp_path):
+    """A run that was trained on a mixture."""
+    cli("train", "--pe", "rope", *tiny, "--probes", MIXTURE, "--out", "ckpt/mixed").succeeded()
+    return tmp_path / "ckpt/mixed"
+
+
+def rows_of(run, kind=pd.DataFrame):
+    return kind(results.read(run / "eval_probes.parquet", results.PROBES))
+
+
+def training_of(run):
+    return Run.open(run).config.training
+
+
+class TestTrain:
+    def test_the_mixture_belongs_to_the_run(self, cli, ckpt, mixed, tiny):
+        text, plain = Run.open(mixed).config, Run.open(ckpt / "rope").config
+        assert text.training.probes == "needle=0.25,passkey:length=2=0.25"
+        assert text.config_hash() != plain.config_hash()
+        assert (mixed / "model.safetensors").read_bytes() != (ckpt / "rope/model.safetensors").read_bytes()
+        message = cli("train", "--pe", "rope", *tiny, "--probes", "needle=0.5", "--out", mixed, "--resume").error()
+        assert f"training.probes: {text.training.probes} in the run, needle=0.5 now" in message
+
+    def test_without_a_name_it_is_called_after_its_mixture(self, cli, tiny, tmp_path):
+        cli("train", "--pe", "rope", *tiny, "--probes", "(mqar:pairs=2,queries=1)=0.5").succeeded()
+        assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["rope-mqar-pairs=2-queries=1=0.5-L16-s0"]
+
+    def test_what_continues_it_inherits_the_mixture_unless_told_otherwise(self, cli, mixed, tmp_path):
+        flags = ["--from", mixed, "--tokens", "1024", "--batch-tokens", "512"]
+        cli("train", *flags, "--out", "a").succeeded()
+        cli("train", *flags, "--out", "b", "--probes", "copy=1").succeeded()
+        cli("train", *flags, "--out", "c", "--probes", "none").succeeded()
+        probes = [training_of(tmp_path / name).probes for name in "abc"]
+        assert probes == [training_of(mixed).probes, "copy=1", None]
+
+    def test_a_config_file_says_it_too(self, cli, mixed, tiny, tmp_path):
+        cli("train", "--config", mixed / "config.json", "--out", "again").succeeded()
+        assert (tmp_path / "again/model.safetensors").read_bytes() == (mixed / "model.safetensors").read_bytes()
+        (tmp_path / "study.toml").write_text('[training]\nprobes = "mqar=.5"\n')
+        cli("train", "--pe", "rope", *tiny, "--config", "study.toml", "--out", "toml").succeeded()
+        assert training_of(tmp_path / "toml").probes == "mqar=0.5"
+
+    def test_a_configuration_from_before_there_were_probes_is_as_it_was(self, ckpt):
+        """Its hash is over the same settings as then."""
+        record = json.loads((ckpt / "rope/config.json").read_text())
+        del record["config"]["training"]["probes"]
+        before = Run.open(ckpt / "rope").config
+        (ckpt / "rope/config.json").write_text(json.dumps(record))
+        config = Run.open(ckpt / "rope").config
+        assert config == before
+        assert "probes" not in config.decisive()["training"]
+        assert "seed" not in config.decisive()["training"]
+
+    @pytest.mark.parametrize(
+        ("probes", "words"),
+        [
+            ("paskey=0.5", ["training.probes", "unknown probe 'paskey'", "did you mean 'passkey'"]),
+            ("passkey", ["'passkey' is not a probe and its share", "passkey=0.25"]),
+            ("passkey=0.75,needle=0.75", ["add up to 1.5"]),
+            ("passkey=-1", ["above 0", "-1"]),
+            ("passkey:length=8=0.5", ["passkey:length=8", "at least 17 tokens", "16"]),
+            ("needle:symbols=500=0.5", ["vocabulary of at least 505", "400"]),
+        ],
+    )
+    def test_bad_mixtures(self, refused, tiny, probes, words):
+        refused(["train", "--pe", "rope", *tiny, "--probes", probes], *words)
+
+
+class TestEvaluate:
+    def test_rows_and_tables(self, cli, mixed, leftovers, tmp_path):
+        ended = cli("eval-lengths", mixed, *FEW, "--probes", "needle,passkey:length=2", "--extend", "pi").succeeded()
+        rows = rows_of(mixed)
+        assert len(rows) == 2 * 2 * 2 * 5
+        assert set(rows["protocol"]) == {"probe:needle", "probe:passkey:length=2"}
+        assert set(rows["extension"]) == {"none", "pi"}
+        assert not (mixed / "evals.parquet").exists()
+        assert "probe:needle, accuracy (chance 0.062), mean over depths" in ended.out
+        assert "mixed, RoPE, cut back to L" in ended.out
+        assert "…" not in ended.out
+        assert not leftovers(tmp_path)
+        cli("eval-lengths", mixed, *FEW, "--probes", "needle").succeeded()  # again: the same rows, once
+        assert len(rows_of(mixed)) == len(rows)
+
+    def test_json_has_the_rows(self, cli, ckpt):
+        out = cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "mqar:pairs=2", "--json").succeeded().out
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert [(row["factor"], row["depth"]) for row in rows] == [
+            (factor, depth) for factor in (1, 4) for depth in (0, 0.25, 0.5, 0.75, 1)
+        ]
+        assert rows[0]["accuracy"] == rows_of(ckpt / "rope")["accuracy"][0]
+
+    def test_with_text_too(self, cli, ckpt):
+        flags = ["--factors", "1,4", "--max-targets", "256", "--probes", "all", "--probe-trials", "2"]
+        cli("eval-lengths", ckpt, *flags).succeeded()
+        for name in ("rope", "learned"):
+            assert set(rows_of(ckpt / name)["protocol"]) == {
+                f"probe:{p}" for p in ("copy", "mqar", "needle", "passkey")
+            }
+            assert (ckpt / name / "evals.parquet").exists()
+        beyond = rows_of(ckpt / "learned").query("factor == 4")
+        assert beyond["accuracy"].isna().all()
+
+    def test_nothing_of_probes_unless_asked(self, cli, mixed):
+        cli("eval-lengths", mixed, "--factors", "1", "--max-targets", "256").succeeded()
+        assert not (mixed / "eval_probes.parquet").exists()
+
+    @pytest.mark.parametrize(
+        ("flags", "words"),
+        [
+            (["--probes", "needel"], ["unknown probe 'needel'", "did you mean 'needle'"]),
+            (["--probes", "needle:depth=1"], ["no argument 'depth'"]),
+            (["--probes", ""], ["name at least one probe"]),
+            (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
+            (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
+            (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),
+            (["--probes", "needle", "--probe-trials", "0"], ["--probe-trials must be at least 1"]),
+            ([], ["name at least one protocol"]),
+        ],
+    )
+    def test_bad_requests(self, refused, ckpt, flags, words):
+        refused(["eval-lengths", ckpt / "rope", "--protocol", "none", *flags], *words)
+
+    def test_a_damaged_table_is_known_before_any_work(self, refused, ckpt):
+        (ckpt / "rope/eval_probes.parquet").write_bytes(b"PAR1 and then nothing")
+        refused(["eval-lengths", ckpt / "rope", *FEW, "--probes", "needle"], "eval_probes.parquet is damaged")
+
+
+class TestReport:
+    def test_probes_have_their_sections(self, cli, evaluated, tmp_path):
+        runs = shutil.copytree(evaluated, tmp_path / "runs")
+        cli("eval-lengths", runs / "rope", runs / "learned", *FEW, "--probes", "needle,copy").succeeded()
+        ended = cli("report", runs).succeeded()
+        assert "probes.parquet" in ended.err
+        table = pd.DataFrame(results.read(tmp_path / "report/probes.parquet", results.PROBES))
+        assert len(table) == 2 * 2 * 2 * 5
+        assert (
+            sum(row["accuracy"] is None for row in results.read(tmp_path / "report/probes.parquet", results.PROBES))
+            == 10
+        )
+        text = (tmp_path / "report/report.md").read_text()
+        section = text.partition("## probe:copy\n")[2].partition("## probe:needle\n")[0]
+        lines = [line for line in section.splitlines() if line.startswith("| ")]
+        mean = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["accuracy"].mean()
+        control = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["control_accuracy"].mean()
+        assert lines[0] == "| Model | Accuracy (ev=1) | Accuracy (ev=4) |"
+        assert next(line for line in lines if line.startswith("| RoPE |")).endswith(f"| {mean:.3f} |")
+        assert next(line for line in lines if line.startswith("| RoPE, cut back")).endswith(f"| {control:.3f} |")
+        assert next(line for line in lines if line.startswith("| Learned |")).endswith("| n/a |")
+        for depth in ("0", "0.25", "0.5", "0.75", "1"):
+            assert any(line.startswith(f"| RoPE | {depth} |") for line in lines)
+
+    def test_a_report_without_probes_has_none(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        assert "probe" not in (tmp_path / "report/report.md").read_text()
+        assert not (tmp_path / "report/probes.parquet").exists()
+
+    def test_rows_on_other_windows_are_left_out_and_said(self, cli, evaluated, tmp_path):
+        runs = shutil.copytree(evaluated, tmp_path / "runs")
+        cli("eval-lengths", runs / "rope", runs / "none", runs / "learned", *FEW, "--probes", "needle").succeeded()
+        for name in ("rope", "none", "learned"):  # yesterday
+            path = runs / name / "eval_probes.parquet"
+            rows = [
+                row | {"evaluated_at": row["evaluated_at"] - timedelta(days=1)} for row in rows_of(path.parent, list)
+            ]
+            results.write(path, rows, results.PROBES)
+        cli("eval-lengths", runs / "rope", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
+        cli("eval-lengths", runs / "expe", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
+        ended = cli("report", runs).succeeded()
+        assert "probe:needle: left out rows on other windows (ExPE, RoPE)" in ended.err
+        table = pd.DataFrame(results.read(tmp_path / "report/probes.parquet", results.PROBES))
+        assert set(table["n_trials"]) == {4}
+        assert set(table["run"]) == {"rope", "none", "learned"}
