@@ -124,8 +124,10 @@ def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[i
     """The same targets at every length: blocks of L/2 tokens at the end of their windows, only the context grows.
 
     The control is the plain 1x row: every target has between L/2 and L tokens of context. At most max_targets
-    targets, spread evenly over documents. Raises ValueError where no document reaches the longest window, a length
-    is below L/2, or max_targets holds no block.
+    targets, spread evenly over documents. Where a document has the room, its blocks lie as far apart as the two longest
+    lengths differ: the window of the second longest is then the beginning of the next block's longest, and need not be
+    computed. Raises ValueError where no document reaches the longest window, a length is below L/2, or max_targets
+    holds no block.
     """
     block = max(1, seq_len // 2)
     longest = max(*lengths, seq_len)
@@ -137,7 +139,8 @@ def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[i
         raise ValueError(f"--max-targets {max_targets} holds no block of {block} targets")
     available_D = np.where(document_lengths - 1 >= longest, (document_lengths - 1 - longest) // block + 1, 0)
     _check_reached(available_D, document_lengths, longest, "a window of")
-    document_W, place_W = _spread(available_D, max_targets // block)
+    second = max((length for length in {seq_len, *lengths} if length < longest), default=0)
+    document_W, place_W = _spread(available_D, max_targets // block, -(-(longest - second) // block))
     end_W = longest + place_W * block
     rows = {length: (Windows(document_W, end_W - length, length, block),) for length in lengths}
     control = rows.get(seq_len) or (Windows(document_W, end_W - seq_len, seq_len, block),)
@@ -166,9 +169,10 @@ def _check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed
         )
 
 
-def _spread(available_D: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Chooses at most `most` of the places that documents have: as even over documents as can be, and within one.
+def _spread(available_D: np.ndarray, most: int, apart: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Chooses at most `most` of the places that documents have: as even over documents as can be.
 
+    Within one document they lie evenly too, or just so far `apart`, in its middle, where there is room for that.
     Returns documents and places, in order.
     """
     low, high = 0, int(available_D.max())
@@ -179,5 +183,12 @@ def _spread(available_D: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]
     for document in np.flatnonzero(available_D > low)[: most - int(chosen_D.sum())]:
         chosen_D[document] += 1
     documents = np.repeat(np.arange(len(chosen_D)), chosen_D)
-    places = [np.arange(n) * available // n for n, available in zip(chosen_D, available_D, strict=True) if n]
+    places = [_within(int(n), int(m), apart) for n, m in zip(chosen_D, available_D, strict=True) if n]
     return documents.astype(np.int64), np.concatenate(places).astype(np.int64)
+
+
+def _within(chosen: int, available: int, apart: int | None) -> np.ndarray:
+    room = available - 1 - (chosen - 1) * apart if apart is not None else -1
+    return (
+        np.arange(chosen) * available // chosen if room < 0 or apart is None else room // 2 + np.arange(chosen) * apart
+    )
