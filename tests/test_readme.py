@@ -66,6 +66,8 @@ def shortened(command: list[str]) -> list[str]:
         more = more[2:]
     if name == "bench" and "--encodings" in parts:
         more += ["--pe", "none"]
+    if name == "bench" and "--evaluation" in parts:
+        more += ["--tokens", "1024", "--protocol", "sliding", "--precision", "fp32"]
     if "--seq-len" in parts and LOCAL["hf:HuggingFaceTB"] in parts:
         more += ["--seq-len", "32"]
     if name == "eval-lengths" and "--factors" in parts:  # of a run trained at 512

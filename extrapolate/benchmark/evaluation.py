@@ -57,14 +57,13 @@ class Cost:
         return max(abs(mine - theirs) for mine, theirs in zip(self.losses, other.losses, strict=True))
 
 
-def variants(peers: Sequence[str]) -> list[Variant]:
+def variants(peers: Sequence[str], protocols: Sequence[str], precisions: Sequence[str]) -> list[Variant]:
     """What is compared, as far as the packages that peers need (transformers, lm_eval) are there."""
     ours: list[Who] = ["extrapolate", "extrapolate and control"]
     whose: list[Who] = [*ours, "plain loop"] if "transformers" in peers else ours
-    found = [
-        Variant(who, protocol, precision) for protocol in PROTOCOLS for precision in ("fp32", "bf16") for who in whose
-    ]
-    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if len(peers) == 2 else [])
+    found = [Variant(who, protocol, precision) for protocol in protocols for precision in precisions for who in whose]
+    rolling = "lm_eval" in peers and "windows" in protocols and "fp32" in precisions
+    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if rolling else [])
 
 
 def measure(config: RunConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:

@@ -16,14 +16,18 @@ def bench(
     evaluation: Annotated[
         bool, typer.Option("--evaluation", help="measure a five-factor evaluation, beside a plain loop and lm-eval")
     ] = False,
-    tokens: Annotated[int, typer.Option(min=1, help="with --evaluation: tokens that `windows` scores")] = 196_608,
+    tokens: Annotated[int, typer.Option(min=1, help="with --evaluation: tokens that windows scores")] = 196_608,
+    protocol: Annotated[
+        str, typer.Option(help="with --evaluation: windows, fixed-target, sliding, or several")
+    ] = "windows,fixed-target,sliding",
+    precision: Annotated[str, typer.Option(help="with --evaluation: fp32, bf16, or both")] = "fp32,bf16",
     pe: Annotated[
         list[str] | None, typer.Option(help="with --encodings: this one beside rope; repeat for more")
     ] = None,
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
     if evaluation:
-        _bench_evaluation(preset, seq_len, tokens)
+        _bench_evaluation(preset, seq_len, tokens, protocol, precision)
     elif encodings:
         _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
     else:
@@ -68,7 +72,7 @@ def _bench_encodings(pe: list[str] | None, preset: str, seq_len: int | None, sec
     print_table(pd.DataFrame(rows), title)
 
 
-def _bench_evaluation(preset: str, seq_len: int | None, tokens: int) -> None:
+def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: str, precision: str) -> None:
     import importlib.util
 
     import pandas as pd
@@ -78,19 +82,26 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int) -> None:
     from extrapolate.benchmark.training import bench_config
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
+    from extrapolate.evaluation.protocols import PROTOCOLS
 
     config = bench_config(preset, seq_len)
-    peers = tuple(name for name in ("transformers", "lm_eval") if importlib.util.find_spec(name) is not None)
-    for name, package in (("transformers", "transformers"), ("lm_eval", "lm-eval")):
-        if name not in peers:
-            say(f"no {package} to compare with: pip install {package}")
-    variants = benchmark.variants(peers)
+    protocols = _chosen(protocol, "protocol", list(PROTOCOLS))
+    precisions = _chosen(precision, "precision", ["fp32", "bf16"])
+    peers = []
+    for name, needs, extra in (
+        ("transformers", ["transformers"], "peers"),
+        ("lm_eval", ["lm_eval", "transformers", "accelerate"], "lm-eval"),
+    ):
+        if all(importlib.util.find_spec(package) is not None for package in needs):
+            peers.append(name)
+        else:
+            say(f"no {extra} to compare with: pip install 'extrapolate[{extra}]'")
+    variants = benchmark.variants(peers, protocols, precisions)
     costs: dict[benchmark.Variant, benchmark.Cost] = {}
     with Progress("variants") as progress:
         for variant, cost in benchmark.measure(config, variants, tokens):
             costs[variant] = cost
-            progress.update("measuring", len(costs), len(variants) + 1)
-        long = benchmark.long_window(config)
+            progress.update("measuring", len(costs), len(variants))
     rows = []
     for variant, cost in costs.items():
         ours = costs[benchmark.Variant("extrapolate", variant.protocol, variant.precision)]
@@ -107,7 +118,21 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int) -> None:
         )
     length, factors = config.training.seq_len, ", ".join(f"{factor}x" for factor in benchmark.FACTORS)
     print_table(pd.DataFrame(rows), f"{preset}, {factors} of {length} tokens; {provenance.machine()}")
-    print(f"one window of {benchmark.LONG_WINDOW:,} tokens: {long.seconds:.1f} s, {long.peak_mib:,.0f} MiB")
+    if "windows" in protocols:
+        long = benchmark.long_window(config)
+        print(f"one window of {benchmark.LONG_WINDOW:,} tokens: {long.seconds:.1f} s, {long.peak_mib:,.0f} MiB")
+
+
+def _chosen(text: str, what: str, known: list[str]) -> list[str]:
+    from extrapolate.specs import did_you_mean
+
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names:
+        if name not in known:
+            raise ValueError(f"unknown {what} '{name}'; {did_you_mean(name, known)}")
+    if not names:
+        raise ValueError(f"name at least one {what}: {', '.join(known)}")
+    return names
 
 
 def _bench_training(preset: str, seq_len: int | None, compile: bool, seconds: float) -> None:
