@@ -23,10 +23,12 @@ def compare(
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
     from extrapolate.report import comparison
+    from extrapolate.report.gather import gather
     from extrapolate.report.tables import frame_of
-    from extrapolate.report.write import gather
 
     evals, documents = gather(runs)
+    if not evals:
+        raise ValueError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
     rows, warnings = comparison.comparable_rows(frame_of(evals), pd.DataFrame(documents), extensions)
     for warning in warnings:
         say(f"warning: {warning}")

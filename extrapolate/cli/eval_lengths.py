@@ -66,6 +66,7 @@ def eval_lengths(
     from extrapolate.data.probes import build_list
     from extrapolate.evaluation import lengths
     from extrapolate.evaluation import probes as probing
+    from extrapolate.evaluation.names import PROBES_TABLE
     from extrapolate.report import tables
     from extrapolate.report.probes import printed
     from extrapolate.runs import find_runs
@@ -108,7 +109,7 @@ def eval_lengths(
                     results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
                     rows.extend(new)
                 for new in probing.evaluate(run, store, settings, device=where, progress=progress.update):
-                    results.merge(run.path / probing.TABLE, new, results.PROBES, run.name)
+                    results.merge(run.path / PROBES_TABLE, new, results.PROBES, run.name)
                     probe_rows.extend(new)
     if as_json:
         for row in [*rows, *probe_rows]:

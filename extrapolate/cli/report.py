@@ -17,7 +17,7 @@ def report(
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
 ) -> None:
-    """Write loss-by-length tables (Parquet, Markdown, LaTeX) and a plot from the runs' evals.parquet."""
+    """Write tables (Parquet, Markdown, LaTeX) and plots of loss by length and position, and of probes, from Parquet."""
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
     from extrapolate.report import write_report
@@ -31,4 +31,6 @@ def report(
         print_table(formatted(table), f"{protocol}, loss in nats per token")
     if written.failures is not None:
         print_table(written.failures, "failure length, tokens: where the loss is first above the control's")
+    for protocol, table in written.probes:
+        print_table(formatted(table), f"{protocol}, accuracy")
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -5,3 +5,4 @@ OFF = "own taken off"  # the same of a row without the extension that belongs to
 ALL = "all"  # every extension that applies
 PRECISIONS = ("fp32", "bf16", "int8")
 PROBE_PROTOCOL = "probe:"  # what the protocol column begins with where the rest is a probe
+PROBES_TABLE = "eval_probes.parquet"

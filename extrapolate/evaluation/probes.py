@@ -21,7 +21,7 @@ from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
 from extrapolate.evaluation.memory import forget_peak, peak_mib
-from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL
+from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols import lengths_of
 from extrapolate.evaluation.rows import common, label_of
@@ -30,7 +30,6 @@ from extrapolate.model import Model
 from extrapolate.results import PROBES, read
 from extrapolate.runs import Run
 
-TABLE = "eval_probes.parquet"
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -38,8 +37,8 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     """Raises ValueError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
         raise ValueError(f"--probe-trials must be at least 1, not {settings.probe_trials}")
-    if (run.path / TABLE).exists():
-        read(run.path / TABLE, PROBES)
+    if (run.path / PROBES_TABLE).exists():
+        read(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store)
     for probe in settings.probes:
         for length in lengths_of(settings.factors, run.config.seq_len):

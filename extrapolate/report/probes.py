@@ -7,10 +7,9 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import PLAIN_NAME, PROBES_TABLE
 from extrapolate.report import tables
 
-TABLE = "eval_probes.parquet"
 CONTROL = ", cut back to L"
 WHERE = ["protocol", "factor", "depth"]
 
@@ -21,7 +20,7 @@ def comparable(folders: list[Path], only: Mapping[str, Any]) -> tuple[pd.DataFra
     Of several sets of windows at one place, that with most runs stays, and of those the newest. Raises ValueError where
     a table is damaged, rows cannot be compared, or runs of one model differ in more than their seed.
     """
-    paths = [folder / TABLE for folder in folders if (folder / TABLE).exists()]
+    paths = [folder / PROBES_TABLE for folder in folders if (folder / PROBES_TABLE).exists()]
     rows = pd.DataFrame([row for path in paths for row in results.read(path, results.PROBES)])
     if rows.empty:
         return rows, []
@@ -55,6 +54,12 @@ def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> lis
         )
         written.append("\n".join([markdown(by_depth(mine)), ""]))
     return written
+
+
+def by_length_tables(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Every probe with its table by length."""
+    for protocol, mine in rows.groupby("protocol"):
+        yield str(protocol), by_length(mine)
 
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:

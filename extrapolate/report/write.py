@@ -12,17 +12,19 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.report import comparison, optimum, page, plots, positions, probes, tables
 from extrapolate.report.comparison import Comparison
+from extrapolate.report.gather import evaluated_folders, gather
 
 MAIN_PROTOCOL = "windows"
 
 
 @dataclass
 class Written:
-    """What a report wrote: file names, the table of each protocol, failure lengths, and what the user should know."""
+    """What a report wrote: file names, the table of each protocol and probe, and what the user should know."""
 
     files: list[str] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     failures: pd.DataFrame | None = None
+    probes: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -32,25 +34,23 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
     evals, documents = gather([runs])
-    rows = tables.comparable(tables.frame_of(evals), only)
-    written = Written(warnings=tables.unequal_training(rows))
-    shown: dict[str, pd.DataFrame] = {}
-    for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
-        shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
-        written.warnings += warnings
-        written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
-    by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
-    compared = list(comparison.comparisons(by_document, pairs=False))
+    written = Written()
+    shown = _by_protocol(evals, only, baseline, written) if evals else {}
     probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
     written.warnings += warnings
+    by_document, compared = pd.DataFrame(), []
+    if shown:
+        by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
+        compared = list(comparison.comparisons(by_document, pairs=False))
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
     out.mkdir(parents=True, exist_ok=True)
-    results.write(out / "evals.parquet", evals, results.EVALS)
-    results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
-    written.files += ["evals.parquet", "eval_documents.parquet"]
-    sections = ["# Loss by evaluation length\n"]
+    if evals:
+        results.write(out / "evals.parquet", evals, results.EVALS)
+        results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
+        written.files += ["evals.parquet", "eval_documents.parquet"]
+    sections = ["# Loss by evaluation length\n"] if shown else []
     for protocol, mine in shown.items():
         here = [one for one in compared if one.protocol == protocol]
         sections.append(_write_protocol(out, protocol, mine, here, written))
@@ -59,10 +59,25 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     if len(probe_rows):
         results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
         written.files.append("probes.parquet")
-        sections += probes.sections(probe_rows, page.markdown)
+        sections += ["# Probes\n", *probes.sections(probe_rows, page.markdown)]
+        written.probes = list(probes.by_length_tables(probe_rows))
     files.write_text(out / "report.md", "\n".join(sections))
     written.files.append("report.md")
     return written
+
+
+def _by_protocol(
+    evals: list[dict[str, Any]], only: Mapping[str, Any], baseline: str | None, written: Written
+) -> dict[str, pd.DataFrame]:
+    """The rows of each protocol that are shown, and their tables: the paper's protocol first."""
+    rows = tables.comparable(tables.frame_of(evals), only)
+    written.warnings += tables.unequal_training(rows)
+    shown: dict[str, pd.DataFrame] = {}
+    for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
+        shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        written.warnings += warnings
+        written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
+    return shown
 
 
 def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list[Comparison], written: Written) -> str:
@@ -102,30 +117,6 @@ def _write_positions(out: Path, by_document: pd.DataFrame, rows: pd.DataFrame, w
     written.files += ["failure_lengths.parquet", "failure_lengths.png"]
     written.failures = positions.failure_table(found, order)
     return page.position_section(written.failures, found)
-
-
-def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of evaluated runs, or of folders of them: of `evals.parquet`, and of `eval_documents.parquet`.
-
-    Raises ValueError where a path holds none, or a table is damaged.
-    """
-    folders = evaluated_folders(paths)
-    evals = [row for f in folders for row in results.read(f / "evals.parquet", results.EVALS)]
-    documents = [row for f in folders for row in results.read(f / "eval_documents.parquet", results.EVAL_DOCUMENTS)]
-    return evals, documents
-
-
-def evaluated_folders(paths: list[Path]) -> list[Path]:
-    """The folders of evaluated runs, once each. Raises ValueError where a path holds none."""
-    folders: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            raise ValueError(f"{path}: no such folder; train and evaluate runs first")
-        inside = [path] if (path / "evals.parquet").exists() else sorted(p.parent for p in path.glob("*/evals.parquet"))
-        if not inside:
-            raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
-        folders += [folder for folder in inside if folder not in folders]
-    return folders
 
 
 def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:

@@ -166,6 +166,13 @@ class TestReport:
         for depth in ("0", "0.25", "0.5", "0.75", "1"):
             assert any(line.startswith(f"| RoPE | {depth} |") for line in lines)
 
+    def test_runs_evaluated_on_probes_alone(self, cli, ckpt, tmp_path):
+        cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "needle", "--protocol", "none").succeeded()
+        ended = cli("report", ckpt).succeeded()
+        assert "probe:needle, accuracy" in ended.out
+        assert {path.name for path in (tmp_path / "report").iterdir()} == {"probes.parquet", "report.md"}
+        assert "probes alone" in cli("compare", ckpt).error()
+
     def test_a_report_without_probes_has_none(self, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
         assert "probe" not in (tmp_path / "report/report.md").read_text()

@@ -1,8 +1,10 @@
 """extrapolate report, from runs that were really trained and evaluated."""
 
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +33,40 @@ class TestReport:
         assert "Loss (ev=4)" in ended.out
         assert "…" not in ended.out
         assert not leftovers(tmp_path)
+
+    def test_positions_and_failure_lengths(self, cli, evaluated, tmp_path):
+        ended = cli("report", evaluated).succeeded()
+        assert "failure length" in ended.out
+        curves = pd.read_parquet(tmp_path / "report/loss_by_position.parquet")
+        assert sorted(set(curves["factor"])) == [1, 2, 4]
+        for factor, mine in curves[curves["model"] == "RoPE"].groupby("factor"):
+            assert mine["position"].tolist() == list(range(0, int(16 * factor), 8))
+            row = rows_of(evaluated / "rope").query(
+                "protocol == 'windows' and extension == 'none' and factor == @factor"
+            )
+            assert np.average(mine["loss"], weights=mine["n_targets"]) == pytest.approx(row["loss"].item(), abs=1e-9)
+            control = np.average(mine["control_loss"], weights=mine["n_targets"])
+            assert control == pytest.approx(row["control_loss"].item(), abs=1e-9)
+        lengths = pd.read_parquet(tmp_path / "report/failure_lengths.parquet")
+        assert set(lengths["model"]) == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", encodings["none"].display}
+        assert set(lengths["factor"]) == {2, 4}
+        page = (tmp_path / "report/report.md").read_text()
+        assert "loss_by_position.png" in page
+        assert "failure_lengths.png" in page
+
+    def test_the_control_with_intervals(self, cli, evaluated, tmp_path):
+        cli("report", evaluated).succeeded()
+        compared = [json.loads(line) for line in cli("compare", evaluated, "--extensions", "--json").out.splitlines()]
+        page = (tmp_path / "report/report.md").read_text()
+        windows, _, fixed = page.partition("## Protocol fixed-target")
+        for protocol, text in (("windows", windows), ("fixed-target", fixed)):
+            for row in compared:
+                if row["protocol"] == protocol and row["other"] == "its control":
+                    cell = f"{row['difference']:+.3f} "
+                    cell += "too few" if row["low"] is None else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+                    lines = [line for line in text.splitlines() if line.startswith(f"| {row['model']} | ")]
+                    line = next(line for line in lines if "[" in line or "too few" in line)
+                    assert cell in line
 
     def test_the_papers_columns(self, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
