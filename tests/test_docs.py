@@ -105,3 +105,23 @@ def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
         # What continues a run has its sizes.
         cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer[command])).succeeded()
     assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
+
+
+def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
+    fewer = {
+        "tokenize": ["--max-tokens", "60000"],
+        "train": ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"],
+        "eval-lengths": ["--factors", "1,4", "--max-targets", "512"],
+    }
+    lines = re.findall(r"^extrapolate (.*)$", page("synthetic.md"), re.MULTILINE)
+    assert len(lines) >= 10
+    for line in lines:
+        command, *rest = shlex.split(line)
+        ended = cli(command, *rest, *fewer.get(command, [])).succeeded()
+        if command == "compare":
+            assert "the optimum" in ended.out
+    text = (tmp_path / "report-markov/report.md").read_text()
+    assert "| optimum | " in text
+    assert "Gain captured (ev=4)" in text
+    assert "sees what it predicts" not in text
+    assert (tmp_path / "report-markov/optimum_by_ev.fixed-target.parquet").exists()

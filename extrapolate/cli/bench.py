@@ -7,10 +7,10 @@ import typer
 
 def bench(
     preset: Annotated[str, typer.Option(help="whose sizes to measure")] = "tiny",
-    seq_len: Annotated[int | None, typer.Option(min=2, help="training length  [default: the preset's, or 64]")] = None,
+    seq_len: Annotated[int | None, typer.Option(min=2, help="L, tokens  \\[default: the preset's, or 64]")] = None,
     compile: Annotated[bool, typer.Option("--compile/--no-compile", help="measure compiled training too")] = True,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="for each measurement  [default: 10, encodings 3]")
+        float | None, typer.Option(min=0.1, help="for each measurement  \\[default: 10, encodings 3]")
     ] = None,
     encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding, relative to rope")] = False,
     evaluation: Annotated[

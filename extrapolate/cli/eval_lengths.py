@@ -41,7 +41,7 @@ def eval_lengths(
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
     max_targets: Annotated[
         int | None,
-        typer.Option(min=1, help="scored tokens a protocol  [default: windows 131072, others 8192]"),
+        typer.Option(min=1, help="scored tokens a protocol  \\[default: windows 131072, others 8192]"),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",

@@ -10,7 +10,7 @@ def report(
     runs: Annotated[Path, typer.Argument(help="a folder of evaluated runs, or one run")] = Path("ckpt"),
     out: Annotated[Path, typer.Option(help="folder for tables and plots")] = Path("report"),
     baseline: Annotated[
-        str | None, typer.Option(help="training times are relative to this encoding's  [default: rope]")
+        str | None, typer.Option(help="training times are relative to this encoding's  \\[default: rope]")
     ] = None,
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,

@@ -29,7 +29,7 @@ def tokenize(
     text_field: Annotated[
         str, typer.Option(help="the column of text in .jsonl, .parquet and Hugging Face data")
     ] = "text",
-    workers: Annotated[int | None, typer.Option(min=1, help="threads  [default: one a core]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="threads  \\[default: one a core]")] = None,
 ) -> None:
     """Turn documents into a token store, with held-out documents for validation and testing."""
     if workers is not None:

@@ -20,9 +20,9 @@ class Precision(StrEnum):
 def train(
     pe: Annotated[str | None, typer.Option(help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")] = None,
     seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
-    data: Annotated[Path | None, typer.Option(help="token store  [default: data/stdlib, made on first use]")] = None,
+    data: Annotated[Path | None, typer.Option(help="token store  \\[default: data/stdlib, made on first use]")] = None,
     preset: Annotated[
-        str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  [default: tiny]")
+        str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  \\[default: tiny]")
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in a step")] = None,
@@ -33,17 +33,17 @@ def train(
     probes: Annotated[
         str | None, typer.Option(help="shares of windows that are probes: passkey=0.25,mqar=0.25; all text: none")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  [default: 0]")] = None,
-    out: Annotated[Path | None, typer.Option(help="run directory  [default: ckpt/<name>]")] = None,
+    seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  \\[default: 0]")] = None,
+    out: Annotated[Path | None, typer.Option(help="run directory  \\[default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
-    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 30 s]")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between states  \\[default: 30 s]")] = None,
     keep_every: Annotated[
         int | None, typer.Option(min=1, help="tokens between checkpoints kept for evaluation")
     ] = None,
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware multiplies it")] = Precision.AUTO,
     compile: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="torch.compile  [default: where it pays]")
+        bool | None, typer.Option("--compile/--no-compile", help="torch.compile  \\[default: where it pays]")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="settings from a TOML file, or a run's config.json")] = None,
     start: Annotated[
