@@ -105,7 +105,7 @@ EVAL_DOCUMENTS = Table(
     columns=(
         *_SETTING,
         Column("document", _TEXT),
-        Column("block", _INT, "stretches of 16 L tokens, from the document's start"),
+        Column("block", _INT, "stretches of 16 L tokens of the document: where the window begins"),
         Column("position", _INT, "tokens: where a bucket of L/2 inputs begins in its window"),
         Column("loss", _REAL, "nats per target", required=False),
         Column("control_loss", _REAL, "nats per target"),

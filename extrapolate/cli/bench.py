@@ -27,6 +27,8 @@ def bench(
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
     if evaluation:
+        if seconds is not None:
+            raise ValueError("--seconds is for training: an evaluation takes as long as its --tokens")
         _bench_evaluation(preset, seq_len, tokens, protocol, precision)
     elif encodings:
         _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
@@ -85,6 +87,8 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
     from extrapolate.evaluation.protocols import PROTOCOLS
 
     config = bench_config(preset, seq_len)
+    if tokens < (least := benchmark.least_tokens(config)):
+        raise ValueError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")
     protocols = _chosen(protocol, "protocol", list(PROTOCOLS))
     precisions = _chosen(precision, "precision", ["fp32", "bf16"])
     peers = []

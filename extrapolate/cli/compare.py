@@ -15,6 +15,10 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="evaluated run directories, or folders of them")],
     extensions: Annotated[bool, typer.Option("--extensions", help="compare what was applied at inference too")] = False,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
+    seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
+    corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
+    precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
+    split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparisons as JSON lines")] = False,
 ) -> None:
     """Compare evaluated runs pair by pair: the difference in loss, its interval, and win, tie or loss."""
@@ -24,18 +28,22 @@ def compare(
     from extrapolate.cli.render import print_table
     from extrapolate.report import comparison
     from extrapolate.report.gather import gather
+    from extrapolate.report.page import BELOW_OPTIMUM
     from extrapolate.report.tables import frame_of
 
     evals, documents = gather(runs)
     if not evals:
         raise ValueError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
-    rows, warnings = comparison.comparable_rows(frame_of(evals), pd.DataFrame(documents), extensions)
+    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
+    rows, warnings = comparison.comparable_rows(
+        frame_of(evals), pd.DataFrame(documents), extensions, {name: v for name, v in only.items() if v is not None}
+    )
     for warning in warnings:
         say(f"warning: {warning}")
     found = list(comparison.comparisons(rows, confidence))
     for one in found:
         if one.other == comparison.OPTIMUM and one.difference.verdict() == "win":
-            say(f"warning: {one.model} is below the optimum at {one.factor:g}x: it sees what it predicts")
+            say(f"warning: {one.model} is below the optimum at {one.factor:g}x under {one.protocol}. {BELOW_OPTIMUM}")
     if as_json:
         for one in found:
             sys.stdout.write(json.dumps(one.row()) + "\n")

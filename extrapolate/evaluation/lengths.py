@@ -190,7 +190,7 @@ class _ProtocolEvaluation:
             {key: self.windows[key] for key in new},
             stored(plan, self.precision),
             precision=self.precision,
-            share=prefixes_agree(self.loaded, plan),
+            share=prefixes_agree(self.loaded, plan, [key or self.model.seq_len for key in new]),
             progress=partial(self.progress, f"{what} {factors}".rstrip()),
         )
         self._known |= {(plan, key): found for key, found in measured.items()}

@@ -22,8 +22,8 @@ from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS
 from extrapolate.runs import Checkpoint, Run
 
-# Documents' rows are kept for stretches of so many times L, by a target's place in its document: where documents are
-# few, the stretches stand in for them.
+# Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
+# documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.
 BLOCK_FACTOR = 16
 # And for buckets of a share of L, by a target's place in its window: losses by position are sums of them.
 POSITION_SHARE = 2
@@ -70,7 +70,8 @@ class Scores:
             values["loss"] = measured.loss_N
         if self.optimum_N is not None:
             values["optimum_loss"] = self.optimum_N
-        block_N = (targets.place_N - 1) // (BLOCK_FACTOR * seq_len)  # by the last input's place
+        start_N = targets.place_N - 1 - self.index_N
+        block_N = start_N // (BLOCK_FACTOR * seq_len)
         sums = sums_by([targets.document_N, block_N, self.index_N // width], values)
         shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
         n_targets = sums["n_targets"]

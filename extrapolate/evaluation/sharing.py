@@ -6,7 +6,7 @@ asked of the model.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,17 +53,20 @@ class _Job:
 
 
 @torch.inference_mode()
-def prefixes_agree(model: Model, plan: Plan) -> bool:
-    """Whether a window's first tokens come out as they would without the rest. Asked in float32.
+def prefixes_agree(model: Model, plan: Plan, lengths: Sequence[int]) -> bool:
+    """Whether the first tokens of a window of the longest length come out as in windows of the others, tokens each.
 
-    Compared at L and 2 L tokens, or L/2 and L where the encoding ends.
+    Asked in float32, with one window of each length.
     """
-    length = model.seq_len
-    if not model.encoding.reaches(2 * length, plan):
-        length //= 2
-    tokens_BT = torch.arange(2 * length, device=model.embedding.weight.device)[None] % model.config.vocab_size
-    difference = model.hidden(tokens_BT, plan)[:, :length] - model.hidden(tokens_BT[:, :length], plan)
-    return bool(difference.abs().max() < TOLERANCE)
+    *shorter, longest = sorted(set(lengths))
+    if not shorter:
+        return True
+    tokens_BT = torch.arange(longest, device=model.embedding.weight.device)[None] % model.config.vocab_size
+    whole_BTD = model.hidden(tokens_BT, plan)
+    return all(
+        float((whole_BTD[:, :length] - model.hidden(tokens_BT[:, :length], plan)).abs().max()) < TOLERANCE
+        for length in shorter
+    )
 
 
 def measure(

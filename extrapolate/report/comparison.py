@@ -1,6 +1,6 @@
 """Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -40,14 +40,17 @@ class Comparison:
         }  # fmt: skip
 
 
-def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool) -> tuple[pd.DataFrame, list[str]]:
+def comparable_rows(
+    evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool, only: Mapping[str, Any] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """The documents' rows of each run's last checkpoint, with what tells replicates apart.
 
-    Without `extensions`, only those of the runs as they were trained. Of several sets of targets one is kept for each
-    protocol, as in a report, and warnings say what was left out. Raises ValueError where runs differ in corpus,
-    training length, precision or split, or runs of one model differ in more than their seed.
+    Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
+    sets of targets one is kept for each protocol, as in a report, and warnings say what was left out. Raises ValueError
+    where runs differ in corpus, training length, precision or split, runs of one model differ in more than their seed,
+    or no row has a loss.
     """
-    chosen = tables.comparable(evals, {})
+    chosen = tables.comparable(evals, only or {})
     if not extensions:
         chosen = chosen[chosen["extension"] == PLAIN_NAME]
     for model, mine in chosen.groupby("model"):
@@ -61,7 +64,10 @@ def comparable_rows(evals: pd.DataFrame, documents: pd.DataFrame, extensions: bo
         same, said = tables.same_targets(mine)
         kept.append(same)
         warnings += said
-    return document_rows(pd.concat(kept), documents), warnings
+    rows = document_rows(pd.concat(kept), documents)
+    if rows.empty:
+        raise ValueError("no model reaches any of the lengths that were evaluated: evaluate at 1x too")
+    return rows, warnings
 
 
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:

@@ -13,16 +13,16 @@ def optimum_by_ev(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
 
     `rows` are one protocol's, on one set of targets. The gain captured is (loss at 1x - loss at k) / (optimum at 1x
     - optimum at k): 1 where all that more context can give is taken, 0 where nothing is, below where context harms.
-    At 1x, or where more context can give nothing, there is none.
+    Where more context can give nothing there is none, and none at all where 1x was not evaluated.
     """
     optimum = rows.groupby("factor")["optimum_loss"].mean().sort_index()
     losses = rows.pivot_table(index="model", columns="factor", values="loss", dropna=False).loc[order, optimum.index]
-    nearest = optimum.index[0]
-    offered = optimum[nearest] - optimum
-    gains = losses.mul(-1).add(losses[nearest], axis=0).div(offered.where(offered > 0), axis=1)
     table = pd.concat([optimum.to_frame("optimum").T, losses])
     table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
-    for factor in optimum.index[1:]:
-        table[f"Gain captured (ev={factor:g})"] = gains[factor]
+    if 1.0 in optimum.index:
+        offered = optimum[1.0] - optimum
+        gains = losses.mul(-1).add(losses[1.0], axis=0).div(offered.where(offered > 0), axis=1)
+        for factor in optimum.index[optimum.index > 1]:
+            table[f"Gain captured (ev={factor:g})"] = gains[factor]
     table.insert(0, "Model", [*table.index])
     return table.reset_index(drop=True)

@@ -10,9 +10,11 @@ from extrapolate.report.positions import LEAST, Failure
 
 CONTROL_TEXT = """\
 Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between
-L/2 and L tokens. Above zero, length does harm; below, a target is helped by context that the control lacks. That may
-still be the last L tokens, which the control has only in part: use of context beyond L shows where fixed-target goes on
-falling from 2x to 4x and further."""
+L/2 and L tokens. Under windows, rows at 1x are above it for beginning without context, which costs less the longer the
+windows are; under fixed-target, what is above it is harm done by length. Below it, targets are helped by context that
+the control lacks. That may still be the last L tokens, which the control has only in part: use of context beyond L
+shows where fixed-target goes on falling from 2x to 4x and further."""
+BELOW_OPTIMUM = "One interval in forty is so by chance; otherwise it sees what it should predict."
 OPTIMUM_TEXT = """\
 The least loss that is possible with each window's own tokens, and the share of the gain from 1x on that a model took:
 (loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes nothing, however little it loses."""
@@ -37,7 +39,7 @@ def protocol_section(
 def optimum_section(table: pd.DataFrame, compared: Sequence[Comparison]) -> str:
     """What was possible, and what was made of it."""
     below = [one for one in compared if one.other == OPTIMUM and one.difference.verdict() == "win"]
-    warning = [f"**{one.model} is below the optimum at {one.factor:g}x: it sees what it predicts.**" for one in below]
+    warning = [f"**{one.model} is below the optimum at {one.factor:g}x. {BELOW_OPTIMUM}**" for one in below]
     parts = [OPTIMUM_TEXT, markdown(table), *warning, "Difference to the optimum, with its 95 % interval:"]
     return "\n\n".join([*parts, markdown(_against(compared, OPTIMUM, table))]) + "\n"
 

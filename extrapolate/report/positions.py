@@ -34,8 +34,10 @@ class Failure:
         """In words, for tables."""
         if self.clusters < FEWEST:
             return "too few"
-        fails = f"no, to {self.length}" if self.fails_from is None else str(self.fails_from)
-        return fails if self.holds_to in (None, self.length) else f"{fails} (holds to {self.holds_to})"
+        if self.holds_to == self.length:
+            return f"holds to {self.length}"
+        fails = "not found" if self.fails_from is None else str(self.fails_from)
+        return fails if self.holds_to is None else f"{fails} (holds to {self.holds_to})"
 
 
 def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
@@ -54,14 +56,15 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
             table = curve[["loss", "control_loss"]].div(curve["n_targets"], axis=0)
             table["difference"] = table["loss"] - table["control_loss"]
             length = int(here["length"].iloc[0])
-            table = table.join(_band(sums, cluster, round(length / float(str(factor))), confidence)).reset_index()
+            ends, clusters = _band(sums, cluster, round(length / float(str(factor))), confidence)
+            table = table.join(ends).reset_index()
             found.append(
                 table.assign(
                     n_targets=curve["n_targets"].to_numpy(),
                     model=str(model),
                     factor=float(str(factor)),
                     length=length,
-                    clusters=mine.groupby(cluster).ngroups,
+                    clusters=clusters,
                     cluster=name,
                     seeds=mine["seed"].nunique(dropna=False),
                 )
@@ -69,19 +72,19 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _band(sums: pd.DataFrame, cluster: list[str], seq_len: int, confidence: float) -> pd.DataFrame:
-    """Low and high ends of the difference by position, nats; nothing up to L."""
+def _band(sums: pd.DataFrame, cluster: list[str], seq_len: int, confidence: float) -> tuple[pd.DataFrame, int]:
+    """Low and high ends of the difference by position, nats, nothing up to L; and how many clusters tell them."""
     sums = sums.assign(difference=sums["loss"] - sums["control_loss"])
     beyond = sums[sums["position"] >= seq_len]
     ends = pd.DataFrame(np.nan, index=sorted(set(sums["position"])), columns=["low", "high"])
     if beyond.empty:
-        return ends
+        return ends, sums.groupby(cluster).ngroups
     grid = beyond.pivot(index=cluster, columns="position", values=["difference", "n_targets"]).fillna(0.0)
     found = band(grid["difference"].to_numpy(), grid["n_targets"].to_numpy(), confidence=confidence)
     if found.low_B is not None and found.high_B is not None:
         ends.loc[grid["difference"].columns, "low"] = found.low_B
         ends.loc[grid["difference"].columns, "high"] = found.high_B
-    return ends
+    return ends, found.clusters
 
 
 def failures(curves: pd.DataFrame) -> list[Failure]:

@@ -15,6 +15,11 @@ from extrapolate.report.comparison import Comparison
 from extrapolate.report.gather import evaluated_folders, gather
 
 MAIN_PROTOCOL = "windows"
+# What a report may write.
+OURS = (
+    "report.md", "evals.parquet", "eval_documents.parquet", "probes.parquet", "loss_by_ev.*", "optimum_by_ev.*",
+    "loss_by_position.*", "failure_lengths.*",
+)  # fmt: skip
 
 
 @dataclass
@@ -38,10 +43,11 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
     shown = _by_protocol(evals, only, baseline, written) if evals else {}
     probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
     written.warnings += warnings
-    by_document, compared = pd.DataFrame(), []
+    compared, curves = [], pd.DataFrame()
     if shown:
         by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
         compared = list(comparison.comparisons(by_document, pairs=False))
+        curves = positions.by_position(by_document) if MAIN_PROTOCOL in shown else curves
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
@@ -55,7 +61,7 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         here = [one for one in compared if one.protocol == protocol]
         sections.append(_write_protocol(out, protocol, mine, here, written))
     if MAIN_PROTOCOL in shown:
-        sections.append(_write_positions(out, by_document, shown[MAIN_PROTOCOL], written))
+        sections.append(_write_positions(out, curves, int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0]), written))
     if len(probe_rows):
         results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
         written.files.append("probes.parquet")
@@ -63,6 +69,8 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         written.probes = list(probes.by_length_tables(probe_rows))
     files.write_text(out / "report.md", "\n".join(sections))
     written.files.append("report.md")
+    for stale in (path for pattern in OURS for path in out.glob(pattern) if path.name not in written.files):
+        stale.unlink()  # of an earlier report on other rows
     return written
 
 
@@ -75,6 +83,8 @@ def _by_protocol(
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
         shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        if shown[protocol]["loss"].isna().all():
+            raise ValueError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         written.warnings += warnings
         written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
     return shown
@@ -100,12 +110,10 @@ def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list
     return section + "\n" + page.optimum_section(best, compared)
 
 
-def _write_positions(out: Path, by_document: pd.DataFrame, rows: pd.DataFrame, written: Written) -> str:
+def _write_positions(out: Path, curves: pd.DataFrame, seq_len: int, written: Written) -> str:
     """Writes what there is by position in the window, and returns its section of the page."""
     order = list(written.tables[MAIN_PROTOCOL]["Model"])
-    curves = positions.by_position(by_document)
     found = positions.failures(curves)
-    seq_len = int(rows["seq_len"].iloc[0])
     files.write_atomically(out / "loss_by_position.parquet", partial(curves.to_parquet, index=False))
     plots.loss_by_position(curves, order, seq_len, out / "loss_by_position.png")
     written.files += ["loss_by_position.parquet", "loss_by_position.png"]

@@ -54,6 +54,31 @@ class TestReport:
         assert "loss_by_position.png" in page
         assert "failure_lengths.png" in page
 
+    def test_files_of_an_earlier_report_go(self, cli, ckpt, tmp_path):
+        flags = ["--factors", "1,2", *FEW]
+        cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "windows").succeeded()
+        cli("report", ckpt / "rope").succeeded()
+        (tmp_path / "report/notes.txt").write_text("mine")
+        for name in ("evals.parquet", "eval_documents.parquet"):
+            (ckpt / "rope" / name).unlink()
+        cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "fixed-target").succeeded()
+        cli("report", ckpt / "rope").succeeded()
+        made = {path.name for path in (tmp_path / "report").iterdir()}
+        assert "notes.txt" in made
+        assert "loss_by_ev.fixed-target.parquet" in made
+        assert not made & {"loss_by_ev.parquet", "loss_by_position.parquet", "failure_lengths.png"}
+
+    def test_a_long_factor_of_few_documents(self, cli, ckpt):
+        """Windows longer than a stretch of 16 L: every stretch in which one begins has all its positions."""
+        cli("eval-lengths", ckpt / "rope", "--factors", "1,3,24", "--protocol", "windows").succeeded()
+        assert "Failure length (ev=24)" in cli("report", ckpt).succeeded().out
+
+    def test_where_no_model_reaches_any_length(self, cli, ckpt, tmp_path):
+        cli("eval-lengths", ckpt / "learned", "--factors", "2,4", *FEW).succeeded()
+        assert "evaluate at 1x too" in cli("report", ckpt).error()
+        assert "evaluate at 1x too" in cli("compare", ckpt).error()
+        assert not (tmp_path / "report").exists()
+
     def test_the_control_with_intervals(self, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
         compared = [json.loads(line) for line in cli("compare", evaluated, "--extensions", "--json").out.splitlines()]

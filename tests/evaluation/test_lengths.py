@@ -104,6 +104,32 @@ def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest
     assert [sorted(keys) for _, keys in calls] == [[0, L, 2 * L], [2 * L]]
 
 
+@pytest.mark.parametrize(("pe", "shares"), [("rope", True), ("random:max=128", False)])
+def test_windows_are_shared_where_the_model_allows_it(store: Store, run_of, monkeypatch, pe: str, shares: bool) -> None:
+    asked = []
+
+    def noted(*arguments, share, **options):
+        asked.append(share)
+        return measure(*arguments, share=share, **options)
+
+    monkeypatch.setattr(lengths, "measure", noted)
+    run = run_of(pe)
+    settings = EvaluationSettings(factors=(1, 2, 4), protocols=("windows",), max_targets=256)
+    rows, _ = rows_of(run, store, settings)
+    assert asked == [shares]
+    model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
+    for length, groups in settings.layout("windows", split, L).rows.items():
+        alone = np.concatenate([target_losses(model, split, group).ravel() for group in groups])
+        assert rows.loc[rows["length"] == length, "loss"].item() == pytest.approx(alone.mean(), rel=1e-6)
+
+
+def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = computed_by(monkeypatch)
+    settings = EvaluationSettings(factors=(1,), protocols=("windows",), max_targets=64, precisions=("fp32", "bf16"))
+    rows_of(run_of("expe"), store, settings)
+    assert [plan.storage for plan, _ in calls] == ["fp32", "bf16"]
+
+
 def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
     """Fills with the plan and the keys of every measurement."""
     calls: list[tuple[Plan, list[int]]] = []

@@ -17,6 +17,7 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.evaluation.targets import Targets
 from extrapolate.report.comparison import OPTIMUM, comparable_rows, comparisons
+from extrapolate.report.page import optimum_section
 from extrapolate.runs import Run
 from extrapolate.training import train
 
@@ -37,6 +38,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
     }
 
 
+COMPARED: list = []  # what was compared last
+
+
 def trained(store: Store, pe: str, folder: Path, steps: int = 200) -> Run:
     """A run of a few seconds, which learns what its text is like."""
     sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 64}
@@ -53,7 +57,13 @@ def against_optimum(run: Run, store: Store, most: int = 8192) -> pd.DataFrame:
     pieces = list(evaluate(run, store, settings))
     evals, documents = (pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
     rows, _ = comparable_rows(evals, documents, False)
-    return pd.DataFrame([one.row() for one in comparisons(rows) if one.other == OPTIMUM])
+    compared = list(comparisons(rows))
+    for length, mine in evals[evals["protocol"] == "sliding"].groupby("length"):
+        groups = settings.layout("sliding", store.split("test"), L).rows[length]
+        own = optimal_losses(process_of(store), store.split("test"), groups)
+        assert mine["optimum_loss"].item() == pytest.approx(own.mean(), abs=1e-9)
+    COMPARED.append(compared)
+    return pd.DataFrame([one.row() for one in compared if one.other == OPTIMUM])
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -63,6 +73,7 @@ def test_a_trained_model_never_beats_it(name: str, stores: dict[str, Store], tmp
     found = against_optimum(trained(store, "alibi", tmp_path), store)
     assert len(found) == len(PROTOCOLS) * len(FACTORS)
     assert not (found["verdict"] == "win").any(), found
+    assert "is below the optimum" not in optimum_section(pd.DataFrame({"Model": ["ALiBi"]}), COMPARED[-1])
     assert set(found["cluster"]) == {"documents"}
 
 
@@ -86,6 +97,8 @@ def test_a_shifted_mask_is_caught(stores: dict[str, Store], tmp_path: Path, monk
     monkeypatch.setattr(attention, "chunk_context", shifted)
     store = stores["markov"]
     found = against_optimum(trained(store, "alibi", tmp_path), store)
+    said = optimum_section(pd.DataFrame({"Model": ["ALiBi"]}), COMPARED[-1])
+    assert "**ALiBi is below the optimum at 4x." in said
     assert (found.loc[found["protocol"] == "windows", "verdict"] == "win").all(), found
 
 

@@ -321,10 +321,11 @@ def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, sto
         found = mine.set_index(["document", "block", "position"])
         assert mine["block"].max() > 0
         for column, expected in (("loss", losses), ("control_loss", control)):
-            cells = defaultdict(list)  # stretches of 16 L inputs, buckets of L/2: where each target's last input lies
+            cells = defaultdict(list)  # stretches of 16 L in which the window begins, buckets of L/2 for the last input
             for (document, place), loss in expected.items():
-                bucket = index[document, place] // (L // 2) * (L // 2)
-                cells[split.ids[document], (place - 1) // (16 * L), bucket].append(loss)
+                inside = index[document, place]
+                start, bucket = place - 1 - inside, inside // (L // 2) * (L // 2)
+                cells[split.ids[document], start // (16 * L), bucket].append(loss)
             assert set(found.index) == set(cells)
             for where, own in cells.items():
                 assert found.loc[where, "n_targets"] == len(own)

@@ -74,7 +74,7 @@ def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) 
     made = model(name)
     lengths = [length for length in LENGTHS if made.encoding.reaches(length, PLAIN)]
     wanted = wanted_of(protocol, split, lengths)
-    found = measured(made, split, wanted, prefixes_agree(made, PLAIN))
+    found = measured(made, split, wanted, prefixes_agree(made, PLAIN, lengths))
     for key, groups in wanted.items():
         alone = in_order(groups, [target_losses(made, split, group) for group in groups])
         np.testing.assert_allclose(found[key].loss_N, alone, atol=2e-3, rtol=0)
@@ -83,30 +83,32 @@ def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) 
 @pytest.mark.parametrize("name", [name for name in encodings.names() if name != "random"])
 def test_prefixes_agree_for_all_but_random(name: str) -> None:
     made = model(name)
-    assert prefixes_agree(made, PLAIN)
-    assert not prefixes_agree(model("random"), PLAIN)
+    assert prefixes_agree(made, PLAIN, [n for n in LENGTHS if made.encoding.reaches(n, PLAIN)])
+    assert not prefixes_agree(model("random"), PLAIN, LENGTHS)
 
 
 @pytest.mark.parametrize("sizes", [{"ssmax": True}, {"qk_norm": True}, {"kv_heads": 1}])
 def test_prefixes_agree_with_what_combines(sizes: dict) -> None:
-    assert prefixes_agree(model("rope", **sizes), PLAIN)
-    assert prefixes_agree(model("rope", **sizes), Plan(position_scale=0.5, log_length=L, window=5))
+    assert prefixes_agree(model("rope", **sizes), PLAIN, LENGTHS)
+    assert prefixes_agree(model("rope", **sizes), Plan(position_scale=0.5, log_length=L, window=5), LENGTHS)
 
 
 class Stretched(RoPE):
-    """A user's encoding that divides positions by how much longer the window is than L: its prefixes differ."""
+    """A user's encoding that divides positions by how much longer the window is than 2 L: prefixes of 4 L differ."""
 
     display = "Stretched"
 
     def positions(self, index_T: Tensor) -> Tensor:
-        return index_T / max(1.0, len(index_T) / self.dims.seq_len)
+        return index_T / max(1.0, len(index_T) / (2 * self.dims.seq_len))
 
 
 def test_an_encoding_that_looks_at_the_length_shares_nothing(split: Split) -> None:
     made = model("rope")
     for block in made.blocks:
         block.encoding = Stretched(block.encoding.dims)
-    assert not prefixes_agree(made, PLAIN)
+    assert prefixes_agree(made, PLAIN, [L, 2 * L])
+    assert not prefixes_agree(made, PLAIN, LENGTHS)
+    assert prefixes_agree(made, PLAIN, [4 * L])  # alone there is nothing to share
     wanted = wanted_of("windows", split, LENGTHS)
     exact = measured(made, split, wanted, share=False)
     wrong = measured(made, split, wanted, share=True)
@@ -138,3 +140,16 @@ def test_so_much_is_computed_for_a_span(protocol: str, inputs: dict[int, int], s
     assert {key: one.inputs for key, one in alone.items()} == {
         key: (key or L) * len(set_) for key, set_ in every.items()
     }
+
+
+def test_fixed_target_computes_its_second_longest_windows_with_the_longest() -> None:
+    """In documents with room for it: all but each document's last block, whose next there is none."""
+    lengths = [L, 2 * L, 4 * L]
+    layout = PROTOCOLS["fixed-target"](np.array([300, 300]), L, lengths, 10 * (L // 2))
+    longest, second = layout.rows[4 * L][0], layout.rows[2 * L][0]
+    starts = set(zip(longest.document_W.tolist(), longest.start_W.tolist(), strict=True))
+    shared = [(d, s) in starts for d, s in zip(second.document_W.tolist(), second.start_W.tolist(), strict=True)]
+    assert (len(shared), sum(shared)) == (10, 8)
+    # Where there is no room, blocks lie evenly.
+    layout = PROTOCOLS["fixed-target"](np.array([80]), L, lengths, 5 * (L // 2))
+    assert layout.rows[4 * L][0].start_W.tolist() == [0, 8, 16, 28, 36]

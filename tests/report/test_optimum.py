@@ -42,6 +42,15 @@ def test_where_nothing_more_can_be_gained_there_is_no_share() -> None:
     assert pd.isna(table.loc["m", "Gain captured (ev=2)"])
 
 
+def test_the_gain_is_from_1x_whatever_else_was_evaluated() -> None:
+    losses, optimum = {"m": {0.5: 3.0, 1: 2.7, 2: 2.6}}, {0.5: 2.8, 1: 2.5, 2: 2.3}
+    table = optimum_by_ev(rows(losses, optimum), ["m"]).set_index("Model")
+    assert table.loc["m", "Gain captured (ev=2)"] == pytest.approx(0.5)
+    assert [column for column in table if column.startswith("Gain")] == ["Gain captured (ev=2)"]
+    without = optimum_by_ev(rows({"m": {2: 2.6, 4: 2.5}}, {2: 2.3, 4: 2.0}), ["m"])
+    assert not [column for column in without if column.startswith("Gain")]
+
+
 def test_other_text_has_no_optimum() -> None:
     assert not has_optimum(rows({"m": {1: 2.6}}, {1: None}).astype({"optimum_loss": float}))
     assert has_optimum(rows({"m": {1: 2.6}}, {1: 2.0}))

@@ -49,7 +49,33 @@ def test_what_holds_is_said_to_hold() -> None:
     assert found.text() == "160 (holds to 160)"
     found = failure(rows({0: -0.05}, documents=300))
     assert (found.fails_from, found.holds_to) == (None, 256)
-    assert found.text() == "no, to 256"
+    assert found.text() == "holds to 256"
+
+
+def test_what_is_not_known_is_not_said_to_hold() -> None:
+    found = failure(rows({128: 0.3}, documents=12, noise=0.6))
+    assert (found.fails_from, found.holds_to) == (None, None)
+    assert found.text() == "not found"
+
+
+def test_it_holds_to_the_first_bucket_that_may_be_above() -> None:
+    """Not across it, to later buckets that surely are not."""
+    found = failure(rows({96: 0.02, 128: -0.05}, documents=60, noise=0.02))
+    assert (found.fails_from, found.holds_to) in ((None, 96), (96, 96))
+
+
+def test_a_failure_is_above_zero_surely_and_at_least_the_least_by_its_mean() -> None:
+    """The band need not be above LEAST itself."""
+    frame = rows({64: 1.5 * LEAST}, documents=200, noise=0.02)
+    curve = by_position(frame).set_index("position").loc[64]
+    assert 0 < curve["low"] < LEAST < curve["difference"]
+    assert failure(frame).fails_from == 64
+
+
+def test_clusters_are_those_that_the_band_is_made_of() -> None:
+    frame = rows({64: 0.5}, documents=40)
+    lacking = (frame["document"].astype(int) >= 33) & (frame["position"] == 224)
+    assert failure(frame[~lacking]).clusters == 33
 
 
 def test_a_small_difference_is_no_failure_however_sure() -> None:
