@@ -110,3 +110,22 @@ def test_runs_of_one_model_that_differ_in_more_than_their_seed_are_refused(cli, 
     cli("train", "--pe", "rope", *tiny, "--lr", 0.001, "--out", "ckpt/other").succeeded()
     cli("eval-lengths", "ckpt/other", *FEW).succeeded()
     refused(["compare", "ckpt/rope", "ckpt/other"], "differ in more than their seed")
+
+
+@pytest.mark.parametrize(("margin", "said"), [(0.5, True), (-0.5, False)])
+def test_a_model_below_the_optimum_is_told(cli, evaluated, margin, said):
+    for name, table in (("evals", results.EVALS), ("eval_documents", results.EVAL_DOCUMENTS)):
+        path = evaluated / "rope" / f"{name}.parquet"
+        rows = [row | {"optimum_loss": row["loss"] + margin} for row in results.read(path, table)]
+        results.write(path, rows, table)
+    ended = cli("compare", "ckpt/rope", "--json")
+    rows = lines_of(ended).query("other == 'the optimum'")
+    assert rows["difference"].to_list() == pytest.approx([-margin] * 2)
+    assert ("RoPE is below the optimum at 4x" in ended.err) == said
+
+
+def test_one_precision_of_several(cli, ckpt):
+    cli("eval-lengths", "ckpt/rope", *FEW, "--precision", "fp32,bf16").succeeded()
+    assert "choose with --precision" in cli("compare", "ckpt/rope").error()
+    rows = lines_of(cli("compare", "ckpt/rope", "--precision", "bf16", "--json"))
+    assert rows["other"].to_list() == ["its control"] * 2
