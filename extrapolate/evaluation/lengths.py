@@ -29,7 +29,7 @@ from extrapolate.extensions.base import Plan
 from extrapolate.imported import check_text
 from extrapolate.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
-from extrapolate.runs import Run
+from extrapolate.runs import Checkpoint, Run
 from extrapolate.specs import did_you_mean
 
 
@@ -110,20 +110,25 @@ def evaluate(
     """
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
+    for checkpoint, loaded, precision, model in models(run, settings, device):
+        chosen = applied_to(run, loaded, settings.extensions)
+        for protocol in settings.protocols:
+            layout = settings.layout(protocol, split, model.seq_len)
+            targets = Targets.of(layout.control, split, bytes_of)
+            evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
+            shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
+            shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
+            for text, applied in chosen.items():
+                shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
+
+
+def models(run: Run, settings: EvaluationSettings, device: str) -> Iterator[tuple[Checkpoint, Model, str, Model]]:
+    """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it."""
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
-        chosen = applied_to(run, loaded, settings.extensions)
         for precision in settings.precisions:
-            model = in_precision(loaded, precision).to(device)
-            for protocol in settings.protocols:
-                layout = settings.layout(protocol, split, model.seq_len)
-                targets = Targets.of(layout.control, split, bytes_of)
-                evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
-                shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
-                shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
-                for text, applied in chosen.items():
-                    shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
-                    yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
+            yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
 class _ProtocolEvaluation:

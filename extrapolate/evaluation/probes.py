@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from extrapolate.data.probes import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.evaluation.applied import Applied, applied_to
-from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
 from extrapolate.evaluation.memory import forget_peak, peak_mib
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
-from extrapolate.evaluation.precision import in_precision, stored
+from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.protocols import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.base import PLAIN, Plan
@@ -151,20 +151,16 @@ def evaluate(
 
     The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
     """
-    for checkpoint in run.checkpoints(settings.checkpoint):
-        loaded = run.load_model(checkpoint)
+    for checkpoint, loaded, precision, model in models(run, settings, device):
         chosen = applied_to(run, loaded, settings.extensions)
-        for precision in settings.precisions:
-            model = in_precision(loaded, precision).to(device)
-            control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
-            for probe in settings.probes:
-                evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
-                shared = common(
-                    run, loaded, checkpoint, PROBE_PROTOCOL + probe.text, precision, settings.split, store.corpus_hash
-                )
-                for text, applied in chosen.items():
-                    shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
-                    yield _rows(evaluation, run, shared, applied)
+        control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
+        for probe in settings.probes:
+            evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
+            protocol = PROBE_PROTOCOL + probe.text
+            shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
+            for text, applied in chosen.items():
+                shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                yield _rows(evaluation, run, shared, applied)
 
 
 class _ProbeEvaluation:

@@ -34,7 +34,7 @@ def comparable(folders: list[Path], only: Mapping[str, Any]) -> tuple[pd.DataFra
         for protocol, mine in rows[~same].groupby("protocol")
     ]
     for _, mine in rows[same].groupby(["protocol", "depth"]):
-        tables._check_replicates(mine)
+        tables.check_replicates(mine)
     return rows[same], warnings
 
 
@@ -98,9 +98,7 @@ def _order(column: "pd.Series[Any]", order: list[str]) -> "pd.Series[Any]":
 
 
 def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
-    table = rows.pivot_table(
-        index=index, columns="factor", values="accuracy", aggfunc=tables._strict_mean, dropna=False
-    )
+    table = rows.pivot_table(index=index, columns="factor", values="accuracy", aggfunc=tables.strict_mean, dropna=False)
     table.columns = [f"Accuracy (ev={factor:g})" for factor in table.columns]
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})
 

@@ -86,10 +86,10 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     and missing where there is none or a model was trained on another machine. Raises ValueError where runs of one
     model differ in more than their seed, or the baseline named is not there.
     """
-    _check_replicates(rows)
+    check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].mean()
     base = _baseline_model(rows, baseline)
-    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=_strict_mean, dropna=False)
+    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=strict_mean, dropna=False)
     order = sorted(table.index, key=lambda model: (_plain(rows, model) != base, _plain(rows, model), model))
     table = table.loc[order, sorted(table.columns)]
     table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
@@ -164,7 +164,8 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})
 
 
-def _strict_mean(losses: "pd.Series[float]") -> float:
+def strict_mean(losses: "pd.Series[float]") -> float:
+    """The mean, missing where any value is: an encoding that does not reach a length has no mean there."""
     return float(losses.mean(skipna=False))
 
 
@@ -191,7 +192,8 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     return None
 
 
-def _check_replicates(rows: pd.DataFrame) -> None:
+def check_replicates(rows: pd.DataFrame) -> None:
+    """Raises ValueError where runs of one model differ in more than their seed, or not even in that."""
     for model, mine in rows.groupby("model"):
         if mine["config_hash"].nunique() > 1:
             raise ValueError(
