@@ -4,7 +4,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -67,6 +67,7 @@ def eval_lengths(
     from extrapolate.evaluation import lengths
     from extrapolate.evaluation import probes as probing
     from extrapolate.evaluation.names import PROBES_TABLE
+    from extrapolate.folders import listed, unique_names
     from extrapolate.report import tables
     from extrapolate.report.probes import printed
     from extrapolate.runs import find_runs
@@ -88,18 +89,20 @@ def eval_lengths(
     where = device_of(device.value)
     runs = _brought_in(runs, seq_len)
     named = {path.resolve() for path in runs}
-    found = find_runs(runs)
-    if len({run.name for run in found}) < len(found):
-        raise ValueError("two of these runs have one name: evaluate them one at a time, or rename a folder")
+    found, others = find_runs(runs)
+    if others:
+        say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
     unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
     if unfinished and len(unfinished) < len(found):
-        say(f"left out, for their training is not finished: {', '.join(str(run.path) for run in unfinished)}")
+        say(f"left out, for their training is not finished: {listed([run.path for run in unfinished])}")
         found = [run for run in found if run not in unfinished]
     stores = [_store_of(run, data, settings) for run in found]
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
         probing.check(run, store, settings)
-    rows, probe_rows = [], []
+    names = unique_names(run.path.resolve() for run in found)
+    rows: list[dict[str, Any]] = []
+    probe_rows: list[dict[str, Any]] = []
     with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
         for run, store in zip(found, stores, strict=True):
             with files.locked(run.path):
@@ -107,10 +110,10 @@ def eval_lengths(
                 for new, documents in lengths.evaluate(run, store, settings, device=where, progress=progress.update):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
-                    rows.extend(new)
+                    rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
                 for new in probing.evaluate(run, store, settings, device=where, progress=progress.update):
                     results.merge(run.path / PROBES_TABLE, new, results.PROBES, run.name)
-                    probe_rows.extend(new)
+                    probe_rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
     if as_json:
         for row in [*rows, *probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")

@@ -1,7 +1,7 @@
 """Writes a report: the runs' rows, loss-by-length tables in three formats, a plot, a page of Markdown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,8 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.report import comparison, optimum, page, plots, positions, probes, tables
 from extrapolate.report.comparison import Comparison
-from extrapolate.report.gather import evaluated_folders, gather
+from extrapolate.report.gather import gather
+from extrapolate.report.seeds import on_shared_seeds
 
 MAIN_PROTOCOL = "windows"
 # What a report may write.
@@ -33,17 +34,19 @@ class Written:
     warnings: list[str] = field(default_factory=list)
 
 
-def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
-    """Writes the report on the evaluated runs in a folder. `only` restricts rows: column -> value.
+def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
+    """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
-    evals, documents = gather([runs])
-    written = Written()
+    gathered = gather(runs)
+    evals = gathered.evals()
+    written = Written(warnings=list(gathered.left_out))
     shown = _by_protocol(evals, only, baseline, written) if evals else {}
-    probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
+    probe_rows, warnings = probes.comparable(gathered.probes(), only)
     written.warnings += warnings
     compared, curves = [], pd.DataFrame()
+    documents = gathered.documents() if shown else []
     if shown:
         by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
         compared = list(comparison.comparisons(by_document, pairs=False))
@@ -82,7 +85,9 @@ def _by_protocol(
     written.warnings += tables.unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
-        shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        same, warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        shown[protocol], of_seeds = on_shared_seeds(same, protocol)
+        warnings += of_seeds
         if shown[protocol]["loss"].isna().all():
             raise ValueError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         written.warnings += warnings
