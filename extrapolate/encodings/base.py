@@ -193,11 +193,25 @@ def find(name: str) -> type[Encoding]:
     return cls
 
 
-def build(name: str, arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
-    """One instance per layer. Raises ValueError on unknown names, arguments, or values the encoding refuses."""
+def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
+    """One instance per layer; `kv_heads` is G (default H).
+
+    Raises ValueError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
+    does not do what an encoding must.
+    """
     cls = find(name)
     converted = specs.convert_arguments(cls, arguments, owner=name)
-    layers = [cls(dataclasses.replace(dims, layer=layer), **converted) for layer in range(dims.layers)]
+    if ":" in name:
+        from extrapolate import contract  # it asks for attention, which is built on this module
+
+        file = Path(name.rpartition(":")[0])
+        contract.check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
+    return layers_of(cls, converted, dims)
+
+
+def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
+    """One instance per layer, of a class and its converted arguments."""
+    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
     for layer in layers[1:]:
         layer.share(layers[0])
     return layers
