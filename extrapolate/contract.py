@@ -3,11 +3,10 @@
 Shapes: B windows, T queries, S keys, D width, H heads, G key and value heads, K head dim.
 """
 
+import dataclasses
 import difflib
 import itertools
-import math
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
+from extrapolate.answers import Asked, attempt, described, what_is
 from extrapolate.attention import chunk_context
-from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Context, Dims, Encoding, Spectrum
+from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Dims, Encoding
 from extrapolate.extensions.base import Plan
 
 _Places = Callable[..., tuple[Tensor, ...]]
@@ -25,7 +25,7 @@ HOOKS = ("positions", "embed", "attention_input", "prepare", "rotate", "bias", "
 LENGTH = 64  # tokens in a window of the check
 WINDOWS = 2  # B: a hook that mistakes a window for something else must not pass by chance
 TOLERANCE = 1e-4  # of the largest number: float32 in another order of summation differs by less
-NEAR = 0.75  # how like a hook's name another must be to be taken for it: "rotat" is, "rotate_half" is not
+NEAR = 0.75  # a name as like a hook's as this is taken for a mistyped hook: "rotat" is, "rotate_half" is not
 
 
 def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
@@ -38,7 +38,8 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
         layers: list[Encoding] = attempt(file, "__init__", make)
-        check_attributes(layers[0], file, dims)
+        for number, encoding in enumerate(layers):
+            check_attributes(encoding, file, dataclasses.replace(dims, layer=number))
         move_from_constants(layers)
         length = min(LENGTH, dims.seq_len, *(layer.max_length or LENGTH for layer in layers))
         sample = Sample.draw(dims, kv_heads, length)
@@ -88,7 +89,7 @@ def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
     for name, value in arguments.items():
         if name in parameters and not _is_value(parameters[name], value):
             raise ValueError(
-                f"{file}: self.{name} is {_what(value)}, and argument {name} is {parameters[name].kind()}: keep the "
+                f"{file}: self.{name} is {what_is(value)}, and argument {name} is {parameters[name].kind()}: keep the "
                 f"argument as self.{name}, and what is made of it under another name"
             )
     again = attempt(file, "__init__", lambda: type(encoding)(dims, **arguments).arguments())
@@ -122,129 +123,6 @@ class Sample:
         """Normal numbers, float32."""
         heads = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
         return cls(torch.arange(length, dtype=torch.float32), torch.randn(WINDOWS, length, dims.width), *heads)
-
-
-class Asked:
-    """An encoding whose hooks are called here, and whose every answer is checked: form, type, finite numbers."""
-
-    def __init__(self, encoding: Encoding, file: Path, layer: int = 0, case: str = "") -> None:
-        self.encoding, self.file, self.layer, self.case = encoding, file, layer, case
-
-    def but(self, encoding: Encoding | None = None, case: str = "") -> "Asked":
-        """The same for a view of the encoding; `case` is said in messages, of where it was asked."""
-        return Asked(self.encoding if encoding is None else encoding, self.file, self.layer, case)
-
-    def wrong(self, hook: str, what: str) -> ValueError:
-        """The error that says what is wrong with a hook."""
-        layer = f" of layer {self.layer}" if self.layer else ""
-        return ValueError(f"{self.file}: {hook}{layer} {what}{self.case}")
-
-    def positions(self, index_T: Tensor) -> Tensor:
-        return self._tensor("positions", self._call("positions", index_T), {"T": len(index_T)}, torch.float32)
-
-    def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return self._tensor("embed", self._call("embed", x_BTD, pos_T), _sizes("BTD", x_BTD), x_BTD.dtype)
-
-    def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
-        sizes = _sizes("BTD", x_BTD)
-        pair = self._pair(
-            "attention_input", f"what W_q and W_k read, and what W_v reads, each {_spell(sizes)}", x_BTD, pos_T
-        )
-        read, value = (self._tensor("attention_input", part, sizes, x_BTD.dtype) for part in pair)
-        return read, value
-
-    def prepare(self, x_BTD: Tensor) -> Any:
-        return self._call("prepare", x_BTD)
-
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        sizes = (_sizes("BHTK", q_BHTK), _sizes("BGSK", k_BGSK))
-        pair = self._pair(
-            "rotate", f"queries {_spell(sizes[0])} and keys {_spell(sizes[1])}", q_BHTK, k_BGSK, pos_T, pos_S
-        )
-        if all(isinstance(part, Tensor) and part.ndim == 4 for part in pair):
-            if pair[0].shape[-1] != pair[1].shape[-1]:
-                raise self.wrong(
-                    "rotate",
-                    f"returned queries {list(pair[0].shape)} and keys {list(pair[1].shape)}; expected both as wide",
-                )
-            for size in sizes:
-                size["K"] = pair[0].shape[-1]  # they may become wider
-        q, k = (self._tensor("rotate", part, size, q_BHTK.dtype) for part, size in zip(pair, sizes, strict=True))
-        return q, k
-
-    def bias(self, context: Context) -> Tensor | None:
-        bias_HTS = self._call("bias", context.pos_T, context.pos_S)
-        if bias_HTS is None:
-            return None
-        sizes = {"H": self.encoding.dims.heads} | _sizes("TS", context.hidden_TS)
-        self._tensor("bias", bias_HTS, sizes, torch.float32, finite=False)
-        self._seen_numbers("bias", bias_HTS.masked_fill(context.hidden_TS, -math.inf), sizes)
-        return bias_HTS
-
-    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
-        scores_BHTS = self._call("scores", q_BHTK, k_BHSK, context)
-        if scores_BHTS is None:
-            return None
-        sizes = _sizes("BHT", q_BHTK) | {"S": k_BHSK.shape[2]}
-        self._tensor("scores", scores_BHTS, sizes, None, finite=False)
-        # Attention adds -inf where a key is hidden: that hides any number, but neither nan nor inf.
-        self._seen_numbers("scores", scores_BHTS + torch.zeros(()).masked_fill(context.hidden_TS, -math.inf), sizes)
-        return scores_BHTS
-
-    def extended(self, plan: Plan, case: str) -> "Asked":
-        """The encoding as a plan changes it."""
-        view = self._call("extended", plan)
-        if not isinstance(view, Encoding):
-            raise self.wrong("extended", f"returned {_what(view)}; expected an encoding, made with self.view(...)")
-        return self.but(view, case)
-
-    def spectrum(self) -> Spectrum:
-        spectrum = self._call("spectrum")
-        if not isinstance(spectrum, Spectrum):
-            raise self.wrong(
-                "spectrum", f"returned {_what(spectrum)}; expected Spectrum(theta, count), for accepts has FREQUENCIES"
-            )
-        return spectrum
-
-    def _call(self, hook: str, *arguments: Any) -> Any:
-        return attempt(self.file, hook, lambda: getattr(self.encoding, hook)(*arguments), self.wrong)
-
-    def _pair(self, hook: str, expected: str, *arguments: Any) -> tuple[Any, Any]:
-        pair = self._call(hook, *arguments)
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise self.wrong(hook, f"returned {_what(pair)}; expected a tuple of 2: {expected}")
-        return pair[0], pair[1]
-
-    def _tensor(
-        self, hook: str, value: Any, sizes: Mapping[str, int], dtype: torch.dtype | None, finite: bool = True
-    ) -> Tensor:
-        if not isinstance(value, Tensor):
-            raise self.wrong(hook, f"returned {_what(value)}; expected a tensor {_spell(sizes)}")
-        wanted = tuple(sizes.values())
-        # One bias, or one table of scores, for all heads or windows is the same for each.
-        free = tuple(1 if axis in "BH" and not finite else size for axis, size in sizes.items())
-        fits = value.ndim == len(wanted) and all(n in pair for n, *pair in zip(value.shape, wanted, free, strict=True))
-        if not fits:
-            raise self.wrong(hook, f"returned {list(value.shape)}; expected {_spell(sizes)}")
-        if value.dtype != dtype and (dtype is not None or not value.is_floating_point()):
-            kind = "a floating-point type" if dtype is None else str(dtype).removeprefix("torch.")
-            raise self.wrong(hook, f"returned {str(value.dtype).removeprefix('torch.')}; expected {kind}")
-        if finite and not value.isfinite().all():
-            raise self._not_finite(hook, value, ~value.isfinite(), sizes)
-        return value
-
-    def _seen_numbers(self, hook: str, masked: Tensor, sizes: Mapping[str, int]) -> None:
-        """-inf hides a key, which an encoding may do, but for the last that a query sees."""
-        bad = masked.isnan() | (masked == math.inf)
-        if bad.any():
-            raise self._not_finite(hook, masked, bad, sizes)
-        if (masked == -math.inf).all(dim=-1).any():
-            raise self.wrong(hook, "hides every key of a query; expected a finite number for at least one")
-
-    def _not_finite(self, hook: str, value: Tensor, bad: Tensor, sizes: Mapping[str, int]) -> ValueError:
-        place = bad.nonzero()[0].tolist()
-        where = ", ".join(f"{axis.lower()}={index}" for axis, index in zip(sizes, place, strict=True))
-        return self.wrong(hook, f"returned {value[tuple(place)].item()} at {where}; expected finite numbers")
 
 
 def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
@@ -351,7 +229,7 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
     if bias_HTS is None:
         return
     nowhere = torch.zeros_like(pos_T)
-    moved_HTS = asked.but(case=" (where every token has position 0)")._call("bias", nowhere, nowhere)
+    moved_HTS = asked.but(case=" (where every token has position 0)").call("bias", nowhere, nowhere)
     seen_HN = bias_HTS[:, ~context.hidden_TS]
     varies = (seen_HN != seen_HN[:, :1]).any()
     if varies and not _differ(moved_HTS[:, ~context.hidden_TS], seen_HN):
@@ -378,27 +256,6 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
         )
 
 
-def attempt(
-    file: Path, hook: str, call: Callable[[], Any], wrong: Callable[[str, str], ValueError] | None = None
-) -> Any:
-    """What a call of the user's own code gives. Whatever it raises becomes a ValueError that names the hook."""
-    try:
-        return call()
-    except BaseException as error:  # SystemExit too: it would end the program as if all were well
-        if hook == "__init__" and isinstance(error, ValueError):  # a refusal, in the user's own words
-            raise ValueError(f"{file}: {error}") from error
-        what = f"failed: {described(error, file)}"
-        raise (wrong(hook, what) if wrong else ValueError(f"{file}: {hook} {what}")) from error
-
-
-def described(error: BaseException, file: Path) -> str:
-    """`IndexError: index 64 is out of bounds, in line 12`: the first line of an error, and where the file raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    words = str(error).strip().splitlines()
-    return type(error).__name__ + (f": {words[0]}" if words else "") + (f", in line {lines[-1]}" if lines else "")
-
-
 def _differ(some: Tensor, others: Tensor) -> bool:
     """Whether two tensors are not the same numbers, but for rounding."""
     return bool(_differences(some, others).any())
@@ -417,19 +274,3 @@ def _is_value(parameter: specs.Parameter, value: Any) -> bool:
         return parameter.convert(value, parameter.name) == value
     except ValueError:
         return False
-
-
-def _sizes(axes: str, tensor: Tensor) -> dict[str, int]:
-    return dict(zip(axes, tensor.shape, strict=False))
-
-
-def _spell(sizes: Mapping[str, int]) -> str:
-    return "[" + ", ".join(f"{axis}={size}" for axis, size in sizes.items()) + "]"
-
-
-def _what(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor {list(value.shape)}"
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    return repr(value) if isinstance(value, int | float | str | None) else f"of type {type(value).__name__}"

@@ -111,11 +111,14 @@ class Encoding(nn.Module):
         return None
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, after their projections; they may become wider than K."""
+        """Queries and keys, after their projections; they may become wider than K. T and S may differ."""
         return q_BHTK, k_BGSK
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
-        """[H, T, S], added to the scaled scores; or None."""
+        """[H, T, S], or [1, T, S] for all heads, float32, added to the scaled scores; or None.
+
+        Asked for a chunk of queries at a time. Attention hides later keys, and those out of the window.
+        """
         return None
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
