@@ -80,7 +80,7 @@ def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
         name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
-        arguments=build(name, arguments, dims_of(config))[0].arguments(),
+        arguments=build(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
         file_sha256=runs.file_sha256(user_file) if user_file else None,
     )
     return config.model_copy(update={"encoding": encoding}), user_file

@@ -7,11 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from extrapolate import specs
+from extrapolate.config import ModelConfig
 from extrapolate.data import probes
 from extrapolate.encodings.base import Dims, build, encodings
 from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.extensions import recipe
+from extrapolate.extensions.base import PLAIN
+from extrapolate.model import Model
 from extrapolate.reference import encodings_page, extensions_page
 
 ROOT = Path(__file__).parent.parent
@@ -41,8 +46,37 @@ def test_the_page_of_encodings_has_each(name: str) -> None:
 
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
-    assert code == [(ROOT / "examples" / "my_encoding.py").read_text(encoding="utf-8")]
+    assert code == [
+        (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("my_encoding.py", "my_rotary.py")
+    ]
     assert len(code[0].splitlines()) < 30
+
+
+@pytest.mark.parametrize("extension", ["none", "yarn", "ntk", "pi", "self-extend"])
+def test_the_rotary_encoding_of_ones_own_is_rope_until_it_is_trained(extension: str) -> None:
+    """With frequency extensions too: they reach it."""
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48)
+    file = ROOT / "examples" / "my_rotary.py"
+    logits = {}
+    for name in ("rope", f"{file}:PhaseRoPE"):
+        torch.manual_seed(0)
+        model = Model(sizes, name, {}, 16).eval()
+        plan = PLAIN if extension == "none" else recipe.build(extension).plan(model.encoding, 16, 64)
+        with torch.no_grad():
+            logits[name] = model(torch.arange(61)[None], plan)
+        assert extension == "none" or not torch.allclose(logits[name], model(torch.arange(61)[None]), atol=1e-4)
+    torch.testing.assert_close(*logits.values(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    display = 'Mine'\n"
+        "    def bias(self, pos_T, pos_S): return torch.zeros(2, len(pos_T), len(pos_S))\n"
+    )
+    said = re.search(r"^Error: mine\.py: (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
+    assert said is not None
+    with pytest.raises(ValueError, match=re.escape(said[1])):
+        build(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
 def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> None:

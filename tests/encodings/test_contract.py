@@ -1,12 +1,14 @@
 """What every registered encoding must do, whatever its formula."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from extrapolate import attention, specs
+from extrapolate import attention, contract, specs
 from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, encodings, find
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, encodings, find, layers_of
 from extrapolate.model import Model
 
 L = 16
@@ -85,6 +87,16 @@ def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.Monkey
     explicit = model(x)  # gradients are on, and the window is short
     torch.testing.assert_close(chunked, whole, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(explicit, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seq_len", [8, 64, 512])
+@pytest.mark.parametrize("kv_heads", [4, 1])
+def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, kv_heads: int) -> None:
+    spec, dims = specs.parse(name), Dims(32, 4, 16, seq_len, layers=4)
+    cls = find(spec.name)
+    specs.check_signature(cls, Encoding, Path("mine.py"))
+    arguments = specs.convert_arguments(cls, spec.arguments, owner=name)
+    contract.check(cls, Path("mine.py"), lambda: layers_of(cls, arguments, dims), dims, kv_heads)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
