@@ -60,11 +60,13 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
         results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
         written.files += ["evals.parquet", "eval_documents.parquet"]
     sections = ["# Loss by evaluation length\n"] if shown else []
+    style = _styles(shown, written)
     for protocol, mine in shown.items():
         here = [one for one in compared if one.protocol == protocol]
-        sections.append(_write_protocol(out, protocol, mine, here, written))
+        sections.append(_write_protocol(out, protocol, mine, here, style, written))
     if MAIN_PROTOCOL in shown:
-        sections.append(_write_positions(out, curves, int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0]), written))
+        seq_len = int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0])
+        sections.append(_write_positions(out, curves, style, seq_len, written))
     if len(probe_rows):
         results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
         written.files.append("probes.parquet")
@@ -95,7 +97,22 @@ def _by_protocol(
     return shown
 
 
-def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list[Comparison], written: Written) -> str:
+def _styles(shown: Mapping[str, pd.DataFrame], written: Written) -> dict[str, plots.Style]:
+    """One style a model for all pictures."""
+    if not shown:
+        return {}
+    order = dict.fromkeys(model for protocol in shown for model in written.tables[protocol]["Model"])
+    return plots.styles(pd.concat(shown.values()), list(order))
+
+
+def _write_protocol(
+    out: Path,
+    protocol: str,
+    rows: pd.DataFrame,
+    compared: list[Comparison],
+    style: Mapping[str, plots.Style],
+    written: Written,
+) -> str:
     """Writes one protocol's files, and returns its section of the page."""
     table = written.tables[protocol]
     order = list(table["Model"])
@@ -104,7 +121,7 @@ def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list
     files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
     files.write_text(out / f"{stem}.tex", _latex(table, protocol, page.caption(rows)))
     for kind in ("png", "svg"):
-        plots.loss_against_length(rows, order, f"Protocol {protocol}", out / f"{stem}.{kind}")
+        plots.loss_against_length(rows, style, f"Protocol {protocol}", out / f"{stem}.{kind}")
     written.files += [f"{stem}.{kind}" for kind in ("parquet", "tex", "png", "svg")]
     section = page.protocol_section(protocol, rows, table, compared, stem)
     if not optimum.has_optimum(rows):
@@ -115,18 +132,20 @@ def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list
     return section + "\n" + page.optimum_section(best, compared)
 
 
-def _write_positions(out: Path, curves: pd.DataFrame, seq_len: int, written: Written) -> str:
+def _write_positions(
+    out: Path, curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, written: Written
+) -> str:
     """Writes what there is by position in the window, and returns its section of the page."""
     order = list(written.tables[MAIN_PROTOCOL]["Model"])
     found = positions.failures(curves)
     files.write_atomically(out / "loss_by_position.parquet", partial(curves.to_parquet, index=False))
-    plots.loss_by_position(curves, order, seq_len, out / "loss_by_position.png")
+    plots.loss_by_position(curves, style, seq_len, out / "loss_by_position.png")
     written.files += ["loss_by_position.parquet", "loss_by_position.png"]
     if not found:
         return page.position_section(None, found)
     table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
     files.write_atomically(out / "failure_lengths.parquet", partial(table.to_parquet, index=False))
-    plots.difference_by_position(curves, found, order, seq_len, out / "failure_lengths.png")
+    plots.difference_by_position(curves, found, style, seq_len, out / "failure_lengths.png")
     written.files += ["failure_lengths.parquet", "failure_lengths.png"]
     written.failures = positions.failure_table(found, order)
     return page.position_section(written.failures, found)
