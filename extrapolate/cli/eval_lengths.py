@@ -40,8 +40,11 @@ def eval_lengths(
     probe_trials: Annotated[int, typer.Option(help="windows of a probe at each length and depth")] = 64,
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
     max_targets: Annotated[
-        int | None,
-        typer.Option(min=1, help="scored tokens a protocol  \\[default: windows 131072, others 8192]"),
+        str | None,
+        typer.Option(
+            help="the most scored tokens a protocol: 4096 lowers the defaults, windows=500000,fixed-target=16384 sets "
+            "each  \\[default: windows 131072, others 8192]"
+        ),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
@@ -72,6 +75,7 @@ def eval_lengths(
     from extrapolate.runs import find_runs
 
     keep_freed_memory()
+    cap, caps = _max_targets(max_targets or "")
     settings = lengths.EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
@@ -79,7 +83,8 @@ def eval_lengths(
         if protocol == "none"
         else tuple(dict.fromkeys(p.strip() for p in protocol.split(",") if p.strip())),
         split=split,
-        max_targets=max_targets,
+        max_targets=cap,
+        max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
         probes=() if probes is None else build_list(probes),
@@ -168,3 +173,23 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise ValueError(f"--factors '{text}' is not a list of numbers: expected something like 1,2,4,8,16") from None
+
+
+def _max_targets(text: str) -> tuple[int | None, dict[str, int]]:
+    """The number that stands alone, and the numbers of protocols: `4096,windows=8192` is 4096 and {windows: 8192}."""
+    cap: int | None = None
+    caps: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        protocol, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not number.isdecimal() or int(number) < 1 or (equals and not protocol):
+            raise ValueError(
+                f"--max-targets '{text}': '{part}' is not a number of tokens; write 4096, or "
+                "windows=500000,fixed-target=16384, or both: 4096,windows=8192"
+            )
+        if protocol in caps or (not equals and cap is not None):
+            raise ValueError(f"--max-targets '{text}' has two numbers for {protocol or 'all protocols'}: give one")
+        if equals:
+            caps[protocol] = int(number)
+        else:
+            cap = int(number)
+    return cap, caps

@@ -1,7 +1,7 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -35,8 +35,10 @@ from extrapolate.specs import did_you_mean
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default).
+    """What to evaluate. Factors are N/L.
 
+    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (DEFAULT_MAX_TARGETS) and
+    never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
@@ -46,6 +48,7 @@ class EvaluationSettings:
     protocols: tuple[str, ...] = ("windows", "fixed-target")
     split: str = "test"
     max_targets: int | None = None
+    max_targets_of: Mapping[str, int] = field(default_factory=dict)
     checkpoint: str = "last"
     precisions: tuple[str, ...] = ("fp32",)
     probes: tuple[Probe, ...] = ()
@@ -53,8 +56,26 @@ class EvaluationSettings:
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
-        most = DEFAULT_MAX_TARGETS[protocol] if self.max_targets is None else self.max_targets
+        default = DEFAULT_MAX_TARGETS[protocol]
+        capped = default if self.max_targets is None else min(default, self.max_targets)
+        most = self.max_targets_of.get(protocol, capped)
         return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+
+    def check_max_targets(self) -> None:
+        """Raises ValueError where a limit on the scored tokens would change nothing."""
+        for protocol in self.max_targets_of:
+            if protocol not in PROTOCOLS:
+                raise ValueError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+            if protocol not in self.protocols:
+                raise ValueError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
+        defaults = {name: DEFAULT_MAX_TARGETS[name] for name in self.protocols if name not in self.max_targets_of}
+        if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
+            told = ", ".join(f"{name} {default}" for name, default in defaults.items())
+            instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
+            raise ValueError(
+                f"--max-targets {self.max_targets} is above every default ({told}), and a number alone only lowers "
+                f"them; to raise them write --max-targets {instead}"
+            )
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
@@ -62,6 +83,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+    settings.check_max_targets()
     if not settings.protocols and not settings.probes:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:

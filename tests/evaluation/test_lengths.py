@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
 from extrapolate.evaluation.sharing import measure
 from extrapolate.extensions.base import Plan
 from extrapolate.runs import Run
@@ -175,3 +176,25 @@ def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
     assert len(loaded) == 1
     # Plain at both lengths with the control; each extension at 4x.
     assert [keys for _, keys in computed] == [[L, 4 * L, 0]] + [[4 * L]] * len(extensions)
+
+
+class TestMaxTargets:
+    """A number alone is a cap: it lowers a protocol's default and never raises it."""
+
+    # Room for far more targets than any default.
+    ROOM = SimpleNamespace(lengths=np.full(600, 4000))
+
+    def scored(self, **settings) -> dict[str, int]:
+        chosen = EvaluationSettings(factors=(1, 2), protocols=tuple(PROTOCOLS), **settings)
+        layouts = {name: chosen.layout(name, self.ROOM, 16) for name in PROTOCOLS}
+        return {name: sum(len(g.start_W) * g.scored for g in layout.control) for name, layout in layouts.items()}
+
+    def test_without_a_number_each_has_its_default(self) -> None:
+        assert self.scored() == DEFAULT_MAX_TARGETS
+
+    def test_a_number_between_two_defaults_lowers_one_and_leaves_the_other(self) -> None:
+        assert self.scored(max_targets=16_384) == DEFAULT_MAX_TARGETS | {"windows": 16_384}
+
+    def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
+        found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})
+        assert found == {"windows": 262_144, "fixed-target": 16_384, "sliding": 4096}
