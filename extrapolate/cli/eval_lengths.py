@@ -121,7 +121,8 @@ def eval_lengths(
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
     for name in settings.protocols:
-        print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
+        table = tables.formatted(tables.quick_table(rows, name))
+        print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(rows, name):
             print(line)
     for table, title in printed(probe_rows):
