@@ -104,16 +104,28 @@ def eval_lengths(
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
         probing.check(run, store, settings)
+    expected = sum(
+        lengths.expected_inputs(run, store, settings) + probing.expected_inputs(run, store, settings)
+        for run, store in zip(found, stores, strict=True)
+    )
     rows, probe_rows = [], []
+    done = 0.0
     with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
+
+        def advance(what: str, inputs: float) -> None:
+            nonlocal done
+            done += inputs
+            progress.update(what, done, expected)
+
+        advance("evaluating", 0)
         for run, store in zip(found, stores, strict=True):
             with files.locked(run.path):
                 files.remove_partials(run.path)
-                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=progress.update):
+                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
                     rows.extend(new)
-                for new in probing.evaluate(run, store, settings, device=where, progress=progress.update):
+                for new in probing.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / PROBES_TABLE, new, results.PROBES, run.name)
                     probe_rows.extend(new)
     if as_json:

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from extrapolate.configure import TrainingRequest, resolve
+from extrapolate.data.probes import build_list
 from extrapolate.data.sources import Document
 from extrapolate.data.store import Store, StoreSettings, build
-from extrapolate.evaluation import lengths
+from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
@@ -198,3 +199,26 @@ class TestMaxTargets:
     def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
         found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})
         assert found == {"windows": 262_144, "fixed-target": 16_384, "sliding": 4096}
+
+
+@pytest.mark.parametrize(
+    ("pe", "extensions"),
+    [("rope", ("pi", "dynamic-ntk", "temperature", "window")), ("learned", ("log-n",)), ("random", ())],
+)
+def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
+    """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
+    settings = EvaluationSettings(
+        (1, 2, 4), extensions, tuple(PROTOCOLS), max_targets=256, precisions=("fp32", "bf16"),
+        probes=build_list("needle,copy"), probe_trials=3,
+    )  # fmt: skip
+    run = run_of(pe)
+    told: list[tuple[str, float]] = []
+
+    def advance(what: str, inputs: float) -> None:
+        told.append((what, inputs))
+
+    list(evaluate(run, store, settings, progress=advance))
+    assert sum(inputs for _, inputs in told) == pytest.approx(lengths.expected_inputs(run, store, settings))
+    told.clear()
+    list(probes.evaluate(run, store, settings, progress=advance))
+    assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings)
