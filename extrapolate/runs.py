@@ -107,8 +107,8 @@ class Run:
         """
         if not self.finished:
             raise ValueError(
-                f"{self.path} is not finished: it has no {WEIGHTS}; continue with the same `extrapolate train` "
-                "command and --resume"
+                f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
+                "--resume"
             )
         kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
         found = [_describe(path) for path in [*kept, self.path / WEIGHTS]]
@@ -161,6 +161,15 @@ class Run:
             return None
         training = self.config.training
         return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
+
+
+def check_same(run: Run, config: RunConfig) -> None:
+    """Raises ValueError where a configuration would not make this run."""
+    if changed := configs.differences(run.config, config):
+        raise ValueError(
+            f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
+            "give the settings that it was started with, or choose another --out"
+        )
 
 
 def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path]]:

@@ -195,3 +195,18 @@ def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path) -
         run = train(config, store, tmp_path / str(compiled))
         losses.append([row["loss"] for row in run.metrics() if "loss" in row])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_progress_of_a_compiled_run_begins_after_its_first_pass(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """Else the compiler's time would count in its rate."""
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    told: list[tuple[str, float]] = []
+    config = config_of(store, tokens=256 * 4, micro_batch_tokens=64, compile=compiled)
+    train(config, store, tmp_path / "run", progress=lambda what, inputs: told.append((what, inputs)))
+    passes = [inputs for what, inputs in told if what == "training"]
+    assert passes == ([64] * 16 if compiled else [0, *[64] * 16])
+    assert sum(inputs for what, inputs in told if what == "validating") == 0
+    assert [what for what, _ in told].count("validating") >= 8  # at the beginning of each of four, and after passes

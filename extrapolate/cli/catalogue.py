@@ -1,6 +1,5 @@
 """extrapolate encodings, extrapolate extensions"""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,43 +41,30 @@ def extensions(
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:
-    from rich.markup import escape
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
 
-    from extrapolate.cli.render import wide_console
-
-    rows = [
-        (e.group, e.name, e.summary, ", ".join(f"{a.name}={a.default}" for a in e.arguments), e.source) for e in entries
+    columns = [
+        Column(group, [e.group for e in entries]),
+        Column("name", [e.name for e in entries], Kind.NAME),
+        Column("what it does", [e.summary for e in entries]),
+        Column("arguments", [", ".join(f"{a.name}={a.default}" for a in e.arguments) for e in entries]),
+        Column("source", [e.source for e in entries]),
     ]
-    _print(title, (group, "name", "what it does", "arguments", "source"), rows)
+    print_columns(columns, title)
     for caption in dict.fromkeys(entry.caption for entry in entries if entry.caption):
-        wide_console().print(escape(caption), style="italic")
+        print_text(caption)
 
 
 def _show(entry: "Entry", applies: str) -> None:
-    from rich.markup import escape
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+    from extrapolate.reference import paragraphs
 
-    from extrapolate.cli.render import wide_console
-
-    console = wide_console()
-    console.print(f"[bold]{escape(entry.name)}[/] · {escape(entry.display)} · {entry.group}\n")
-    console.print(escape(entry.text), highlight=False)
-    console.print()
+    print_text(f"{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")
     if entry.arguments:
-        rows = [(a.name, a.kind, a.default) for a in entry.arguments]
-        _print("Arguments", ("name", "value", "default"), rows)
-    console.print(f"{applies}: {', '.join(entry.applies) or 'none'}", highlight=False)
-
-
-def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    from extrapolate.cli.render import wide_console
-
-    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in columns:
-        shown.add_column(column, no_wrap=column not in ("arguments", "source"))
-    for row in rows:
-        shown.add_row(*map(escape, row))
-    wide_console().print(shown)
+        columns = [
+            Column("name", [a.name for a in entry.arguments], Kind.NAME),
+            Column("value", [a.kind for a in entry.arguments]),
+            Column("default", [a.default for a in entry.arguments]),
+        ]
+        print_columns(columns, "Arguments")
+    print_text(f"{applies}: {', '.join(entry.applies) or 'none'}")

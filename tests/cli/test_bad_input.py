@@ -158,6 +158,18 @@ class TestSettings:
             (["--protocol", ""], ["protocol"]),
             (["--split", "tset"], ["'tset'", "test"]),
             (["--max-targets", "7"], ["--max-targets 7"]),
+            (["--max-targets", "0"], ["'0' is not a number", "windows=500000"]),
+            (["--max-targets", "many"], ["'many' is not a number"]),
+            (["--max-targets", "=64"], ["'=64' is not a number"]),
+            (["--max-targets", "512,256"], ["two numbers for all protocols"]),
+            (["--max-targets", "windows=512,windows=256"], ["two numbers for windows"]),
+            (["--max-targets", "window=512"], ["unknown protocol 'window'", "did you mean 'windows'"]),
+            (["--max-targets", "sliding=512"], ["sliding, which is not evaluated", "--protocol"]),
+            (
+                ["--max-targets", "200000"],
+                ["above every default (windows 131072, fixed-target 8192)", "windows=200000,fixed-target=200000"],
+            ),
+            (["--max-targets", "9000,windows=9000"], ["(fixed-target 8192)", "write --max-targets fixed-target=9000"]),
             (["--data", "nowhere"], ["nowhere is not a token store"]),
         ],
     )

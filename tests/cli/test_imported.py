@@ -179,7 +179,7 @@ class TestBesideOwnRuns:
         )
         refused(["train", "--config", f"{run}/config.json", "--out", "ckpt/new"], "imported checkpoint")
         refused(["train", "--pe", "rope", *tiny, "--out", run], "already holds a run")
-        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "another configuration", "imported")
+        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "imported from", "not continued")
 
 
 class TestTheRun:
