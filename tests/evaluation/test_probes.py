@@ -212,6 +212,13 @@ def test_precision_and_what_is_fitted_reach_the_probes(store: Store, run_of, pre
     np.testing.assert_allclose(here["fp32"], here[precision], rtol=0.1)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_the_control_has_the_precision_of_its_row(store: Store, run_of, precision: str) -> None:
+    """What the encoding stores included: at 1x the plain model is its own control."""
+    rows = frame(run_of("rope"), store, settings_of("needle", factors=(1,), precisions=(precision,)))
+    assert rows["loss"].tolist() == rows["control_loss"].tolist()
+
+
 def test_wilson_is_the_interval_of_those_shares_that_the_score_test_keeps() -> None:
     """By its definition: at the ends |p - accuracy| = z sqrt(p (1 - p) / n)."""
     for right, trials in ((1, 64), (20, 64), (63, 64), (5, 10)):
