@@ -184,6 +184,24 @@ def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> Non
     assert rows[0] == rows[1]
 
 
+def test_what_is_drawn_in_training_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
+    """Positions, and what dropout drops: the generator's state is saved too."""
+    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48, "dropout": 0.2}
+    training = {"seq_len": 16, "tokens": 2048, "batch_tokens": 256, "precision": "fp32"}
+    config, _ = resolve(TrainingRequest(pe="random:max=64", model=sizes, training=training), store)
+    whole = train(config, store, tmp_path / "whole")
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 5:
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(config, store, tmp_path / "cut", save_every=256 * 2, report=stop)
+    torch.manual_seed(9)  # what a new process has is not what the old one had
+    resumed = train(config, store, tmp_path / "cut", resume=True)
+    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+
+
 def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> None:
     config = config_of(store, tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
     losses = [row["loss"] for row in train(config, store, tmp_path / "run").metrics() if "loss" in row]

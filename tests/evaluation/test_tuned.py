@@ -18,7 +18,7 @@ from extrapolate.data.sources import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.base import build as build_encoding
-from extrapolate.evaluation import applied, lengths, probes
+from extrapolate.evaluation import applied, fitting, lengths, probes
 from extrapolate.evaluation.applied import applied_to
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.lengths import EvaluationSettings
@@ -162,6 +162,18 @@ class TestFitting:
         rows = [row for piece, _ in lengths.evaluate(run, store, settings) for row in piece]
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
+
+    def test_a_constant_is_fitted_to_windows_of_the_length_that_it_is_for(
+        self, store: Store, tuned: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = []
+        windows_of = fitting.validation_windows
+        monkeypatch.setattr(
+            fitting, "validation_windows", lambda *arguments: made.append(windows_of(*arguments)) or made[-1]
+        )
+        settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), max_targets=256)
+        list(lengths.evaluate(tuned(None), store, settings))
+        assert [{group.length for group in groups} for groups in made] == [{2 * TUNED}]
 
     def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
