@@ -8,24 +8,11 @@ import torch.nn.functional as F
 
 from extrapolate import attention, contract, specs
 from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, encodings, find, layers_of
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, find, layers_of
 from extrapolate.model import Model
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-VARIANTS = [
-    "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
-    "fire:shared=true,depth=2",
-    "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
-    "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
-    "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
-    "random:base=shaw,evaluate=first",
-]  # fmt: skip
-
-
-@pytest.fixture(params=encodings.names() + VARIANTS)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 def make(name: str, seq_len: int = L, sizes: ModelConfig = SIZES) -> Model:

@@ -37,8 +37,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
     """A run with random weights, scaled up so that losses differ between tokens."""
 
-    def make(pe: str) -> Run:
-        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
+    def make(pe: str, **model_sizes: float) -> Run:
+        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48, **model_sizes}
         config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
         run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, store.path / "tokenizer.json")
         torch.manual_seed(0)
@@ -130,6 +130,30 @@ def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monk
     settings = EvaluationSettings(factors=(1,), protocols=("windows",), max_targets=64, precisions=("fp32", "bf16"))
     rows_of(run_of("expe"), store, settings)
     assert [plan.storage for plan, _ in calls] == ["fp32", "bf16"]
+
+
+def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:
+    run = run_of("rope")
+    model = run.build_model()
+    run.save_weights(model, 8, 2048, final=False)
+    kept, last = run.checkpoints("all")
+    settings = EvaluationSettings((1,), protocols=("windows",), max_targets=64, checkpoint="all")
+    rows, _ = rows_of(run, store, settings)
+    assert rows[["step", "tokens"]].values.tolist() == [[8, 2048], [32, 8192]]
+    assert rows["weights_sha256"].tolist() == [kept.sha256, last.sha256]
+    split = store.split("test")
+    (group,) = settings.layout("windows", split, L).rows[L]
+    for checkpoint, loss in zip((kept, last), rows["loss"], strict=True):
+        assert loss == pytest.approx(target_losses(run.load_model(checkpoint), split, group).mean(), rel=1e-6)
+
+
+def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
+    run = run_of("rope", dropout=0.5)
+    settings = EvaluationSettings((1, 2), ("pi",), ("windows",), max_targets=64)
+    rows, again = (rows_of(run, store, settings)[0] for _ in range(2))
+    assert rows["loss"].tolist() == again["loss"].tolist()
+    plain, _ = rows_of(run_of("rope"), store, settings)  # the same weights
+    assert rows["loss"].tolist() == plain["loss"].tolist()
 
 
 def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
