@@ -43,5 +43,5 @@ class DAPE(Wrapper):
         assert bias_HTS is not None
         bias_HTS = self.stored(bias_HTS)
         both_BTSH = torch.cat([product_BHTS, bias_HTS.expand_as(product_BHTS)], dim=1).movedim(1, -1)
-        with torch.autocast(both_BTSH.device.type, enabled=False):  # far away bfloat16 holds no bias exactly
+        with torch.autocast(both_BTSH.device.type, enabled=False):  # bfloat16 would round far keys' biases
             return product_BHTS + bias_HTS + self.network(both_BTSH).movedim(-1, 1)

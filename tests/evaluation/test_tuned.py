@@ -135,9 +135,9 @@ class TestFitting:
         """The split, the length that is counted from, the length and the precision of every fit."""
         calls: list[tuple] = []
 
-        def noted(recipe, plan_of, model, split, seq_len, length, precision):
+        def noted(recipe, plan_of, model, split, seq_len, length, precision, *others):
             calls.append((split.name, seq_len, length, precision))
-            return fitted(recipe, plan_of, model, split, seq_len, length, precision)
+            return fitted(recipe, plan_of, model, split, seq_len, length, precision, *others)
 
         monkeypatch.setattr(applied, "fitted", noted)
         return calls
@@ -166,14 +166,18 @@ class TestFitting:
     def test_a_constant_is_fitted_to_windows_of_the_length_that_it_is_for(
         self, store: Store, tuned: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = []
-        windows_of = fitting.validation_windows
+        tried = []
+        loss_of = fitting.validation_loss
         monkeypatch.setattr(
-            fitting, "validation_windows", lambda *arguments: made.append(windows_of(*arguments)) or made[-1]
+            fitting,
+            "validation_loss",
+            lambda model, split, windows, *others, **options: (
+                tried.extend(windows) or loss_of(model, split, windows, *others, **options)
+            ),
         )
         settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), max_targets=256)
         list(lengths.evaluate(tuned(None), store, settings))
-        assert [{group.length for group in groups} for groups in made] == [{2 * TUNED}]
+        assert {group.length for group in tried} == {2 * TUNED}
 
     def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
