@@ -17,7 +17,7 @@ from torch import Tensor
 from extrapolate import files
 from extrapolate.config import RunConfig, TrainingConfig
 from extrapolate.data.mixture import MixedWindows, Mixture
-from extrapolate.data.probes import Vocabulary
+from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.encodings.base import Encoding

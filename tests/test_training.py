@@ -11,7 +11,7 @@ import torch
 
 from extrapolate.config import OriginConfig, RunConfig
 from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.base import PLAIN, Plan

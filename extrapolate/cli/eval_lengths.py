@@ -66,7 +66,7 @@ def eval_lengths(
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.configure import device_of
-    from extrapolate.data.probes import build_list
+    from extrapolate.data.probes.base import build_list
     from extrapolate.evaluation import lengths
     from extrapolate.evaluation import probes as probing
     from extrapolate.evaluation.names import PROBES_TABLE

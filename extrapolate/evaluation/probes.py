@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from extrapolate.data.probes import Probe, Vocabulary
+from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit

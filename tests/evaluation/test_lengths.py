@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.probes import build_list
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import build_list
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate

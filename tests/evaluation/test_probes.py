@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.probes import Vocabulary, build, build_list
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import Vocabulary, build, build_list
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.evaluation import probes as probing
