@@ -121,7 +121,7 @@ def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tm
 
 def test_a_second_request_to_stop_is_not_waited_for() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(KeyboardInterrupt), _stop_requests() as requests:
+    with pytest.raises(KeyboardInterrupt), _stop_requests() as requests:  # noqa: PT012 (the second request ends it)
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] != before
         os.kill(os.getpid(), signal.SIGINT)
         assert requests == [signal.SIGINT]
