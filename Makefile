@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/extrapolate
 
 SEQ_LEN := 64
+LAST ?= 258
+JOBS ?= 2
 ZOO_TOKENS ?= 262144
 ifdef QUICK
 TOKENS := 100000
@@ -18,7 +20,7 @@ OUT := report
 EVAL :=
 endif
 
-.PHONY: report zoo test check clean
+.PHONY: report zoo test check mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) tokenize stdlib --out data/stdlib
@@ -45,8 +47,13 @@ check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all of it)
+	@echo "Every mutant whose number ends in one of $(LAST): about $$(printf %s $(LAST) | wc -c) in 10 of every module's."
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children $(JOBS) "*__mutmut_*[$(LAST)]"
+	$(BIN)/python benchmarks/mutants.py
+
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) data/stdlib ckpt/report ckpt/report-quick ckpt/zoo report report-quick report-zoo
+	rm -rf $(VENV) mutants data/stdlib ckpt/report ckpt/report-quick ckpt/zoo report report-quick report-zoo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,3 +65,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@ $(VENV)/installed
+
+$(VENV)/mutants-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	touch $@ $(VENV)/test-installed $(VENV)/installed
