@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.sources import Document
 from extrapolate.data.store import Store, StoreSettings, build
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.runs import Run
-from extrapolate.training import own_plan
-from extrapolate.tuning import continued
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
+from extrapolate.training.fine_tuning import continued
+from extrapolate.training.loop import own_plan
 
 
 @pytest.fixture(scope="module")
