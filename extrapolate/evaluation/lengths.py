@@ -130,7 +130,7 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
 ) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.py`), a setting at a time.
+    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.tables`), a setting at a time.
 
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """

@@ -163,7 +163,7 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `eval_probes.parquet` (see `results.py`), a probe and an extension at a time.
+    """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
 
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """

@@ -1,4 +1,4 @@
-"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.py`).
+"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.tables`).
 
 Shapes: N targets, in the order of `Targets`.
 """
