@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from extrapolate.data.probes import Probe, build
+from extrapolate.data.probes.base import Probe, build
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Scores, Sequences, control_score, wilson
 
