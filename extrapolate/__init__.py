@@ -1,3 +1,54 @@
-"""extrapolate: train short, test long, compare positional encodings fairly."""
+"""extrapolate: train short, test long, compare positional encodings fairly.
+
+    import extrapolate as xt
+
+    run = xt.train("rope", seq_len=64)
+    table = xt.evaluate(run, factors=(1, 2, 4, 8, 16), extend="pi")
+
+Every call is imported on first use, so that `import extrapolate` is light. docs/python-api.md shows them all.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from extrapolate.api.compare import compare as compare
+    from extrapolate.api.evaluate import evaluate as evaluate
+    from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
+    from extrapolate.api.load import load as load
+    from extrapolate.api.report import report as report
+    from extrapolate.api.tokenize import tokenize as tokenize
+    from extrapolate.api.train import train as train
+    from extrapolate.cli.progress import Terminal as Terminal
+    from extrapolate.encodings.base import Encoding as Encoding
+    from extrapolate.errors import UserError as UserError
+    from extrapolate.extensions.base import Extension as Extension
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "Encoding": "encodings.base",
+    "Extension": "extensions.base",
+    "Terminal": "cli.progress",
+    "UserError": "errors",
+    "compare": "api.compare",
+    "evaluate": "api.evaluate",
+    "evaluate_probes": "api.evaluate",
+    "load": "api.load",
+    "report": "api.report",
+    "tokenize": "api.tokenize",
+    "train": "api.train",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'extrapolate' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"extrapolate.{_PUBLIC[name]}"), name)
+    globals()[name] = value  # also where a module of that name was imported before: the call is what is meant
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

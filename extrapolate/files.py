@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from extrapolate.errors import UserError
+
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
@@ -52,13 +54,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file. Raises ValueError where it is damaged or not there."""
+    """Reads a JSON file. Raises UserError where it is damaged or not there."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        raise UserError(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def remove_partials(folder: Path) -> None:
@@ -69,15 +71,15 @@ def remove_partials(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder for one writer; a killed process lets go of it. Raises ValueError where another holds it."""
+    """Holds the folder for one writer; a killed process lets go of it. Raises UserError where another holds it."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, not a folder; choose another --out")
+        raise UserError(f"{folder} is a file, not a folder; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(
+            raise UserError(
                 f"{folder} is being written by another process; wait for it or use another folder"
             ) from None
         yield

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from extrapolate.errors import UserError
+
 T = TypeVar("T")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
@@ -31,21 +33,21 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Reads `name:key=value,...`. Raises ValueError where the text has another form."""
+    """Reads `name:key=value,...`. Raises UserError where the text has another form."""
     text = text.strip()
     if match := _FILE_SPEC.match(text):
         name, arguments = f"{match['file']}:{match['name']}", match["arguments"] or ""
     else:
         name, arguments = (part.strip() for part in (*text.split(":", 1), "")[:2])
     if not name:
-        raise ValueError(f"'{text}' names nothing: expected name:key=value,key=value")
+        raise UserError(f"'{text}' names nothing: expected name:key=value,key=value")
     pairs: dict[str, str] = {}
     for part in split_outside_parentheses(arguments, ","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise ValueError(f"'{part}' in '{text}' is not an argument: expected key=value")
+            raise UserError(f"'{part}' in '{text}' is not an argument: expected key=value")
         if key in pairs:
-            raise ValueError(f"'{key}' is given twice in '{text}'")
+            raise UserError(f"'{key}' is given twice in '{text}'")
         pairs[key] = unwrapped(value)
     return Spec(name, pairs)
 
@@ -83,7 +85,7 @@ def split_outside_parentheses(text: str, separator: str) -> list[str]:
         else:
             current += character
     if depth != 0:
-        raise ValueError(f"the parentheses of '{text}' do not match")
+        raise UserError(f"the parentheses of '{text}' do not match")
     return [part for part in [*parts, current] if part.strip()]
 
 
@@ -103,7 +105,7 @@ class Parameter:
     default: Any
 
     def convert(self, value: Any, owner: str) -> Any:
-        """A spec's text, or a JSON value, as this parameter's type. Raises ValueError where it is not one."""
+        """A spec's text, or a JSON value, as this parameter's type. Raises UserError where it is not one."""
         choices, optional = _choices(self.type)
         if optional and value is None:
             return None
@@ -114,7 +116,7 @@ class Parameter:
                 continue
         if optional and str(value).lower() == "none":
             return None
-        raise ValueError(f"{owner}: {self.name}={value} is not {self.kind()}")
+        raise UserError(f"{owner}: {self.name}={value} is not {self.kind()}")
 
     def kind(self) -> str:
         """What its values are, in words."""
@@ -164,32 +166,32 @@ def parameters(cls: type) -> dict[str, Parameter]:
 
 
 def check_signature(cls: type, base: type, file: Path) -> None:
-    """Raises ValueError where an argument of a user's class has not the form that a configuration needs.
+    """Raises UserError where an argument of a user's class has not the form that a configuration needs.
 
     Arguments beyond those of `base` are keyword-only, have a type that text can be read as, and a default.
     """
     try:
         given = inspect.signature(cls, eval_str=True).parameters.values()
     except (NameError, TypeError, SyntaxError, AttributeError) as error:
-        raise ValueError(f"{file}: the annotations of {cls.__name__}.__init__ cannot be read: {error}") from error
+        raise UserError(f"{file}: the annotations of {cls.__name__}.__init__ cannot be read: {error}") from error
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     usual = sum(parameter.kind in positional for parameter in inspect.signature(base).parameters.values())
     for parameter in [p for p in given if p.kind in positional][usual:]:
-        raise ValueError(
+        raise UserError(
             f"{file}: {parameter.name} must be a keyword-only argument: "
             f"def __init__(self, dims, *, {_example(parameter)})"
         )
     for parameter in (p for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY):
         name, kinds = parameter.name, _choices(parameter.annotation)[0]
         if parameter.annotation is parameter.empty:
-            raise ValueError(f"{file}: annotate {name}, for example {_example(parameter)}")
+            raise UserError(f"{file}: annotate {name}, for example {_example(parameter)}")
         if not all(kind in (int, float, bool, str) or typing.get_origin(kind) is typing.Literal for kind in kinds):
-            raise ValueError(
+            raise UserError(
                 f"{file}: {name} cannot be {inspect.formatannotation(parameter.annotation)}: an argument is an int, "
                 f"float, bool, str or Literal, or one of these or None; for example {name}: float = 1.0"
             )
         if parameter.default is parameter.empty:
-            raise ValueError(f"{file}: {name} needs a default, for example {_example(parameter)}")
+            raise UserError(f"{file}: {name} needs a default, for example {_example(parameter)}")
 
 
 def _example(parameter: inspect.Parameter) -> str:
@@ -203,11 +205,11 @@ def _example(parameter: inspect.Parameter) -> str:
 
 
 def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Arguments as the class's own types. Raises ValueError on an unknown name or a value of another type."""
+    """Arguments as the class's own types. Raises UserError on an unknown name or a value of another type."""
     known = parameters(cls)
     for name in arguments:
         if name not in known:
-            raise ValueError(f"{owner} has no argument '{name}'; {did_you_mean(name, known)}")
+            raise UserError(f"{owner} has no argument '{name}'; {did_you_mean(name, known)}")
     return {name: known[name].convert(value, owner) for name, value in arguments.items()}
 
 
@@ -223,7 +225,7 @@ class Registry(Generic[T]):
 
         def decorate(cls: type[T]) -> type[T]:
             if name in self._classes:
-                raise ValueError(f"two {self.kind}s are called '{name}'")
+                raise UserError(f"two {self.kind}s are called '{name}'")
             self._classes[name] = cls
             return cls
 
@@ -231,7 +233,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
-            raise ValueError(f"unknown {self.kind} '{name}'; {did_you_mean(name, self._classes)}")
+            raise UserError(f"unknown {self.kind} '{name}'; {did_you_mean(name, self._classes)}")
         return self._classes[name]
 
     def names(self) -> list[str]:
@@ -242,11 +244,11 @@ class Registry(Generic[T]):
 def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     """The class `name` of the Python file `file`, which must derive from `base`.
 
-    Raises ValueError where the file, the class or its base is not there, the file does not import, or the arguments
+    Raises UserError where the file, the class or its base is not there, the file does not import, or the arguments
     of the class have not the form of a configuration.
     """
     if not file.is_file():
-        raise ValueError(f"{file}: no such file")
+        raise UserError(f"{file}: no such file")
     digest = hashlib.sha256(str(file.resolve()).encode() + file.read_bytes()).hexdigest()[:16]
     module_spec = importlib.util.spec_from_file_location(f"extrapolate_user_{digest}", file)
     assert module_spec is not None
@@ -258,12 +260,12 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     except BaseException as error:  # SystemExit too: it would end the program as if all were well
         del sys.modules[module_spec.name]
         hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
-        raise ValueError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
+        raise UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
     candidates = {
         key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)
     }
     candidates.pop(base.__name__, None)
     if name not in candidates:
-        raise ValueError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
+        raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
     check_signature(candidates[name], base, file)
     return candidates[name]

@@ -41,7 +41,7 @@ def measure_encodings(
     """Measures each encoding, a spec, in a process of its own, each quantity for about so many seconds.
 
     Training is eager, in the precision that `train` would choose; evaluation is fp32.
-    Raises ValueError on an unknown spec.
+    Raises UserError on an unknown spec.
     """
     configs = [(name, _config(name, preset, seq_len)) for name in names]
     for _, config in configs:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -128,11 +129,11 @@ def _peer_step(config: RunConfig, variant: Variant) -> Callable[[], None]:
 
 
 def transformers_llama(sizes: ModelConfig, max_length: int) -> nn.Module:
-    """`transformers`' Llama of the same sizes. Raises ValueError where the package is missing."""
+    """`transformers`' Llama of the same sizes. Raises UserError where the package is missing."""
     try:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError:
-        raise ValueError("the peer needs the transformers package: pip install 'extrapolate[peers]'") from None
+        raise UserError("the peer needs the transformers package: pip install 'extrapolate[peers]'") from None
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=sizes.vocab_size,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from extrapolate.cli import bench, catalogue, compare, eval_lengths, report, tokenize, train
+from extrapolate.errors import UserError
 
 app = typer.Typer(
     name="extrapolate",
@@ -44,14 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _fail(error: Exception) -> None:
     message = " ".join(str(error).split()) or type(error).__name__
-    code = BAD_INPUT if isinstance(error, ValueError) else FAILED
+    code = BAD_INPUT if isinstance(error, UserError) else FAILED
     if isinstance(error, OSError):
         place = f" ({error.filename})" if error.filename else ""
         hint = "; free some space and run the command again" if error.errno in (errno.ENOSPC, errno.EFBIG) else ""
         message = f"{error.strerror or message}{place}{hint}"
     elif type(error).__name__ == "Interrupted":
         code = STOPPED
-    elif not isinstance(error, (ValueError, RuntimeError)):
-        message = f"{type(error).__name__}: {message} (this should not happen; --debug shows where)"
+    elif not isinstance(error, (UserError, RuntimeError)):
+        message = f"{type(error).__name__}: {message} (a fault of this program; --debug shows where)"
     print(f"Error: {message}", file=sys.stderr)
     sys.exit(code)

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.errors import UserError
+
 
 def bench(
     preset: Annotated[str, typer.Option(help="whose sizes to measure")] = "tiny",
@@ -28,7 +30,7 @@ def bench(
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
     if evaluation:
         if seconds is not None:
-            raise ValueError("--seconds is for training: an evaluation takes as long as its --tokens")
+            raise UserError("--seconds is for training: an evaluation takes as long as its --tokens")
         _bench_evaluation(preset, seq_len, tokens, protocol, precision)
     elif encodings:
         _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
@@ -88,7 +90,7 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
 
     config = bench_config(preset, seq_len)
     if tokens < (least := benchmark.least_tokens(config)):
-        raise ValueError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")
+        raise UserError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")
     protocols = _chosen(protocol, "protocol", list(PROTOCOLS))
     precisions = _chosen(precision, "precision", ["fp32", "bf16"])
     peers = []
@@ -133,9 +135,9 @@ def _chosen(text: str, what: str, known: list[str]) -> list[str]:
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
         if name not in known:
-            raise ValueError(f"unknown {what} '{name}'; {did_you_mean(name, known)}")
+            raise UserError(f"unknown {what} '{name}'; {did_you_mean(name, known)}")
     if not names:
-        raise ValueError(f"name at least one {what}: {', '.join(known)}")
+        raise UserError(f"name at least one {what}: {', '.join(known)}")
     return names
 
 

@@ -22,34 +22,19 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="print the comparisons as JSON lines")] = False,
 ) -> None:
     """Compare evaluated runs pair by pair: the difference in loss, its interval, and win, tie or loss."""
-    import pandas as pd
-
-    from extrapolate.cli.progress import say
+    from extrapolate.api.compare import comparisons_of
+    from extrapolate.cli.progress import Terminal, say
     from extrapolate.cli.render import print_table
-    from extrapolate.report import comparison
-    from extrapolate.report.gather import gather
-    from extrapolate.report.page import BELOW_OPTIMUM
-    from extrapolate.report.tables import frame_of
+    from extrapolate.reports import comparison
 
-    gathered = gather(runs)
-    for message in gathered.left_out:
-        say(message)
-    evals = gathered.evals()
-    if not evals:
-        raise ValueError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
-    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
-    rows, warnings = comparison.comparable_rows(
-        frame_of(evals),
-        pd.DataFrame(gathered.documents()),
-        extensions,
-        {name: v for name, v in only.items() if v is not None},
+    found = comparisons_of(
+        runs,
+        extensions=extensions,
+        confidence=confidence,
+        least_difference=least,
+        only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
+        progress=Terminal(),
     )
-    for warning in warnings:
-        say(f"warning: {warning}")
-    found = list(comparison.comparisons(rows, confidence, least=least))
-    for one in found:
-        if one.other == comparison.OPTIMUM and one.verdict() == "win":
-            say(f"warning: {one.model} is below the optimum at {one.factor:g}x under {one.protocol}. {BELOW_OPTIMUM}")
     if as_json:
         for one in found:
             sys.stdout.write(json.dumps(one.row()) + "\n")

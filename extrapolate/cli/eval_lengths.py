@@ -4,14 +4,11 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from extrapolate.data.store import Store
-    from extrapolate.evaluation.lengths import EvaluationSettings
-    from extrapolate.runs.run import Run
+from extrapolate.errors import UserError
 
 
 class Which(StrEnum):
@@ -61,134 +58,50 @@ def eval_lengths(
 
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     """
-    from extrapolate import files, results
-    from extrapolate.cli.progress import Progress, say
+    from extrapolate.api.evaluate import evaluate_with
+    from extrapolate.cli.progress import Terminal
     from extrapolate.cli.render import print_table
     from extrapolate.data.probes.base import build_list
-    from extrapolate.evaluation import lengths
-    from extrapolate.evaluation import probes as probing
-    from extrapolate.evaluation.names import PROBES_TABLE
-    from extrapolate.folders import listed, unique_names
-    from extrapolate.machine.allocator import keep_freed_memory
-    from extrapolate.machine.devices import device_of
-    from extrapolate.report import tables
-    from extrapolate.report.probes import printed
-    from extrapolate.runs.find import find_runs
+    from extrapolate.evaluation.lengths import EvaluationSettings
+    from extrapolate.reports import tables
+    from extrapolate.reports.probes import printed
 
-    keep_freed_memory()
     cap, caps = _max_targets(max_targets or "")
-    settings = lengths.EvaluationSettings(
+    settings = EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=()
-        if protocol == "none"
-        else tuple(dict.fromkeys(p.strip() for p in protocol.split(",") if p.strip())),
+        protocols=() if protocol == "none" else _names(protocol),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
-        precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
+        precisions=_names(precision),
         probes=() if probes is None else build_list(probes),
         probe_trials=probe_trials,
     )
-    where = device_of(device.value)
-    runs = _brought_in(runs, seq_len)
-    named = {path.resolve() for path in runs}
-    found, others = find_runs(runs)
-    if others:
-        say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
-    unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
-    if unfinished and len(unfinished) < len(found):
-        say(f"left out, for their training is not finished: {listed([run.path for run in unfinished])}")
-        found = [run for run in found if run not in unfinished]
-    stores = [_store_of(run, data, settings) for run in found]
-    for run, store in zip(found, stores, strict=True):
-        lengths.check(run, store, settings)
-        probing.check(run, store, settings)
-    names = unique_names(run.path.resolve() for run in found)
-    expected = sum(
-        lengths.expected_inputs(run, store, settings) + probing.expected_inputs(run, store, settings)
-        for run, store in zip(found, stores, strict=True)
-    )
-    rows: list[dict[str, Any]] = []
-    probe_rows: list[dict[str, Any]] = []
-    done = 0.0
-    with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
-
-        def advance(what: str, inputs: float) -> None:
-            nonlocal done
-            done += inputs
-            progress.update(what, done, expected)
-
-        advance("evaluating", 0)
-        for run, store in zip(found, stores, strict=True):
-            with files.locked(run.path):
-                files.remove_partials(run.path)
-                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
-                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
-                    results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
-                    rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
-                for new in probing.evaluate(run, store, settings, device=where, progress=advance):
-                    results.merge(run.path / PROBES_TABLE, new, results.PROBES, run.name)
-                    probe_rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
+    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=Terminal())
     if as_json:
-        for row in [*rows, *probe_rows]:
+        for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
     for name in settings.protocols:
-        table = tables.formatted(tables.quick_table(rows, name))
+        table = tables.formatted(tables.quick_table(found.rows, name))
         print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
-        for line in tables.verdicts(rows, name):
+        for line in tables.verdicts(found.rows, name):
             print(line)
-    for table, title in printed(probe_rows):
+    for table, title in printed(found.probe_rows):
         print_table(table, title)
 
 
-def _brought_in(runs: list[Path], seq_len: int | None) -> list[Path]:
-    """The paths, with the run that each checkpoint of Hugging Face became in its place."""
-    from extrapolate.cli.progress import say
-    from extrapolate.interop.imported import PREFIX, bring_in
-
-    if seq_len is not None and not any(str(path).startswith(PREFIX) for path in runs):
-        raise ValueError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")
-    paths = []
-    for path in runs:
-        if not str(path).startswith(PREFIX):
-            paths.append(path)
-            continue
-        say(f"reading {path}")
-        run = bring_in(str(path).removeprefix(PREFIX), seq_len)
-        extension = f", {run.config.extension}" if run.config.extension else ""
-        say(f"{path} is {run.path}: training length {run.config.seq_len}{extension}")
-        paths.append(run.path)
-    return paths
-
-
-def _store_of(run: "Run", data: Path | None, settings: "EvaluationSettings") -> "Store":
-    """The store named, the one the run was trained on, or for an imported run data/<its name>, made on first use."""
-    from extrapolate.cli.progress import say
-    from extrapolate.cli.tokenize import make_store
-    from extrapolate.data.store import Store, StoreSettings
-    from extrapolate.evaluation.protocols import lengths_of
-
-    if data is not None:
-        return Store.open(data)
-    if run.config.imported is None:
-        return Store.open(Path(run.config.data.path))
-    default = Path("data") / run.name
-    if not default.exists():
-        say(f"no --data: tokenising this Python's standard library into {default}, with the tokenizer of {run.path}")
-        least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
-        tokenizer = str(run.path / "tokenizer.json")
-        make_store(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default)
-    return Store.open(default)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise ValueError(f"--factors '{text}' is not a list of numbers: expected something like 1,2,4,8,16") from None
+        raise UserError(f"--factors '{text}' is not a list of numbers: expected something like 1,2,4,8,16") from None
 
 
 def _max_targets(text: str) -> tuple[int | None, dict[str, int]]:
@@ -198,12 +111,12 @@ def _max_targets(text: str) -> tuple[int | None, dict[str, int]]:
     for part in (part.strip() for part in text.split(",") if part.strip()):
         protocol, equals, number = (piece.strip() for piece in part.rpartition("="))
         if not number.isdecimal() or int(number) < 1 or (equals and not protocol):
-            raise ValueError(
+            raise UserError(
                 f"--max-targets '{text}': '{part}' is not a number of tokens; write 4096, or "
                 "windows=500000,fixed-target=16384, or both: 4096,windows=8192"
             )
         if protocol in caps or (not equals and cap is not None):
-            raise ValueError(f"--max-targets '{text}' has two numbers for {protocol or 'all protocols'}: give one")
+            raise UserError(f"--max-targets '{text}' has two numbers for {protocol or 'all protocols'}: give one")
         if equals:
             caps[protocol] = int(number)
         else:

@@ -2,13 +2,24 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # what is done sooner needs no line
 RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes
 LONG_S = 10.0  # less is not worth saying
+
+
+class Terminal:
+    """Progress that goes to stderr: a bar in a terminal, plain lines elsewhere."""
+
+    def say(self, message: str) -> None:
+        """One line."""
+        say(message)
+
+    def display(self, unit: str, stopped: str = "stopped") -> "Progress":
+        """A piece of work begins. `unit` is what is counted; `stopped` is said on Ctrl-C."""
+        return Progress(unit, stopped)
 
 
 class Progress:
@@ -33,10 +44,10 @@ class Progress:
             self._task = self._bar.add_task("", total=None, note="")
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        if kind is KeyboardInterrupt:
+        if error[0] is KeyboardInterrupt:
             say(self.stopped)
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:

@@ -20,17 +20,21 @@ def report(
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
 ) -> None:
     """Write tables (Parquet, Markdown, LaTeX) and plots of loss by length and position, and of probes, from Parquet."""
-    from extrapolate.cli.progress import say
+    from extrapolate.api.report import report as reported
+    from extrapolate.cli.progress import Terminal, say
     from extrapolate.cli.render import print_table
-    from extrapolate.report import write_report
-    from extrapolate.report.tables import formatted
+    from extrapolate.reports.tables import formatted
 
-    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
-    written = write_report(
-        runs or [Path("ckpt")], out, baseline, {name: value for name, value in only.items() if value is not None}
+    written = reported(
+        runs or "ckpt",
+        out,
+        baseline=baseline,
+        seq_len=seq_len,
+        corpus=corpus,
+        precision=precision,
+        split=split,
+        progress=Terminal(),
     )
-    for warning in written.warnings:
-        say(warning)
     for protocol, table in written.tables.items():
         print_table(formatted(table), f"{protocol}, loss in nats per token")
     if written.failures is not None:

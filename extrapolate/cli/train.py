@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_STORE = Path("data/stdlib")
-
 
 class Device(StrEnum):
     AUTO, CPU, CUDA = "auto", "cpu", "cuda"
@@ -54,80 +52,13 @@ def train(
     ] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
-    from extrapolate.cli.progress import Progress, say
-    from extrapolate.data.store import Store
-    from extrapolate.machine.allocator import keep_freed_memory
-    from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
-    from extrapolate.runs.resuming import resumed, run_in
-    from extrapolate.runs.run import STATE, Run
-    from extrapolate.training.fine_tuning import continued, parent_of
-    from extrapolate.training.loop import train as train_run
+    from extrapolate.api.train import train as trained
+    from extrapolate.cli.progress import Terminal, say
 
-    keep_freed_memory()
-    flags = {
-        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
-        "probes": probes,
-        "device": None if device is Device.AUTO else device.value,
-        "precision": None if precision is Precision.AUTO else precision.value,
-    }  # fmt: skip
-    request = TrainingRequest(pe, preset, config, {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags)
-    there = run_in(out) if resume and out is not None else None
-    if extend is not None and start is None and (there is None or there.config.origin is None):
-        raise ValueError("--extend belongs to a run that continues another: give --from RUN too")
-    data = data or data_path(request)
-    if there is not None:
-        path = there.path
-        resolved, user_file = resumed(there, request, start, extend, Store.open(data) if data else None)
-        if there.finished:
-            say(f"{path} is already finished: nothing to do")
-            return
-        store = Store.open(data or Path(resolved.data.path))
-    else:
-        store = Store.open(data or (Path(parent_of(start).config.data.path) if start else _default_store()))
-        resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
-        path = out or Path("ckpt") / run_name(resolved)
-    training = resolved.training
-    train_tokens = store.manifest["splits"]["train"]["tokens"]
-    if training.tokens > train_tokens:
-        say(f"the budget of {training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
-    total = training.steps * training.batch_size * training.seq_len
-    last: dict[str, float] = {}
-    done = 0.0
-    with Progress("tokens") as progress:
-
-        def advance(what: str, inputs: float) -> None:
-            nonlocal done
-            done += inputs
-            notes = [f"step {last.get('step', 0):.0f}/{training.steps}"] if last else []
-            notes += [f"{name} {last[key]:.3f}" for name, key in (("loss", "loss"), ("val", "val_loss")) if key in last]
-            notes += [f"lr {last['lr']:.1e}"] if "lr" in last else []
-            part = path.name if what == "training" else f"{path.name}, {what}"
-            progress.update(part, done, total, "  ".join(notes))
-
-        def report(row: dict[str, float]) -> None:
-            last.update(row)
-            advance("training", 0)
-
-        run = train_run(
-            resolved, store, path, resume=resume, user_encoding=user_file,
-            start=Run.open(start).checkpoints("last")[-1] if start and not (path / STATE).exists() else None,
-            save_every=save_every, keep_every=keep_every, report=report, progress=advance,
-        )  # fmt: skip
-    if not last:
-        say(f"{path} is already finished: nothing to do")
-        return
-    seconds = run.training_seconds()
-    say(f"trained {path}: validation loss {last['val_loss']:.3f} nats, {seconds:.0f} s")
-    say(f"evaluate it with: extrapolate eval-lengths {path}")
-
-
-def _default_store() -> Path:
-    """The default corpus, tokenised on first use."""
-    from extrapolate.cli.progress import say
-    from extrapolate.cli.tokenize import make_store
-    from extrapolate.data.store import StoreSettings
-
-    if not DEFAULT_STORE.exists():
-        say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
-        make_store(StoreSettings(), DEFAULT_STORE)
-    return DEFAULT_STORE
+    run = trained(
+        pe, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr, layers=layers,
+        ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume, save_every=save_every,
+        keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
+        start=start, extend=extend, progress=Terminal(),
+    )  # fmt: skip
+    say(f"evaluate it with: extrapolate eval-lengths {run.path}")

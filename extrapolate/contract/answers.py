@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Context, Encoding, Spectrum
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
 class Asked:
     """An encoding whose hooks are called here, by the same names, and whose every answer is checked.
 
-    Raises ValueError where a hook fails, or returns another form or type than it should, or numbers that are not
+    Raises UserError where a hook fails, or returns another form or type than it should, or numbers that are not
     finite. `file` and `layer` are said in messages, and `case`: of where the hook was asked.
     """
 
@@ -30,10 +31,10 @@ class Asked:
         """The same, in another case, or for a view of the encoding."""
         return Asked(self.encoding if encoding is None else encoding, self.file, self.layer, case)
 
-    def wrong(self, hook: str, what: str) -> ValueError:
+    def wrong(self, hook: str, what: str) -> UserError:
         """The error that says what is wrong with a hook."""
         layer = f" of layer {self.layer}" if self.layer else ""
-        return ValueError(f"{self.file}: {hook}{layer} {what}{self.case}")
+        return UserError(f"{self.file}: {hook}{layer} {what}{self.case}")
 
     def positions(self, index_T: Tensor) -> Tensor:
         return self._tensor("positions", self.call("positions", index_T), {"T": len(index_T)}, torch.float32)
@@ -139,23 +140,23 @@ class Asked:
         if (masked == -math.inf).all(dim=-1).any():
             raise self.wrong(hook, "hides every key of a query; expected a finite number for at least one")
 
-    def _not_finite(self, hook: str, value: Tensor, bad: Tensor, sizes: Mapping[str, int]) -> ValueError:
+    def _not_finite(self, hook: str, value: Tensor, bad: Tensor, sizes: Mapping[str, int]) -> UserError:
         place = bad.nonzero()[0].tolist()
         where = ", ".join(f"{axis.lower()}={index}" for axis, index in zip(sizes, place, strict=True))
         return self.wrong(hook, f"returned {value[tuple(place)].item()} at {where}; expected finite numbers")
 
 
 def attempt(
-    file: Path, hook: str, call: Callable[[], Any], wrong: Callable[[str, str], ValueError] | None = None
+    file: Path, hook: str, call: Callable[[], Any], wrong: Callable[[str, str], UserError] | None = None
 ) -> Any:
-    """What a call of the user's own code gives. Whatever it raises becomes a ValueError that names the hook."""
+    """What a call of the user's own code gives. Whatever it raises becomes a UserError that names the hook."""
     try:
         return call()
     except BaseException as error:  # SystemExit too: it would end the program as if all were well
         if hook == "__init__" and isinstance(error, ValueError):  # a refusal, in the user's own words
-            raise ValueError(f"{file}: {error}") from error
+            raise UserError(f"{file}: {error}") from error
         what = f"failed: {described(error, file)}"
-        raise (wrong(hook, what) if wrong else ValueError(f"{file}: {hook} {what}")) from error
+        raise (wrong(hook, what) if wrong else UserError(f"{file}: {hook} {what}")) from error
 
 
 def described(error: BaseException, file: Path) -> str:

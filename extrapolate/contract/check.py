@@ -17,6 +17,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.contract.answers import Asked, attempt, described, what_is
 from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Dims, Encoding
+from extrapolate.errors import UserError
 from extrapolate.model.attention import chunk_context
 from extrapolate.model.plan import Plan
 
@@ -29,7 +30,7 @@ NEAR = 0.75  # a name as like a hook's as this is taken for a mistyped hook: "ro
 
 
 def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
-    """Raises ValueError where the class of a user's file is wrong: the file, the hook, and what was expected.
+    """Raises UserError where the class of a user's file is wrong: the file, the hook, and what was expected.
 
     `make` gives an instance for each layer. The check has instances of its own, for a hook may remember what it was
     asked; and it leaves torch's random numbers as they were.
@@ -54,7 +55,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
 
 
 def check_names(cls: type[Encoding], file: Path) -> None:
-    """Raises ValueError where a method is no hook, but its name is nearly that of one that the class leaves out."""
+    """Raises UserError where a method is no hook, but its name is nearly that of one that the class leaves out."""
     inherited = {name for base in cls.__mro__ if base.__module__ != cls.__module__ for name in vars(base)}
     own = {
         name: value for base in cls.__mro__ if base.__module__ == cls.__module__ for name, value in vars(base).items()
@@ -64,38 +65,38 @@ def check_names(cls: type[Encoding], file: Path) -> None:
         if name.startswith("_") or name in inherited or not callable(value):
             continue
         if near := difflib.get_close_matches(name, missing, n=1, cutoff=NEAR):
-            raise ValueError(
+            raise UserError(
                 f"{file}: {name} is no hook, and nothing calls it; did you mean '{near[0]}'? "
                 f"Where it is a helper of your own, call it _{name}"
             )
 
 
 def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
-    """Raises ValueError where an instance does not keep its arguments, or what it says of itself has no meaning."""
+    """Raises UserError where an instance does not keep its arguments, or what it says of itself has no meaning."""
     if not {"_parameters", "dims"} <= vars(encoding).keys():
-        raise ValueError(f"{file}: __init__ must begin with super().__init__(dims)")
+        raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
     for name in ("window", "max_length"):
         value = getattr(encoding, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{file}: {name} is {value!r}; expected a positive whole number of tokens, or None")
+            raise UserError(f"{file}: {name} is {value!r}; expected a positive whole number of tokens, or None")
     parameters = specs.parameters(type(encoding))
     try:
         arguments = encoding.arguments()
     except AttributeError as error:
         for name in parameters:
             if not hasattr(encoding, name):
-                raise ValueError(f"{file}: keep argument {name} as self.{name}: it is stored with the run") from error
-        raise ValueError(f"{file}: arguments failed: {described(error, file)}") from error
+                raise UserError(f"{file}: keep argument {name} as self.{name}: it is stored with the run") from error
+        raise UserError(f"{file}: arguments failed: {described(error, file)}") from error
     for name, value in arguments.items():
         if name in parameters and not _is_value(parameters[name], value):
-            raise ValueError(
+            raise UserError(
                 f"{file}: self.{name} is {what_is(value)}, and argument {name} is {parameters[name].kind()}: keep the "
                 f"argument as self.{name}, and what is made of it under another name"
             )
     again = attempt(file, "__init__", lambda: type(encoding)(dims, **arguments).arguments())
     for name, value in arguments.items():
         if again[name] != value:
-            raise ValueError(
+            raise UserError(
                 f"{file}: self.{name} is {value}, and an encoding made with {name}={value} has {again[name]}: keep the "
                 f"argument as self.{name}, and what is made of it under another name"
             )
@@ -126,7 +127,7 @@ class Sample:
 
 
 def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises ValueError where embed, attention_input or rotate count tokens where they should read positions.
+    """Raises UserError where embed, attention_input or rotate count tokens where they should read positions.
 
     Without the tokens before it a token must become the same, and so must the product of a query and a key, unless
     the content of those tokens matters. Where no extension may change positions, a count is as good.
@@ -173,7 +174,7 @@ def _others_before(x: Tensor, start: int) -> Tensor:
 
 
 def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises ValueError where bias or scores give some of the queries other numbers than among all, windowed or not."""
+    """Raises UserError where bias or scores give some of the queries other numbers than among all, windowed or not."""
     state = asked.prepare(sample.x_BTD)
     q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)
     k_BHTK = k_BGTK.repeat_interleave(q_BHTK.shape[1] // k_BGTK.shape[1], dim=1)
@@ -221,7 +222,7 @@ def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor
 
 
 def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises ValueError where a bias is the same for other positions: an extension would change nothing, in silence."""
+    """Raises UserError where a bias is the same for other positions: an extension would change nothing, in silence."""
     if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
         return
     context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
@@ -241,7 +242,7 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
 
 
 def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises ValueError where the encoding accepts other frequencies and does not take them."""
+    """Raises UserError where the encoding accepts other frequencies and does not take them."""
     if FREQUENCIES not in asked.encoding.accepts:
         return
     count = asked.spectrum().count

@@ -8,6 +8,7 @@ from extrapolate import specs
 from extrapolate.data.probes.base import Probe, Vocabulary, build, check_text
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
+from extrapolate.errors import UserError
 
 NO_PROBES = "none"
 _STREAM = 20_231_208  # keeps these draws apart from those of the text's order
@@ -23,7 +24,7 @@ class Mixture:
     def parse(cls, text: str) -> "Mixture":
         """Reads `passkey=0.25,mqar:pairs=8=0.25`. A probe with several arguments takes parentheses.
 
-        Raises ValueError where a share is missing or not above 0, they add up to more than 1, or a probe is
+        Raises UserError where a share is missing or not above 0, they add up to more than 1, or a probe is
         there twice.
         """
         parts: dict[Probe, float] = {}
@@ -34,17 +35,17 @@ class Mixture:
             except ValueError:
                 equals = ""
             if not equals:
-                raise ValueError(f"'{part.strip()}' is not a probe and its share: expected something like passkey=0.25")
+                raise UserError(f"'{part.strip()}' is not a probe and its share: expected something like passkey=0.25")
             probe = build(specs.unwrapped(name.strip()))
             if not 0 < share <= 1:
-                raise ValueError(f"the share of {probe.text} must be above 0 and at most 1, not {share_text}")
+                raise UserError(f"the share of {probe.text} must be above 0 and at most 1, not {share_text}")
             if probe in parts:
-                raise ValueError(f"{probe.text} is twice in '{text}'")
+                raise UserError(f"{probe.text} is twice in '{text}'")
             parts[probe] = share
         if not parts:
-            raise ValueError("name probes and their shares, such as passkey=0.25,mqar=0.25, or none")
+            raise UserError("name probes and their shares, such as passkey=0.25,mqar=0.25, or none")
         if sum(parts.values()) > 1 + 1e-9:
-            raise ValueError(f"the shares in '{text}' add up to {sum(parts.values()):g}: more than 1")
+            raise UserError(f"the shares in '{text}' add up to {sum(parts.values()):g}: more than 1")
         return cls(tuple(sorted(parts.items(), key=lambda item: item[0].text)))
 
     @property
@@ -63,7 +64,7 @@ class MixedWindows:
     """
 
     def __init__(self, text: TrainingWindows, mixture: Mixture, split: Split, vocabulary: Vocabulary) -> None:
-        """Raises ValueError where a probe does not fit the windows or the vocabulary."""
+        """Raises UserError where a probe does not fit the windows or the vocabulary."""
         self.text, self.split, self.vocabulary = text, split, vocabulary
         self.probes = [probe for probe, _ in mixture.parts]
         self.bounds = np.cumsum([share for _, share in mixture.parts])

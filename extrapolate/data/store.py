@@ -19,6 +19,7 @@ from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import Document, Source
 from extrapolate.data.synthetic.base import Process
+from extrapolate.errors import UserError
 
 SPLITS = ("train", "validation", "test")
 FORMAT = 1
@@ -86,13 +87,13 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> "Store":
-        """Raises ValueError where the folder is not a store, or is damaged."""
+        """Raises UserError where the folder is not a store, or is damaged."""
         if not (path / "manifest.json").exists():
-            raise ValueError(f"{path} is not a token store; make one with: extrapolate tokenize SOURCE --out {path}")
+            raise UserError(f"{path} is not a token store; make one with: extrapolate tokenize SOURCE --out {path}")
         manifest = files.read_json(path / "manifest.json")
         known = isinstance(manifest, dict) and manifest.get("format") == FORMAT
         if not known or not set(manifest) >= MANIFEST_KEYS or set(manifest["splits"]) != set(SPLITS):
-            raise ValueError(f"{path}/manifest.json is damaged, or of another version of extrapolate")
+            raise UserError(f"{path}/manifest.json is damaged, or of another version of extrapolate")
         return cls(path, manifest)
 
     @property
@@ -110,12 +111,12 @@ class Store:
         return tokenizers.read(self.path / "tokenizer.json")
 
     def split(self, name: str) -> Split:
-        """Opens `train`, `validation` or `test`. Raises ValueError on another name or damaged shards."""
+        """Opens `train`, `validation` or `test`. Raises UserError on another name or damaged shards."""
         if name not in SPLITS:
-            raise ValueError(f"there is no split '{name}': choose from {', '.join(SPLITS)}")
+            raise UserError(f"there is no split '{name}': choose from {', '.join(SPLITS)}")
         split = Split(name, [self.path / shard for shard in self.manifest["splits"][name]["shards"]])
         if split.n_tokens != self.manifest["splits"][name]["tokens"]:
-            raise ValueError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says")
+            raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says")
         return split
 
 
@@ -123,9 +124,9 @@ def _open_arrow(path: Path) -> pa.Table:
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is damaged or missing: {error}; delete the store and tokenise again") from error
+        raise UserError(f"{path} is damaged or missing: {error}; delete the store and tokenise again") from error
     if table.column_names != COLUMNS:
-        raise ValueError(f"{path} is damaged: it has the columns {table.column_names}; tokenise again")
+        raise UserError(f"{path} is damaged: it has the columns {table.column_names}; tokenise again")
     return table
 
 
@@ -152,10 +153,10 @@ def build(
 
     Documents shorter than min_doc_tokens and repeated documents are left out. Of the documents of at least
     min_heldout_tokens, a quarter (by hash, at most 256) become the test split, a twentieth (at most 64) the
-    validation split. `progress(stage, bytes)` is called as text is read. Raises ValueError on unusable input.
+    validation split. `progress(stage, bytes)` is called as text is read. Raises UserError on unusable input.
     """
     if out.exists():
-        raise ValueError(f"{out} already exists; choose another folder, or delete it")
+        raise UserError(f"{out} already exists; choose another folder, or delete it")
     partial = out.with_name(f".{out.name}.partial")
     if partial.exists():  # what a killed process left
         with files.locked(partial):
@@ -178,7 +179,7 @@ def _build(
 ) -> dict[str, Any]:
     if isinstance(source, Process):
         if settings.tokenizer is not None:
-            raise ValueError(f"{settings.source} has a token for every state: leave --tokenizer out")
+            raise UserError(f"{settings.source} has a token for every state: leave --tokenizer out")
         tokenizer = source.tokenizer()
     elif settings.tokenizer is None:
         tokenizer = tokenizers.train_bpe(
@@ -206,7 +207,7 @@ def _build(
             everything.add(document_id, len(text), [*tokens, eos])
     if not lengths:
         limit = "" if settings.max_tokens is None else f" within --max-tokens {settings.max_tokens}"
-        raise ValueError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
+        raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
     # Synthetic documents are all of one length, so that none is too short.
     longest_needed = 1 if isinstance(source, Process) else settings.min_heldout_tokens
     chosen = _choose_splits(digests, lengths, longest_needed)
@@ -275,7 +276,7 @@ def _choose_splits(digests: list[str], lengths: list[int], min_heldout_tokens: i
         (digest, row) for row, (digest, n) in enumerate(zip(digests, lengths, strict=True)) if n >= min_heldout_tokens
     )
     if len(long) < 2 or len(lengths) < 3:
-        raise ValueError(
+        raise UserError(
             f"{len(long)} of {len(lengths)} documents have at least {min_heldout_tokens} tokens (the longest has "
             f"{max(lengths)}), and testing and validation need one each, training a third; "
             "lower --min-heldout-tokens or add documents"

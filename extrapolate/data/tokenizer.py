@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from extrapolate.errors import UserError
+
 EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
@@ -17,10 +19,10 @@ TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a sma
 def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """A byte-level BPE of exactly `vocab_size` tokens, `<eos>` included, from the first 100 M characters.
 
-    Raises ValueError where the size is out of range, or the text is too little for so many tokens.
+    Raises UserError where the size is out of range, or the text is too little for so many tokens.
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
-        raise ValueError(
+        raise UserError(
             f"a byte-level vocabulary has between {SMALLEST_VOCAB} tokens (256 bytes and {EOS}) and 2**32, "
             f"not {vocab_size}"
         )
@@ -35,7 +37,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(_first_characters(texts, TRAINING_CHARACTERS), trainer)
     if tokenizer.get_vocab_size() < vocab_size:
-        raise ValueError(
+        raise UserError(
             f"the text is too little for a vocabulary of {vocab_size}: it yields {tokenizer.get_vocab_size()} tokens; "
             f"use --vocab-size {tokenizer.get_vocab_size()} or more text"
         )
@@ -53,7 +55,7 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
 def load(spec: str) -> Tokenizer:
     """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added where the tokenizer has no end-of-text token. Raises ValueError where it cannot be read.
+    `<eos>` is added where the tokenizer has no end-of-text token. Raises UserError where it cannot be read.
     """
     try:
         name = spec.removeprefix("hf:")
@@ -64,12 +66,12 @@ def load(spec: str) -> Tokenizer:
         else:
             tokenizer = Tokenizer.from_file(spec)
     except Exception as error:  # the library raises plain Exception
-        raise ValueError(f"the tokenizer {spec} cannot be read: {error}") from error
+        raise UserError(f"the tokenizer {spec} cannot be read: {error}") from error
     if eos_id(tokenizer) is None:
         taken = set(tokenizer.get_vocab().values())
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
         if eos_id(tokenizer) in taken:  # the library numbers by count, so ids with gaps collide
-            raise ValueError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
+            raise UserError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
     return tokenizer
 
 
@@ -100,8 +102,8 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
 
 
 def read(path: Path) -> Tokenizer:
-    """The tokenizer of a store or run. Raises ValueError where the file is damaged."""
+    """The tokenizer of a store or run. Raises UserError where the file is damaged."""
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise UserError(f"{path} is damaged: {error}") from error

@@ -3,6 +3,7 @@
 import numpy as np
 
 from extrapolate.data.store import Split
+from extrapolate.errors import UserError
 
 
 class TrainingWindows:
@@ -13,11 +14,11 @@ class TrainingWindows:
     """
 
     def __init__(self, split: Split, seq_len: int, seed: int) -> None:
-        """Raises ValueError where the stream does not fill one window."""
+        """Raises UserError where the stream does not fill one window."""
         self.split, self.seq_len, self.seed = split, seq_len, seed
         self.count = (split.n_tokens - 1) // seq_len
         if self.count < 1:
-            raise ValueError(
+            raise UserError(
                 f"the {split.name} split has {split.n_tokens} tokens, which do not fill a window of "
                 f"{seq_len} and its next token; use a smaller --seq-len or more data"
             )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate import specs
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 # What an extension may change: see `Encoding.accepts`. Every model has logits.
@@ -180,13 +181,13 @@ register = encodings.register
 
 
 def find(name: str) -> type[Encoding]:
-    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises ValueError if there is none."""
+    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises UserError if there is none."""
     file, _, class_name = name.rpartition(":")
     if name.endswith(".py"):
-        raise ValueError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
+        raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
     if not file.endswith(".py"):
         return encodings[name]
     cls = specs.load_user_class(Path(file), class_name, Encoding)
     if not hasattr(cls, "display"):
-        raise ValueError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
+        raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
     return cls

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, register, scaled_product
+from extrapolate.errors import UserError
 
 
 @register("cope")
@@ -30,7 +31,7 @@ class CoPE(Encoding):
     def __init__(self, dims: Dims, *, count: int = 64, scaled: bool = False) -> None:
         super().__init__(dims)
         if count < 2:
-            raise ValueError(f"cope: count must be at least 2 positions, not {count}")
+            raise UserError(f"cope: count must be at least 2 positions, not {count}")
         self.count = count
         self.scaled = scaled
         self.table_PK = nn.Parameter(torch.zeros(count, dims.head_dim))

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import Context, Dims, register, scaled_product
 from extrapolate.encodings.wrapper import Wrapper
+from extrapolate.errors import UserError
 
 
 @register("dape")
@@ -28,9 +29,9 @@ class DAPE(Wrapper):
     def __init__(self, dims: Dims, *, base: str = "alibi", width: int = 32) -> None:
         super().__init__(dims, base)
         if self.inner.bias(torch.zeros(1), torch.zeros(1)) is None:
-            raise ValueError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
+            raise UserError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
         if width < 1:
-            raise ValueError(f"dape: width must be positive, not {width}")
+            raise UserError(f"dape: width must be positive, not {width}")
         self.width = width
         self.network = nn.Sequential(nn.Linear(2 * dims.heads, width), nn.LeakyReLU(0.01), nn.Linear(width, dims.heads))
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import LOGITS, POSITIONS, VALUES, Dims, Encoding, register
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
@@ -53,7 +54,7 @@ class ExPE(Encoding):
         super().__init__(dims)
         self.size = max(1, dims.width // 8) if size is None else size
         if not 0 <= self.size <= dims.width:
-            raise ValueError(f"expe: size must be between 0 and the width {dims.width}, not {self.size}")
+            raise UserError(f"expe: size must be between 0 and the width {dims.width}, not {self.size}")
         self.start = start
         self.step = 2.0 / dims.seq_len if step is None else step
         self.slope = self.step if slope is None else slope

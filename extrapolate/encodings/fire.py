@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.errors import UserError
 
 EPSILON = 1e-6
 
@@ -37,7 +38,7 @@ class FIRE(Encoding):
         self.shared = shared
         self.threshold = dims.seq_len / 2 if threshold is None else threshold
         if width < 1 or depth < 1 or self.threshold <= 0:
-            raise ValueError(f"fire: width, depth and threshold must be positive, not {width}, {depth}, {threshold}")
+            raise UserError(f"fire: width, depth and threshold must be positive, not {width}, {depth}, {threshold}")
         self.shared_by_layers = ("network", "c", "factor") if shared else ()
         self.network = nn.Sequential(nn.Linear(1, width), nn.ReLU())
         for _ in range(depth - 1):

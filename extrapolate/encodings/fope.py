@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE, complete_pairs, turn
+from extrapolate.errors import UserError
 
 
 @register("fope")
@@ -37,11 +38,11 @@ class FoPE(RoPE):
     def __init__(self, dims: Dims, *, gain: float = 0.3, kept: int | None = None, theta: float = 10_000.0) -> None:
         super().__init__(dims, theta=theta)
         if gain < 0:
-            raise ValueError(f"fope: gain must not be negative, not {gain:g}")
+            raise UserError(f"fope: gain must not be negative, not {gain:g}")
         self.gain = gain
         self.kept = complete_pairs(self, dims.seq_len) if kept is None else kept
         if not 1 <= self.kept <= dims.head_dim // 2:
-            raise ValueError(f"fope: kept must be between 1 and {dims.head_dim // 2} pairs, not {self.kept}")
+            raise UserError(f"fope: kept must be between 1 and {dims.head_dim // 2} pairs, not {self.kept}")
         columns = min(self.kept, max(1, dims.head_dim // 4))
         stride = math.ceil(self.kept / columns)
         column = torch.arange(columns)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE, complete_pairs
+from extrapolate.errors import UserError
 
 
 @register("hope")
@@ -38,7 +39,7 @@ class HoPE(RoPE):
         super().__init__(dims, theta=theta, pairing=pairing)
         self.kept = complete_pairs(self, dims.seq_len) if kept is None else kept
         if not 0 <= self.kept <= dims.head_dim // 2:
-            raise ValueError(f"hope: kept must be between 0 and {dims.head_dim // 2} pairs, not {kept}")
+            raise UserError(f"hope: kept must be between 0 and {dims.head_dim // 2} pairs, not {kept}")
 
     def frequencies(self, device: torch.device) -> Tensor:
         frequencies = super().frequencies(device)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE
+from extrapolate.errors import UserError
 
 
 @register("p-rope")
@@ -37,7 +38,7 @@ class PRoPE(RoPE):
     ) -> None:
         super().__init__(dims, theta=theta, pairing=pairing)
         if not 0 <= p <= 1:
-            raise ValueError(f"p-rope: p must be between 0 and 1, not {p:g}")
+            raise UserError(f"p-rope: p must be between 0 and 1, not {p:g}")
         self.p = p
         self.drop = drop
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Spectrum, register
 from extrapolate.encodings.rope import RoPE, geometric
+from extrapolate.errors import UserError
 
 
 @register("partial-rope")
@@ -37,7 +38,7 @@ class PartialRoPE(RoPE):
         self.fraction = fraction
         self.channels = int(fraction * dims.head_dim)
         if not 0 <= fraction <= 1 or self.channels % 2 or (fraction > 0 and not self.channels):
-            raise ValueError(
+            raise UserError(
                 f"partial-rope: fraction of {dims.head_dim} channels must be an even number of them, "
                 f"and {fraction:g} makes {self.channels}"
             )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
 from extrapolate.encodings.rope import scaled
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
@@ -33,7 +34,7 @@ class PoPE(Encoding):
     def __init__(self, dims: Dims, *, theta: float = 10_000.0, delta: Literal["zero", "uniform"] = "zero") -> None:
         super().__init__(dims)
         if theta <= 1:
-            raise ValueError(f"pope: theta must be more than 1, not {theta:g}")
+            raise UserError(f"pope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.delta = delta
         self.frequency_scale: tuple[float, ...] = ()

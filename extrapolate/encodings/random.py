@@ -8,6 +8,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import LOGITS, Dims, register
 from extrapolate.encodings.wrapper import Wrapper
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
@@ -39,10 +40,10 @@ class Random(Wrapper):
     ) -> None:
         self_max = 32 * dims.seq_len if max is None else max
         if self_max < dims.seq_len:
-            raise ValueError(f"random: max must be at least the training length {dims.seq_len}, not {self_max}")
+            raise UserError(f"random: max must be at least the training length {dims.seq_len}, not {self_max}")
         super().__init__(dims, base, dataclasses.replace(dims, seq_len=self_max))
         if not self.inner.positional:
-            raise ValueError(f"random means nothing for {self.inner.display}: it has no positions")
+            raise UserError(f"random means nothing for {self.inner.display}: it has no positions")
         self.max = self_max
         self.evaluate = evaluate
         self.max_length = min(self.max, self.inner.max_length or self.max)

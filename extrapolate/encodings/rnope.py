@@ -6,6 +6,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE
+from extrapolate.errors import UserError
 
 
 @register("rnope")
@@ -39,10 +40,10 @@ class RNoPE(RoPE):
         super().__init__(dims, theta=theta, pairing=pairing)
         self.every = min(4, dims.layers) if every is None else every
         if not 1 <= self.every <= dims.layers:
-            raise ValueError(f"rnope: every must be between 1 and the {dims.layers} layers, not {every}")
+            raise UserError(f"rnope: every must be between 1 and the {dims.layers} layers, not {every}")
         self.size = max(1, dims.seq_len // 2) if window is None else window
         if self.size < 1:
-            raise ValueError(f"rnope: window must be at least 1 token, not {window}")
+            raise UserError(f"rnope: window must be at least 1 token, not {window}")
         self.unencoded = (dims.layer + 1) % self.every == 0
         self.window = None if self.unencoded else self.size
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
@@ -35,9 +36,9 @@ class RoPE(Encoding):
     ) -> None:
         super().__init__(dims)
         if dims.head_dim % 2:
-            raise ValueError(f"rope needs an even head size, not {dims.head_dim}")
+            raise UserError(f"rope needs an even head size, not {dims.head_dim}")
         if theta <= 1:
-            raise ValueError(f"rope: theta must be more than 1, not {theta:g}")
+            raise UserError(f"rope: theta must be more than 1, not {theta:g}")
         self.theta = theta
         self.pairing = pairing
         self.frequency_scale: tuple[float, ...] = ()

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Encoding, register
 from extrapolate.encodings.rope import geometric, turn
+from extrapolate.errors import UserError
 
 
 @register("sandwich")
@@ -30,7 +31,7 @@ class Sandwich(Encoding):
     def __init__(self, dims: Dims, *, size: int = 128) -> None:
         super().__init__(dims)
         if size < 2 or size % 2:
-            raise ValueError(f"sandwich: size must be a positive even number, not {size}")
+            raise UserError(f"sandwich: size must be a positive even number, not {size}")
         self.size = size
         strength_H = dims.heads / (8.0 * torch.arange(1, dims.heads + 1))
         self.register_buffer("strength_H", strength_H, persistent=False)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import POSITIONS, RELATIVE, Context, Dims, Encoding, register, scaled_product
+from extrapolate.errors import UserError
 
 
 @register("shaw")
@@ -27,7 +28,7 @@ class Shaw(Encoding):
         super().__init__(dims)
         self.max_distance = min(dims.seq_len - 1, 128) if max_distance is None else max_distance
         if self.max_distance < 1:
-            raise ValueError(f"shaw: max_distance must be at least 1 token, not {max_distance}")
+            raise UserError(f"shaw: max_distance must be at least 1 token, not {max_distance}")
         self.table_RK = nn.Parameter(torch.empty(self.max_distance + 1, dims.head_dim).normal_(std=0.02))
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:

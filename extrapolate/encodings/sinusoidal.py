@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import LOGITS, POSITIONS, Dims, Encoding, register
+from extrapolate.errors import UserError
 
 
 @register("sinusoidal")
@@ -27,9 +28,9 @@ class Sinusoidal(Encoding):
     def __init__(self, dims: Dims, *, theta: float = 10_000.0) -> None:
         super().__init__(dims)
         if dims.width % 2:
-            raise ValueError(f"sinusoidal needs an even width, not {dims.width}")
+            raise UserError(f"sinusoidal needs an even width, not {dims.width}")
         if theta <= 0:
-            raise ValueError(f"sinusoidal: theta must be positive, not {theta:g}")
+            raise UserError(f"sinusoidal: theta must be positive, not {theta:g}")
         self.theta = theta
 
     def values(self, pos_T: Tensor) -> Tensor:

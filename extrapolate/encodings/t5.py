@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, Encoding, register
+from extrapolate.errors import UserError
 
 
 @register("t5")
@@ -31,10 +32,10 @@ class T5(Encoding):
         super().__init__(dims)
         self.buckets = max(2, min(32, dims.seq_len // 4 * 2)) if buckets is None else buckets
         if self.buckets < 2 or self.buckets % 2:
-            raise ValueError(f"t5: buckets must be an even number, not {buckets}")
+            raise UserError(f"t5: buckets must be an even number, not {buckets}")
         exact = self.buckets // 2
         if max_distance is not None and max_distance <= exact:
-            raise ValueError(f"t5: max_distance must be more than {exact}, half the buckets, not {max_distance}")
+            raise UserError(f"t5: max_distance must be more than {exact}, half the buckets, not {max_distance}")
         self.max_distance = max(exact + 1, min(128, dims.seq_len)) if max_distance is None else max_distance
         self.table_RH = nn.Parameter(torch.empty(self.buckets, dims.heads).normal_(std=dims.width**-0.5))
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Context, Dims, Encoding, Spectrum, find
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 
@@ -15,11 +16,11 @@ class Wrapper(Encoding):
     family = "wrapper"
 
     def __init__(self, dims: Dims, base: str, base_dims: Dims | None = None) -> None:
-        """Raises ValueError where `base`, a spec, does not name a registered encoding, or one that accepts it."""
+        """Raises UserError where `base`, a spec, does not name a registered encoding, or one that accepts it."""
         super().__init__(dims)
         spec = specs.parse(base)
         if ":" in spec.name:
-            raise ValueError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
+            raise UserError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
         cls = find(spec.name)
         arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
         self.inner_name = spec.name

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE, turn
+from extrapolate.errors import UserError
 
 # A score of a pair that is hidden grows to e^80 at most: float32 ends at e^88.
 EXPONENT = 80.0
@@ -37,7 +38,7 @@ class XPos(RoPE):
         self.scale_base = float(dims.seq_len) if scale_base is None else scale_base
         self.gamma = gamma
         if self.scale_base <= 0 or gamma <= 0:
-            raise ValueError(f"xpos: scale_base and gamma must be positive, not {self.scale_base:g} and {gamma:g}")
+            raise UserError(f"xpos: scale_base and gamma must be positive, not {self.scale_base:g} and {gamma:g}")
         self.max_length = int(EXPONENT * self.scale_base / math.log((1 + gamma) / gamma))
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:

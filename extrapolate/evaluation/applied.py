@@ -21,7 +21,7 @@ class Applied:
     extra: Recipe | None
 
     def joined(self) -> Recipe | None:
-        """Both in one, for checks and labels. Raises ValueError where they clash."""
+        """Both in one, for checks and labels. Raises UserError where they clash."""
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
@@ -68,7 +68,7 @@ class Applied:
 def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, Applied]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
-    Raises ValueError on unknown ones, or one that clashes with the run's own.
+    Raises UserError on unknown ones, or one that clashes with the run's own.
     """
     own = None if run.config.extension is None else recipes.build(run.config.extension)
     found = {PLAIN_NAME: Applied(own, None)}

@@ -8,6 +8,7 @@ from typing import Any
 from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
+from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
@@ -66,44 +67,44 @@ class EvaluationSettings:
         return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
     def check_max_targets(self) -> None:
-        """Raises ValueError where a limit on the scored tokens would change nothing."""
+        """Raises UserError where a limit on the scored tokens would change nothing."""
         for protocol in self.max_targets_of:
             if protocol not in PROTOCOLS:
-                raise ValueError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+                raise UserError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
             if protocol not in self.protocols:
-                raise ValueError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
+                raise UserError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
         defaults = {name: DEFAULT_MAX_TARGETS[name] for name in self.protocols if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
             instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
-            raise ValueError(
+            raise UserError(
                 f"--max-targets {self.max_targets} is above every default ({told}), and a number alone only lowers "
                 f"them; to raise them write --max-targets {instead}"
             )
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
-    """Raises ValueError where anything asked for cannot be evaluated, before any work is done."""
+    """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
-            raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+            raise UserError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
-        raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
+        raise UserError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
-        raise ValueError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
+        raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
     if run.config.imported is not None:
         check_text(run, store)
     elif store.corpus_hash != run.config.data.corpus_hash:
-        raise ValueError(
+        raise UserError(
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
             "name the run's own token store with --data"
         )
     if not settings.precisions:
-        raise ValueError(f"name at least one precision: {', '.join(PRECISIONS)}")
+        raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
         if precision not in PRECISIONS:
-            raise ValueError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
+            raise UserError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
     run.checkpoints(settings.checkpoint)
     for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
         if (run.path / name).exists():

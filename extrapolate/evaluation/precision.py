@@ -6,6 +6,7 @@ import logging
 
 from torch import nn
 
+from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import Plan
 
@@ -15,7 +16,7 @@ def in_precision(model: Model, precision: str) -> Model:
 
     int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
     every batch, by torchao.
-    Raises ValueError where torchao is missing.
+    Raises UserError where torchao is missing.
     """
     if precision != "int8":
         return model
@@ -23,7 +24,7 @@ def in_precision(model: Model, precision: str) -> Model:
     try:
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
     except ImportError:
-        raise ValueError("int8 needs the torchao package: pip install 'extrapolate[int8]'") from None
+        raise UserError("int8 needs the torchao package: pip install 'extrapolate[int8]'") from None
     quantised = copy.deepcopy(model)
     if model.config.tied_embeddings:  # the embedding is a table, not a product: it stays as it is
         quantised.head.weight = nn.Parameter(model.head.weight.detach().clone())

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
@@ -37,9 +38,9 @@ DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
-    """Raises ValueError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
+    """Raises UserError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
-        raise ValueError(f"--probe-trials must be at least 1, not {settings.probe_trials}")
+        raise UserError(f"--probe-trials must be at least 1, not {settings.probe_trials}")
     if (run.path / PROBES_TABLE).exists():
         read(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store)

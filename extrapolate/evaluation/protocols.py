@@ -12,6 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from extrapolate.errors import UserError
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -46,20 +48,20 @@ class Layout:
 def lengths_of(factors: Sequence[float], seq_len: int) -> list[int]:
     """Evaluation lengths in tokens, N = factor L, in ascending order.
 
-    Raises ValueError on factors that are not positive or do not give whole lengths.
+    Raises UserError on factors that are not positive or do not give whole lengths.
     """
     lengths = []
     for factor in factors:
         if not (math.isfinite(factor) and factor > 0):
-            raise ValueError(f"factors must be positive, not {factor:g}")
+            raise UserError(f"factors must be positive, not {factor:g}")
         length = Fraction(str(factor)) * seq_len
         if length.denominator != 1:
-            raise ValueError(
+            raise UserError(
                 f"factor {factor:g} of a training length of {seq_len} is {float(length):g}, not a whole length"
             )
         lengths.append(int(length))
     if not lengths:
-        raise ValueError("name at least one factor")
+        raise UserError("name at least one factor")
     return sorted(set(lengths))
 
 
@@ -70,7 +72,7 @@ def windows(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], 
     the one before), so that the same tokens are scored at every length. The control's windows have L inputs and
     move on by L/2, only new targets scored: every target has at least L/2 tokens of context, but those at the
     start of a span. At most max_targets targets, spread evenly over documents.
-    Raises ValueError where no document, or max_targets, holds a span.
+    Raises UserError where no document, or max_targets, holds a span.
     """
     span = math.lcm(seq_len, *lengths)
     document_W, start_W = _spans(document_lengths, span, max_targets)
@@ -83,7 +85,7 @@ def sliding(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], 
 
     All targets but those of a span's first window have at least N - L/2 tokens of context.
     The spans, the targets and the control are those of `windows`; at 1x a row is its own control. At most max_targets
-    targets, spread evenly over documents. Raises ValueError where no document, or max_targets, holds a span.
+    targets, spread evenly over documents. Raises UserError where no document, or max_targets, holds a span.
     """
     span = math.lcm(seq_len, *lengths)
     document_W, start_W = _spans(document_lengths, span, max_targets)
@@ -92,9 +94,9 @@ def sliding(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], 
 
 
 def _spans(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and starts of disjoint spans. Raises ValueError where no document, or max_targets, holds one."""
+    """Documents and starts of disjoint spans. Raises UserError where no document, or max_targets, holds one."""
     if max_targets < span:
-        raise ValueError(f"--max-targets {max_targets} holds no span of {span} tokens")
+        raise UserError(f"--max-targets {max_targets} holds no span of {span} tokens")
     available_D = np.maximum(document_lengths - 1, 0) // span
     _check_reached(available_D, document_lengths, span, "a span of")
     document_W, place_W = _spread(available_D, max_targets // span)
@@ -126,17 +128,17 @@ def fixed_target(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[i
     The control is the plain 1x row: every target has between L/2 and L tokens of context. At most max_targets
     targets, spread evenly over documents. Where a document has the room, its blocks lie as far apart as the two longest
     lengths differ: the window of the second longest is then the beginning of the next block's longest, and need not be
-    computed. Raises ValueError where no document reaches the longest window, a length is below L/2, or max_targets
+    computed. Raises UserError where no document reaches the longest window, a length is below L/2, or max_targets
     holds no block.
     """
     block = max(1, seq_len // 2)
     longest = max(*lengths, seq_len)
     if min(lengths) < block:
-        raise ValueError(
+        raise UserError(
             f"fixed-target scores blocks of {block} tokens: an evaluation length of {min(lengths)} is too short"
         )
     if max_targets < block:
-        raise ValueError(f"--max-targets {max_targets} holds no block of {block} targets")
+        raise UserError(f"--max-targets {max_targets} holds no block of {block} targets")
     available_D = np.where(document_lengths - 1 >= longest, (document_lengths - 1 - longest) // block + 1, 0)
     _check_reached(available_D, document_lengths, longest, "a window of")
     second = max((length for length in {seq_len, *lengths} if length < longest), default=0)
@@ -162,7 +164,7 @@ def targets_hash(groups: Sequence[Windows], corpus_hash: str, split: str) -> str
 
 def _check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed: int, what: str) -> None:
     if not available_D.any():
-        raise ValueError(
+        raise UserError(
             f"no held-out document holds {what} {needed} tokens and its next: the longest has "
             f"{int(document_lengths.max(initial=0))}; use smaller --factors, or tokenise longer documents with "
             f"--min-heldout-tokens {needed + 1}"

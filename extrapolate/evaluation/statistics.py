@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from extrapolate.errors import UserError
+
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
 ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
@@ -55,11 +57,11 @@ def interval(
     1993, chapter 9): how few long documents decide the mean then shows in every resample. Each resample's deviation is
     divided by its own standard error, so that intervals are as skewed as the effects are (the same, chapter 12).
     The standard error itself lets the spread of effects depend on size; the draws do not.
-    Below FEWEST clusters there is no interval. Raises ValueError where there is no target.
+    Below FEWEST clusters there is no interval. Raises UserError where there is no target.
     """
     held_C = targets_C > 0
     if not held_C.any():
-        raise ValueError("there are no targets to average over")
+        raise UserError("there are no targets to average over")
     targets_C = targets_C[held_C]
     effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
     mean, error = float(sum_C.sum() / targets_C.sum()), float(standard_error(effect_C, share_C))
@@ -98,11 +100,11 @@ def band(
     sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
     that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
     resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
-    Raises ValueError where no cluster has targets in every bucket.
+    Raises UserError where no cluster has targets in every bucket.
     """
     held_C = (targets_CB > 0).all(axis=1)
     if not held_C.any():
-        raise ValueError("no cluster has targets in every bucket")
+        raise UserError("no cluster has targets in every bucket")
     sum_CB, targets_CB = sum_CB[held_C], targets_CB[held_C]
     mean_B = sum_CB.sum(axis=0) / targets_CB.sum(axis=0)
     count = len(sum_CB)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from extrapolate.data.store import Split
+from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
 from extrapolate.model.decoder import Model
@@ -14,10 +15,10 @@ from extrapolate.model.plan import PLAIN, Plan
 def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:
     """Disjoint windows of the training length over a split: `windows` at 1x.
 
-    Raises ValueError where no document holds one.
+    Raises UserError where no document holds one.
     """
     if split.lengths.max(initial=0) <= seq_len:
-        raise ValueError(
+        raise UserError(
             f"no validation document holds a window of {seq_len} tokens and its next: use a smaller --seq-len, or "
             f"tokenise with --min-heldout-tokens {seq_len + 1} or more"
         )

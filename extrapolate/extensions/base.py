@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from extrapolate import specs
+from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Extension(ABC):
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
         """The plan for windows of `length` tokens and a model trained at `seq_len`.
 
-        Raises ValueError where the extension cannot reach so far with its arguments.
+        Raises UserError where the extension cannot reach so far with its arguments.
         """
 
     def arguments(self) -> dict[str, Any]:
@@ -45,7 +46,7 @@ class Extension(ABC):
 
     def fitted(self, value: float) -> Self:
         """This extension with that constant."""
-        raise ValueError(f"{self.display} has no constant to fit")
+        raise UserError(f"{self.display} has no constant to fit")
 
 
 def _short(value: Any) -> str:

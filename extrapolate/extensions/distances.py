@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import DISTANCES
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.windows import PAIRS, check_at_least
 from extrapolate.model.plan import Branch, Pairs, Plan
@@ -48,7 +49,7 @@ class ReRoPE(Extension):
     def __init__(self, *, window: int | None = None, k: float | None = None) -> None:
         check_at_least("rerope", "window", window, 1)
         if k is not None and k < 1:
-            raise ValueError(f"rerope: k must be at least 1, not {k:g}")
+            raise UserError(f"rerope: k must be at least 1, not {k:g}")
         self.window = window
         self.k = k
 
@@ -112,7 +113,7 @@ class SelfExtend(Extension):
         for group in range(1, length + 1):
             if GroupedPairs(group, window).farthest(length) < max(seq_len, 2):
                 return group
-        raise ValueError(
+        raise UserError(
             f"self-extend: with a window of {window} no group keeps {length} tokens within {seq_len}; "
             "give a smaller window"
         )
@@ -161,5 +162,5 @@ class DualChunk(Extension):
         chunk = 3 * seq_len // 4 if self.chunk is None else self.chunk
         size = chunk - (seq_len // 8 if self.local is None else self.local)
         if size < 1:
-            raise ValueError(f"dual-chunk: chunk must be more than local, not {chunk}")
+            raise UserError(f"dual-chunk: chunk must be more than local, not {chunk}")
         return Plan(pairs=ChunkedPairs(chunk, size) if length > size else None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from extrapolate.encodings.base import FREQUENCIES, Spectrum
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.positions import check_factor, reach
 from extrapolate.model.plan import Plan
@@ -119,7 +120,7 @@ class NTKByParts(_Frequencies):
     ) -> None:
         check_factor(self.name, factor)
         if not fast > slow > 0:
-            raise ValueError(
+            raise UserError(
                 f"{self.name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}"
             )
         self.factor = factor
@@ -189,7 +190,7 @@ class LongRoPE(_Frequencies):
                 NTKByParts(factor=s).scaled(spectrum, seq_len, length) if length > seq_len else [1.0] * spectrum.count
             )
         if len(given) != spectrum.count:
-            raise ValueError(f"longrope: a list has {len(given)} numbers, and the encoding {spectrum.count} pairs")
+            raise UserError(f"longrope: a list has {len(given)} numbers, and the encoding {spectrum.count} pairs")
         return [1 / number for number in given]
 
     def logit_scale(self, seq_len: int, length: int) -> float:
@@ -213,7 +214,7 @@ class Llama3(_Frequencies):
     def __init__(self, *, factor: float | None = None, slow: float = 1.0, fast: float = 4.0) -> None:
         check_factor("llama3", factor)
         if not fast > slow > 0:
-            raise ValueError(f"llama3: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
+            raise UserError(f"llama3: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
         self.factor = factor
         self.slow = slow
         self.fast = fast
@@ -239,7 +240,7 @@ class Truncation(_Frequencies):
 
     def __init__(self, *, p: float = 0.75) -> None:
         if not 0 <= p <= 1:
-            raise ValueError(f"p-rope: p must be between 0 and 1, not {p:g}")
+            raise UserError(f"p-rope: p must be between 0 and 1, not {p:g}")
         self.p = p
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
@@ -259,5 +260,5 @@ def _numbers(name: str, text: str | None) -> list[float] | None:
     except ValueError:
         numbers = []
     if not numbers or not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise ValueError(f"longrope: {name}={text} is not a list of positive numbers: {name}=(1,1.5,4,8)")
+        raise UserError(f"longrope: {name}={text} is not a list of positive numbers: {name}=(1,1.5,4,8)")
     return numbers

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 from extrapolate.encodings.base import POSITIONS, TABLE, VALUES
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.model.plan import Plan
 
@@ -11,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def check_factor(name: str, factor: float | None) -> None:
-    """Raises ValueError where a factor was given and is not positive."""
+    """Raises UserError where a factor was given and is not positive."""
     if factor is not None and not factor > 0:
-        raise ValueError(f"{name}: factor must be a positive number, not {factor:g}")
+        raise UserError(f"{name}: factor must be a positive number, not {factor:g}")
 
 
 def reach(factor: float | None, seq_len: int, length: int) -> float:

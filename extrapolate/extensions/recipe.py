@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
 from extrapolate.model.plan import PLAIN, Plan
 
@@ -25,14 +26,14 @@ class Recipe:
         return " + ".join(part.label() for part in self.parts)
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        """The parts' plans in one. Raises ValueError where a part cannot reach so far."""
+        """The parts' plans in one. Raises UserError where a part cannot reach so far."""
         plan = PLAIN
         for part in self.parts:
             plan = plan.joined(part.plan(encoding, seq_len, length))
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
-        """Both. Raises ValueError where they clash."""
+        """Both. Raises UserError where they clash."""
         return build(f"{self.text} + {other.text}")
 
     @property
@@ -46,10 +47,10 @@ class Recipe:
 
 
 def build(text: str) -> Recipe:
-    """A recipe from its text. Raises ValueError on unknown names, arguments or values, or parts that clash."""
+    """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash."""
     texts = [part.strip() for part in specs.split_outside_parentheses(text, "+")]
     if not texts:
-        raise ValueError("an extension must be named: extrapolate extensions lists them")
+        raise UserError("an extension must be named: extrapolate extensions lists them")
     parts: list[Extension] = []
     tidied = []
     for part in texts:
@@ -71,9 +72,9 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
     for at, part in enumerate(parts):
         for other in parts[:at]:
             if type(part) is type(other):
-                raise ValueError(f"'{text}' cannot be joined: {part.display} is there twice")
+                raise UserError(f"'{text}' cannot be joined: {part.display} is there twice")
             if part.slot == other.slot != SCALE:
-                raise ValueError(
+                raise UserError(
                     f"'{text}' cannot be joined: {other.display} and {part.display} both change the {part.slot}"
                 )
 
@@ -105,8 +106,8 @@ def applicable(model: "Model") -> list[str]:
 
 
 def check_applies(recipe: Recipe, model: "Model") -> None:
-    """Raises ValueError where a part means nothing for the model, saying why and what does apply."""
+    """Raises UserError where a part means nothing for the model, saying why and what does apply."""
     for part in specs.split_outside_parentheses(recipe.text, "+"):
         name = specs.parse(part).name
         if reason := reason_against(name, model):
-            raise ValueError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")
+            raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")

@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import LOGITS
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, register
 from extrapolate.model.plan import Plan
 
@@ -60,5 +61,5 @@ class Temperature(Extension):
         assert self.c is not None, "it is fitted first"
         scale = 1.0 + self.c * math.log(max(1.0, length / seq_len))
         if scale <= 0:
-            raise ValueError(f"temperature: c={self.c:g} makes the scores' factor {scale:g} at {length} tokens")
+            raise UserError(f"temperature: c={self.c:g} makes the scores' factor {scale:g} at {length} tokens")
         return Plan(logit_scale=scale)

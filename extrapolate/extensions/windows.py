@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import MASK
+from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.model.plan import Branch, Pairs, Plan
 
@@ -14,9 +15,9 @@ PAIRS = "pairs"
 
 
 def check_at_least(name: str, argument: str, value: int | None, least: int) -> None:
-    """Raises ValueError where a number of tokens was given and is less."""
+    """Raises UserError where a number of tokens was given and is less."""
     if value is not None and value < least:
-        raise ValueError(f"{name}: {argument} must be at least {least}, not {value}")
+        raise UserError(f"{name}: {argument} must be at least {least}, not {value}")
 
 
 @register("window")

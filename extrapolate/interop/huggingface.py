@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate import files, specs
+from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.model.config import ModelConfig
 
@@ -84,45 +85,45 @@ class Rotary:
 def find(name: str) -> Source:
     """A checkpoint in a local folder of that name, or of the Hugging Face Hub.
 
-    Raises ValueError where there is none, a file is missing or damaged, or the architecture is not supported.
+    Raises UserError where there is none, a file is missing or damaged, or the architecture is not supported.
     """
     folder = Path(name).expanduser()
     if not name or not folder.is_dir():
         folder = _downloaded(name)
     for needed in (CONFIG, TOKENIZER):
         if not (folder / needed).is_file():
-            raise ValueError(f"hf:{name} has no {needed}, which is needed: {folder}")
+            raise UserError(f"hf:{name} has no {needed}, which is needed: {folder}")
     config = files.read_json(folder / CONFIG)
     if not isinstance(config, dict):
-        raise ValueError(f"{folder / CONFIG} is damaged: it is not an object")
+        raise UserError(f"{folder / CONFIG} is damaged: it is not an object")
     return Source(folder, _completed(config, folder / CONFIG), _weight_files(folder, name))
 
 
 def _downloaded(name: str) -> Path:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        raise ValueError(f"hf:{name}: no such folder, and not a name on the Hugging Face Hub, such as hf:USER/MODEL")
+        raise UserError(f"hf:{name}: no such folder, and not a name on the Hugging Face Hub, such as hf:USER/MODEL")
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=NEEDED))
     except Exception as error:  # the library lets those of its transport through
-        raise ValueError(
+        raise UserError(
             f"hf:{name}: there is no folder {name}, and it cannot be had from the Hugging Face Hub: {error}"
         ) from error
 
 
 def _completed(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The configuration with what it leaves out. Raises ValueError on what is not supported."""
+    """The configuration with what it leaves out. Raises UserError on what is not supported."""
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        raise ValueError(f"{path}: architectures is {architectures}; what can be read: {', '.join(ARCHITECTURES)}")
+        raise UserError(f"{path}: architectures is {architectures}; what can be read: {', '.join(ARCHITECTURES)}")
     config = {**ARCHITECTURES[name], **config, "architecture": name}
     for field, allowed in ONLY.items():
         if config.get(field, allowed[0]) not in allowed:
-            raise ValueError(f"{path}: {field} is {_short(config[field])}, which this project's decoder does not have")
+            raise UserError(f"{path}: {field} is {_short(config[field])}, which this project's decoder does not have")
     if any(kind != "full_attention" for kind in config.get("layer_types") or []):
-        raise ValueError(f"{path}: layer_types is {_short(config['layer_types'])}, and only full_attention is read")
+        raise UserError(f"{path}: layer_types is {_short(config['layer_types'])}, and only full_attention is read")
     return config
 
 
@@ -130,30 +131,30 @@ def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     if not (folder / INDEX).is_file():
-        raise ValueError(
+        raise UserError(
             f"hf:{name} has neither {WEIGHTS} nor {INDEX}: weights in other formats, such as .bin, are not read; "
             f"convert them to safetensors: {folder}"
         )
     index = files.read_json(folder / INDEX)
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict) or not shards or not all(isinstance(shard, str) for shard in shards.values()):
-        raise ValueError(f"{folder / INDEX} is damaged: it has no weight_map")
+        raise UserError(f"{folder / INDEX} is damaged: it has no weight_map")
     found = tuple(folder / shard for shard in sorted(set(shards.values())))
     if missing := [path.name for path in found if not path.is_file()]:
-        raise ValueError(f"hf:{name} lacks {', '.join(missing)}, which its {INDEX} names: {folder}")
+        raise UserError(f"hf:{name} lacks {', '.join(missing)}, which its {INDEX} names: {folder}")
     return found
 
 
 def sizes_of(source: Source) -> ModelConfig:
-    """The model's sizes. Raises ValueError where the configuration lacks one, or they do not fit."""
+    """The model's sizes. Raises UserError where the configuration lacks one, or they do not fit."""
     config = source.config
     heads = _whole(source, "num_attention_heads")
     width = _whole(source, "hidden_size")
     if config.get("head_dim") is None and width % heads:
-        raise ValueError(f"{source.folder / CONFIG}: hidden_size {width} is not a multiple of {heads} heads")
+        raise UserError(f"{source.folder / CONFIG}: hidden_size {width} is not a multiple of {heads} heads")
     kv_heads = heads if config.get("num_key_value_heads") is None else _whole(source, "num_key_value_heads")
     if heads % kv_heads:
-        raise ValueError(f"{source.folder / CONFIG}: num_key_value_heads is {kv_heads}, of {heads} heads")
+        raise UserError(f"{source.folder / CONFIG}: num_key_value_heads is {kv_heads}, of {heads} heads")
     return ModelConfig(
         vocab_size=_whole(source, "vocab_size"),
         width=width,
@@ -172,13 +173,13 @@ def sizes_of(source: Source) -> ModelConfig:
 def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
     """The rotary embedding, for the training length named or else the one the configuration says.
 
-    That is the original length of a scaling, or max_position_embeddings. Raises ValueError on a scaling that no
+    That is the original length of a scaling, or max_position_embeddings. Raises UserError on a scaling that no
     extension of ours reproduces exactly.
     """
     config = source.config
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, dict):
-        raise ValueError(f"{source.folder / CONFIG}: rope_scaling is {_short(rope)}, not an object")
+        raise UserError(f"{source.folder / CONFIG}: rope_scaling is {_short(rope)}, not an object")
     theta = _number(source, {**config, **rope}, "rope_theta", 10_000.0)
     longest = _whole(source, "max_position_embeddings")
     original = config.get("original_max_position_embeddings") or rope.get("original_max_position_embeddings") or longest
@@ -191,7 +192,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         parts.append(specs.spell("pi", {"factor": _factor(source, rope)}))
     elif kind == "dynamic":
         if length != longest or original != longest:
-            raise ValueError(
+            raise UserError(
                 f"{source.folder / CONFIG}: its rope_type, dynamic, depends on max_position_embeddings, which is "
                 f"{longest}: the training length cannot be {length}"
             )
@@ -216,22 +217,22 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
 def _rope_kind(source: Source, rope: Mapping[str, Any]) -> str:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if not isinstance(kind, str) or kind not in ROPE_FIELDS:
-        raise ValueError(
+        raise UserError(
             f"{source.folder / CONFIG}: rope_type is {_short(kind)}; what can be read: {', '.join(ROPE_FIELDS)}"
         )
     needed, optional = ROPE_FIELDS[kind]
     if missing := sorted(name for name in needed if rope.get(name) is None):
-        raise ValueError(f"{source.folder / CONFIG}: its rope_type, {kind}, lacks {', '.join(missing)}")
+        raise UserError(f"{source.folder / CONFIG}: its rope_type, {kind}, lacks {', '.join(missing)}")
     given = {name for name, value in rope.items() if value is not None}
     if unknown := sorted(given - needed - optional - ROPE_SHARED):
-        raise ValueError(f"{source.folder / CONFIG}: its rope_type, {kind}, does not go with {', '.join(unknown)}")
+        raise UserError(f"{source.folder / CONFIG}: its rope_type, {kind}, does not go with {', '.join(unknown)}")
     if rope.get("partial_rotary_factor") not in ONLY["partial_rotary_factor"]:
         raise _refusal(source, "partial_rotary_factor", rope["partial_rotary_factor"])
     return kind
 
 
 def _check_yarn(source: Source, rope: Mapping[str, Any], factor: float) -> None:
-    """Raises ValueError unless scores are multiplied by A^2, A = 0.1 ln s + 1, and the ramp's ends are rounded."""
+    """Raises UserError unless scores are multiplied by A^2, A = 0.1 ln s + 1, and the ramp's ends are rounded."""
     if rope.get("truncate") not in (None, True):
         raise _refusal(source, "truncate", rope["truncate"])
     ours = 0.1 * math.log(factor) + 1
@@ -254,21 +255,21 @@ def _factor(source: Source, rope: Mapping[str, Any]) -> float:
 def _whole(source: Source, name: str) -> int:
     value = source.config.get(name)
     if value is None:
-        raise ValueError(f"{source.folder / CONFIG} has no {name}")
+        raise UserError(f"{source.folder / CONFIG} has no {name}")
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{source.folder / CONFIG}: {name} is {_short(value)}, not a positive whole number")
+        raise UserError(f"{source.folder / CONFIG}: {name} is {_short(value)}, not a positive whole number")
     return value
 
 
 def _number(source: Source, values: Mapping[str, Any], name: str, usual: float | None = None) -> float:
     value = usual if values.get(name) is None else values[name]
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise ValueError(f"{source.folder / CONFIG}: {name} is {_short(value)}, not a positive number")
+        raise UserError(f"{source.folder / CONFIG}: {name} is {_short(value)}, not a positive number")
     return float(value)
 
 
-def _refusal(source: Source, name: str, value: Any) -> ValueError:
-    return ValueError(f"{source.folder / CONFIG}: {name} is {_short(value)}, which no extension here reproduces")
+def _refusal(source: Source, name: str, value: Any) -> UserError:
+    return UserError(f"{source.folder / CONFIG}: {name} is {_short(value)}, which no extension here reproduces")
 
 
 def _short(value: Any) -> str:
@@ -277,20 +278,20 @@ def _short(value: Any) -> str:
 
 
 def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
-    """The weights under our names, float32. Raises ValueError where one is missing, damaged or has no place here."""
+    """The weights under our names, float32. Raises UserError where one is missing, damaged or has no place here."""
     theirs: dict[str, Tensor] = {}
     for path in source.weights:
         try:
             theirs |= load_file(path)
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is damaged: {error}; download or copy it again") from error
+            raise UserError(f"{path} is damaged: {error}; download or copy it again") from error
     for name, weight in theirs.items():
         if weight.dtype not in FLOATS:
-            raise ValueError(f"{source.folder}: {name} is {weight.dtype}, and quantised weights are not read")
+            raise UserError(f"{source.folder}: {name} is {weight.dtype}, and quantised weights are not read")
 
     def take(*names: str) -> Tensor:
         if missing := [name for name in names if name not in theirs]:
-            raise ValueError(f"{source.folder}: its weights lack {', '.join(missing)}")
+            raise UserError(f"{source.folder}: its weights lack {', '.join(missing)}")
         return torch.cat([theirs.pop(name).float() for name in names])
 
     ours = {"embedding.weight": take("model.embed_tokens.weight"), "norm.weight": take("model.norm.weight")}
@@ -309,8 +310,8 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
     if not sizes.tied_embeddings:
         ours["head.weight"] = take("lm_head.weight")
     elif "lm_head.weight" in theirs and not torch.equal(take("lm_head.weight"), ours["embedding.weight"]):
-        raise ValueError(f"{source.folder}: tie_word_embeddings is true, and lm_head.weight is not the embedding")
+        raise UserError(f"{source.folder}: tie_word_embeddings is true, and lm_head.weight is not the embedding")
     # Old checkpoints hold the frequencies too, which follow from theta.
     if left := sorted(name for name in theirs if not name.endswith("rotary_emb.inv_freq")):
-        raise ValueError(f"{source.folder}: this project's decoder has no place for {', '.join(left[:3])}")
+        raise UserError(f"{source.folder}: this project's decoder has no place for {', '.join(left[:3])}")
     return ours

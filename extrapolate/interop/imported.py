@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.store import HELDOUT, Split, Store
+from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
 from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
@@ -24,7 +25,7 @@ def bring_in(name: str, seq_len: int | None = None, folder: Path = Path("ckpt"))
     """The run in `folder` that holds a checkpoint of Hugging Face, made where it is not there yet.
 
     `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens, where it is not what
-    the checkpoint's configuration says; a run of another L is another run. Raises ValueError where the checkpoint
+    the checkpoint's configuration says; a run of another L is another run. Raises UserError where the checkpoint
     cannot be read or reproduced exactly, or its place is taken.
     """
     source = huggingface.find(name)
@@ -49,11 +50,11 @@ def bring_in(name: str, seq_len: int | None = None, folder: Path = Path("ckpt"))
         if (path / CONFIG).exists():
             run = Run.open(path)
             if run.config.config_hash() != config.config_hash():
-                raise ValueError(f"{path} holds another run, or another version of {name}: rename it, or delete it")
+                raise UserError(f"{path} holds another run, or another version of {name}: rename it, or delete it")
             if run.finished:
                 return run
         elif (path / WEIGHTS).exists():
-            raise ValueError(f"{path} holds weights without a {CONFIG}: delete it")
+            raise UserError(f"{path} holds weights without a {CONFIG}: delete it")
         return _converted(source, config, path)
 
 
@@ -67,15 +68,15 @@ def _converted(source: huggingface.Source, config: RunConfig, path: Path) -> Run
 
 
 def check_text(run: Run, store: Store) -> None:
-    """Raises ValueError unless the text that a store holds out is in the run's own tokens."""
+    """Raises UserError unless the text that a store holds out is in the run's own tokens."""
     if _splitting(tokenizers.read(run.path / "tokenizer.json")) != _splitting(store.tokenizer()):
-        raise ValueError(
+        raise UserError(
             f"{store.path} was made with another tokenizer than that of {run.path}; tokenise the text with its own: "
             f"extrapolate tokenize SOURCE --tokenizer {run.path}/tokenizer.json --out {store.path}-{run.name}"
         )
     largest = max(_largest_token(store.split(name)) for name in HELDOUT)
     if largest >= run.config.model.vocab_size:
-        raise ValueError(
+        raise UserError(
             f"{store.path} holds the token {largest}, and {run.path} has embeddings for "
             f"{run.config.model.vocab_size}: its tokenizer.json is not the one that it was trained with"
         )

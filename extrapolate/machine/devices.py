@@ -4,13 +4,15 @@ import shutil
 
 import torch
 
+from extrapolate.errors import UserError
+
 
 def device_of(wanted: str) -> str:
-    """`auto` as what this machine has. Raises ValueError where cuda is wanted and there is none."""
+    """`auto` as what this machine has. Raises UserError where cuda is wanted and there is none."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise ValueError("this machine has no CUDA device that torch can use; use --device cpu")
+        raise UserError("this machine has no CUDA device that torch can use; use --device cpu")
     return wanted
 
 

@@ -2,6 +2,7 @@
 
 from pydantic import Field, model_validator
 
+from extrapolate.errors import UserError
 from extrapolate.sections import Section
 
 
@@ -28,5 +29,5 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
         if self.heads % self.kv_heads:
-            raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+            raise UserError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         return self

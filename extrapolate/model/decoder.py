@@ -118,7 +118,7 @@ class Model(nn.Module):
         """Builds the model with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
 
         `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
-        Raises ValueError where the encoding refuses its arguments or the sizes.
+        Raises UserError where the encoding refuses its arguments or the sizes.
         """
         super().__init__()
         self.config, self.seq_len = config, seq_len

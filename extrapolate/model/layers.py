@@ -13,7 +13,7 @@ from extrapolate.encodings.base import Dims, Encoding, find
 def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
     """One instance per layer; `kv_heads` is G (default H).
 
-    Raises ValueError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
+    Raises UserError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
     does not do what an encoding must.
     """
     cls = find(name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from extrapolate.errors import UserError
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, Column
 from extrapolate.specs import did_you_mean
 
@@ -204,11 +205,11 @@ plt.savefig("curve.png")
 
 
 def table(name: str) -> Described:
-    """A table by its name, with or without `.parquet`. Raises ValueError where there is none."""
+    """A table by its name, with or without `.parquet`. Raises UserError where there is none."""
     known = {one.name: one for one in TABLES}
     name = name.removesuffix(".parquet")
     if name not in known:
-        raise ValueError(f"unknown table '{name}'; {did_you_mean(name, known)}")
+        raise UserError(f"unknown table '{name}'; {did_you_mean(name, known)}")
     return known[name]
 
 

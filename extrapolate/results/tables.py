@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extrapolate import files
+from extrapolate.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -196,41 +197,41 @@ PROBES = Table(
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
-    """Writes rows as a Parquet file, atomically. Raises ValueError where a row does not fit the table's columns."""
+    """Writes rows as a Parquet file, atomically. Raises UserError where a row does not fit the table's columns."""
     rows = [dict(row) for row in rows]
     for row in rows:
         _check_row(row, table, path.name)
     try:
         data = pa.Table.from_pylist(rows, schema=table.schema())
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ValueError(f"{path.name}: {error}") from error
+        raise UserError(f"{path.name}: {error}") from error
     files.write_atomically(path, lambda temporary: pq.write_table(data, temporary))
 
 
 def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
     known = {column.name for column in table.columns}
     if unknown := sorted(set(row) - known):
-        raise ValueError(f"{where}: there is no column {', '.join(unknown)}")
+        raise UserError(f"{where}: there is no column {', '.join(unknown)}")
     for column in table.columns:
         value = row.get(column.name)
         if column.required and value is None:
-            raise ValueError(f"{where}: a row has no {column.name}")
+            raise UserError(f"{where}: a row has no {column.name}")
         if pa.types.is_integer(column.type) and isinstance(value, float) and not value.is_integer():
-            raise ValueError(f"{where}: {column.name} is {value}, not a whole number")
+            raise UserError(f"{where}: {column.name} is {value}, not a whole number")
 
 
 def read(path: Path, table: Table) -> list[dict[str, Any]]:
     """Reads a table's rows; None where there is no value, which is not the same as NaN.
 
-    Raises ValueError where the file is damaged, or lacks a column.
+    Raises UserError where the file is damaged, or lacks a column.
     """
     try:
         data = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is damaged: {error}; delete it and evaluate again") from error
+        raise UserError(f"{path} is damaged: {error}; delete it and evaluate again") from error
     missing = [c.name for c in table.columns if c.name not in data.column_names]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; delete it and evaluate again")
+        raise UserError(f"{path} has no column {', '.join(missing)}; delete it and evaluate again")
     return data.select([c.name for c in table.columns]).to_pylist()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.sections import Section
 from extrapolate.specs import did_you_mean
@@ -75,7 +76,7 @@ class RunConfig(Section):
     def _check(self) -> "RunConfig":
         for name in ("preset", "training", "data"):
             if (getattr(self, name) is None) != (self.imported is not None):
-                raise ValueError(f"{name} is " + ("missing" if self.imported is None else "not known, of an import"))
+                raise UserError(f"{name} is " + ("missing" if self.imported is None else "not known, of an import"))
         return self
 
     @property
@@ -111,20 +112,20 @@ def short_hash(value: Mapping[str, Any]) -> str:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A TOML or JSON file as nested dictionaries. Raises ValueError where it is neither or not there."""
+    """A TOML or JSON file as nested dictionaries. Raises UserError where it is neither or not there."""
     try:
         text = path.read_text(encoding="utf-8")
         return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        raise UserError(f"{path}: no such file") from None
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 
 def validate(config: Mapping[str, Any], where: str) -> RunConfig:
-    """A RunConfig from nested dictionaries. Raises ValueError naming the first wrong field."""
+    """A RunConfig from nested dictionaries. Raises UserError naming the first wrong field."""
     try:
         return RunConfig.model_validate(config)
     except ValidationError as error:
@@ -133,7 +134,7 @@ def validate(config: Mapping[str, Any], where: str) -> RunConfig:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), _known_settings(first["loc"]))
-        raise ValueError(f"{where}: {place + ': ' if place else ''}{message}") from None
+        raise UserError(f"{where}: {place + ': ' if place else ''}{message}") from None
 
 
 def _known_settings(location: tuple[int | str, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from extrapolate.errors import UserError
 from extrapolate.specs import did_you_mean
 
 # Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from
@@ -42,7 +43,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def preset(name: str) -> dict[str, dict[str, Any]]:
-    """The preset's `model` and `training` values. Raises ValueError if there is none of that name."""
+    """The preset's `model` and `training` values. Raises UserError if there is none of that name."""
     if name not in PRESETS:
-        raise ValueError(f"unknown preset '{name}'; {did_you_mean(name, PRESETS)}")
+        raise UserError(f"unknown preset '{name}'; {did_you_mean(name, PRESETS)}")
     return {section: dict(values) for section, values in PRESETS[name].items()}

@@ -9,6 +9,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
+from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.layers import build
 from extrapolate.runs import config as configs
@@ -40,17 +41,17 @@ class TrainingRequest:
 def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | None]:
     """The configuration of a run on a store, and the user's encoding file if it has one.
 
-    Raises ValueError on anything unknown or out of range.
+    Raises UserError on anything unknown or out of range.
     """
     file = read_file(request.file)
     wanted_hash = section(file, "data").get("corpus_hash", store.corpus_hash)
     if wanted_hash != store.corpus_hash:
-        raise ValueError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
+        raise UserError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
     preset = request.preset or file.get("preset") or "tiny"
     sections = preset_sections(preset)
     given_model = section(file, "model") | given_values(request.model)
     if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
-        raise ValueError(
+        raise UserError(
             f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
             "leave it out, or tokenise with that vocabulary"
         )
@@ -59,7 +60,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
         model["kv_heads"] = model["heads"]
     training = sections["training"] | section(file, "training") | given_values(request.training)
     if "seq_len" not in training:
-        raise ValueError("name the training length in tokens: --seq-len 512")
+        raise UserError("name the training length in tokens: --seq-len 512")
     raw = {
         "preset": preset,
         "encoding": encoding_section(request, file),
@@ -115,7 +116,7 @@ def run_name(config: RunConfig) -> str:
 def read_file(path: Path | None) -> dict[str, Any]:
     """The sections of settings in a TOML file or a run's config.json, empty where there is no file.
 
-    Raises ValueError where one is unknown, or the file is of a run that cannot be made again from its settings.
+    Raises UserError where one is unknown, or the file is of a run that cannot be made again from its settings.
     """
     if path is None:
         return {}
@@ -123,18 +124,18 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if isinstance(content, dict):
         content = content.get("config", content)  # a run's own config.json
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
+        raise UserError(f"{path} must hold sections of settings: [encoding], [model], [training]")
     content = {key: value for key, value in content.items() if value is not None}
     if "imported" in content:
-        raise ValueError(f"{path} is of an imported checkpoint: how that was trained is not known")
+        raise UserError(f"{path} is of an imported checkpoint: how that was trained is not known")
     if tuned := {"origin", "extension"} & content.keys():
-        raise ValueError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
+        raise UserError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
     for key in content:
         if key not in RunConfig.model_fields:
-            raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
+            raise UserError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
         if not isinstance(content[key], str if key == "preset" else dict):
             kind = "a preset's name" if key == "preset" else "a section of settings"
-            raise ValueError(f"{path}: {key} must be {kind}, not {content[key]!r}")
+            raise UserError(f"{path}: {key} must be {kind}, not {content[key]!r}")
     return content
 
 
@@ -170,9 +171,9 @@ def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[
         return {"name": spec.name, "arguments": dict(spec.arguments)}
     given = section(file, "encoding")
     if "name" not in given:
-        raise ValueError("name an encoding: --pe rope (extrapolate encodings lists them)")
+        raise UserError("name an encoding: --pe rope (extrapolate encodings lists them)")
     if not isinstance(given["name"], str):
-        raise ValueError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
+        raise UserError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
     spec = specs.parse(given["name"])
     name = spec.name
     if given.pop("file_sha256", None) is not None and request.file is not None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.extensions import recipe as recipes
 from extrapolate.runs import config as configs
@@ -17,7 +18,7 @@ from extrapolate.training.fine_tuning import check_trained_here, origin_of
 
 
 def run_in(path: Path) -> Run | None:
-    """The run that a folder holds, or None. Raises ValueError where it is damaged, or was not trained here."""
+    """The run that a folder holds, or None. Raises UserError where it is damaged, or was not trained here."""
     if not (path / CONFIG).is_file():
         return None
     run = Run.open(path)
@@ -35,11 +36,11 @@ def resumed(
     """A run's configuration and its own copy of the user's encoding file, if it has one.
 
     What is not asked for is the run's. `start` is the run that it started from: where that folder is gone, its name
-    must be the one that the run knows. Raises ValueError where anything given is not as in the run.
+    must be the one that the run knows. Raises UserError where anything given is not as in the run.
     """
     known = run.config
     if known.training.device == "cuda" and not run.finished and not torch.cuda.is_available():
-        raise ValueError(
+        raise UserError(
             f"{run.path} is trained on cuda, and this machine has no CUDA device that torch can use: resume it on one "
             "that has"
         )

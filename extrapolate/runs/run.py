@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import save
 
 from extrapolate import files
+from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE
 from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
@@ -58,14 +59,14 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Raises ValueError where there is no run, or its configuration is damaged."""
+        """Raises UserError where there is no run, or its configuration is damaged."""
         if not (path / CONFIG).is_file():
-            raise ValueError(f"{path} is not a run: it has no {CONFIG}")
+            raise UserError(f"{path} is not a run: it has no {CONFIG}")
         record = files.read_json(path / CONFIG)
         if isinstance(record, dict) and "architectures" in record:
-            raise ValueError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
+            raise UserError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
         if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise ValueError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
+            raise UserError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
         config = configs.validate(record.get("config", {}), str(path / CONFIG))
         return cls(path, config, dict(record.get("provenance", {})))
 
@@ -80,18 +81,18 @@ class Run:
         return (self.path / WEIGHTS).is_file()
 
     def build_model(self) -> Model:
-        """The run's model with fresh weights, on the CPU. Raises ValueError where the user's file was changed."""
+        """The run's model with fresh weights, on the CPU. Raises UserError where the user's file was changed."""
         encoding = self.config.encoding
         name = encoding.name
         if encoding.file_sha256 is not None:
             copy = self.path / USER_ENCODING
             if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
-                raise ValueError(f"{copy} is missing or was changed since training: its hash differs")
+                raise UserError(f"{copy} is missing or was changed since training: its hash differs")
             name = f"{copy}:{name.rpartition(':')[2]}"
         return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
 
     def load_model(self, checkpoint: Checkpoint) -> Model:
-        """The model with a checkpoint's weights, in eval mode. Raises ValueError where they are damaged."""
+        """The model with a checkpoint's weights, in eval mode. Raises UserError where they are damaged."""
         model = self.build_model()
         load_weights(model, read_weights(checkpoint), str(checkpoint.path))
         return model.eval()
@@ -99,10 +100,10 @@ class Run:
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """`last`, the final weights alone, or `all`, those kept along the way before them.
 
-        Raises ValueError where training is not finished, or weights are damaged.
+        Raises UserError where training is not finished, or weights are damaged.
         """
         if not self.finished:
-            raise ValueError(
+            raise UserError(
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
                 "--resume"
             )
@@ -127,17 +128,17 @@ class Run:
         files.write_bytes(self.path / STATE, buffer.getbuffer())
 
     def load_state(self) -> dict[str, Any] | None:
-        """What was saved last, or None. Raises ValueError where it is damaged."""
+        """What was saved last, or None. Raises UserError where it is damaged."""
         path = self.path / STATE
         if not path.exists():
             return None
         try:
             with zipfile.ZipFile(path) as archive:  # torch does not check the sums itself
                 if (broken := archive.testzip()) is not None:
-                    raise ValueError(f"{broken} is not what was written")
+                    raise UserError(f"{broken} is not what was written")
             return torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file
-            raise ValueError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
+            raise UserError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
 
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line that a kill cut short is left out."""
@@ -160,9 +161,9 @@ class Run:
 
 
 def check_same(run: Run, config: RunConfig) -> None:
-    """Raises ValueError where a configuration would not make this run."""
+    """Raises UserError where a configuration would not make this run."""
     if changed := configs.differences(run.config, config):
-        raise ValueError(
+        raise UserError(
             f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
             "give the settings that it was started with, or choose another --out"
         )

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 
 METADATA = "extrapolate"  # our entry in the weights' own header
@@ -37,12 +38,12 @@ def unique_weights(model: Model) -> dict[str, Tensor]:
 
 
 def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
-    """Copies weights into the model. Raises ValueError where names or shapes differ."""
+    """Copies weights into the model. Raises UserError where names or shapes differ."""
     own = unique_weights(model)
     wrong = [name for name in {*own, *weights} if name not in own or name not in weights]
     wrong += [name for name in own if name in weights and own[name].shape != weights[name].shape]
     if wrong:
-        raise ValueError(f"{where} does not belong to its config.json: {', '.join(sorted(wrong)[:3])} differ")
+        raise UserError(f"{where} does not belong to its config.json: {', '.join(sorted(wrong)[:3])} differ")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
@@ -51,7 +52,7 @@ def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
 def load_start(model: Model, checkpoint: Checkpoint) -> None:
     """Copies another run's weights into a fresh model of the same sizes.
 
-    Where its encoding is another one, the encoding's own parameters stay fresh. Raises ValueError where weights are
+    Where its encoding is another one, the encoding's own parameters stay fresh. Raises UserError where weights are
     damaged or do not fit.
     """
     weights, own = read_weights(checkpoint), unique_weights(model)
@@ -78,14 +79,14 @@ def describe(path: Path) -> Checkpoint:
             record = json.loads(file.metadata()[METADATA])
         return Checkpoint(path, record["step"], record["tokens"], record["sha256"])
     except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}; delete {path.parent} and train again") from error
+        raise UserError(f"{path} is damaged: {error}; delete {path.parent} and train again") from error
 
 
 def read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     try:
         weights = load_file(checkpoint.path)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{checkpoint.path} is damaged: {error}; train again") from error
+        raise UserError(f"{checkpoint.path} is damaged: {error}; train again") from error
     if weights_sha256(weights) != checkpoint.sha256:
-        raise ValueError(f"{checkpoint.path} is damaged: its content does not have the hash it was written with")
+        raise UserError(f"{checkpoint.path} is damaged: its content does not have the hash it was written with")
     return weights

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from extrapolate.data.mixture import NO_PROBES, Mixture
+from extrapolate.errors import UserError
 from extrapolate.sections import Section
 
 
@@ -39,11 +40,11 @@ class TrainingConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> "TrainingConfig":
         if self.batch_tokens < self.seq_len:
-            raise ValueError(
+            raise UserError(
                 f"batch_tokens ({self.batch_tokens}) holds no window of {self.seq_len}: give more --batch-tokens"
             )
         if self.tokens < self.batch_size * self.seq_len:
-            raise ValueError(
+            raise UserError(
                 f"tokens ({self.tokens}) is less than a batch of {self.batch_size * self.seq_len}: give more --tokens"
             )
         return self

@@ -5,6 +5,7 @@ from typing import Any
 
 from extrapolate import specs
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions import recipe as recipes
@@ -25,17 +26,17 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     """The configuration of a run that starts from the weights of `start`, and the user's encoding file if it has one.
 
     Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
-    belongs to the new run. Raises ValueError where that run is not finished, the corpus is another, or something is
+    belongs to the new run. Raises UserError where that run is not finished, the corpus is another, or something is
     asked for that its weights decide.
     """
     parent = parent_of(start)
     if store.corpus_hash != parent.config.data.corpus_hash:
-        raise ValueError(
+        raise UserError(
             f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
             f"{store.corpus_hash}: name its own token store with --data"
         )
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
-        raise ValueError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
+        raise UserError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
     before = parent.config.training
     training = before.model_dump() | {
         "lr": before.lr * TUNING_LR,
@@ -68,23 +69,23 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
 
 
 def parent_of(start: Path) -> Run:
-    """The run to continue. Raises ValueError where there is none, or how it was trained is not known."""
+    """The run to continue. Raises UserError where there is none, or how it was trained is not known."""
     parent = Run.open(start)
     check_trained_here(parent)
     return parent
 
 
 def check_trained_here(run: Run) -> None:
-    """Raises ValueError where a run was imported."""
+    """Raises UserError where a run was imported."""
     if run.config.imported is not None:
-        raise ValueError(
+        raise UserError(
             f"{run.path} was imported from {run.config.imported.source}: how it was trained is not known, and it can "
             "be evaluated but not continued"
         )
 
 
 def origin_of(start: Path) -> dict[str, Any]:
-    """What a run keeps of the one that it starts from. Raises ValueError where that one is not finished."""
+    """What a run keeps of the one that it starts from. Raises UserError where that one is not finished."""
     parent = parent_of(start)
     return {
         "run": parent.name,
@@ -100,7 +101,7 @@ def _own(config: RunConfig) -> Recipe | None:
 
 
 def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
-    """Raises ValueError where a run's extension means nothing for its model or has a constant left to fit, or its
+    """Raises UserError where a run's extension means nothing for its model or has a constant left to fit, or its
     training windows are longer than its encoding is defined.
     """
     name = config.encoding.name
@@ -111,12 +112,12 @@ def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
     if (recipe := _own(config)) is not None:
         recipes.check_applies(recipe, model)
         if recipe.to_fit is not None:
-            raise ValueError(
+            raise UserError(
                 f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out"
             )
         plan = recipe.plan(model.encoding, model.seq_len, length)
     if not model.encoding.reaches(length, plan):
         hint = "; give --extend table-resize" if "table-resize" in recipes.applicable(model) else ""
-        raise ValueError(
+        raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and --seq-len is {length}{hint}"
         )

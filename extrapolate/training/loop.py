@@ -13,6 +13,7 @@ from torch import Tensor
 
 from extrapolate import files
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions import recipe as recipes
 from extrapolate.model.decoder import Model
@@ -63,12 +64,12 @@ def train(
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
     forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
-    ValueError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
+    UserError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
     the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
     with the state saved.
     """
     if config.origin is not None and start is None and not (resume and _begun(path)):
-        raise ValueError(
+        raise UserError(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with --from"
         )
@@ -86,7 +87,7 @@ def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_enco
         (path / METRICS).unlink(missing_ok=True)
         return Run.create(path, config, store.path / "tokenizer.json", user_encoding)
     if not resume:
-        raise ValueError(f"{path} already holds a run; continue it with --resume, or choose another --out")
+        raise UserError(f"{path} already holds a run; continue it with --resume, or choose another --out")
     run = Run.open(path)
     check_same(run, config)
     return run
@@ -235,7 +236,7 @@ class _Training:
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = state["step"]
         except (KeyError, RuntimeError, ValueError) as error:
-            raise ValueError(f"{self.run.path / STATE} does not belong to its {CONFIG}: {error}") from error
+            raise UserError(f"{self.run.path / STATE} does not belong to its {CONFIG}: {error}") from error
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"] is not None:
             torch.cuda.set_rng_state(state["cuda_rng"])

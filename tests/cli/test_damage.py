@@ -260,7 +260,7 @@ class TestFailures:
         assert "nowhere" in ended.err
 
     def test_a_bug_of_ours_is_called_one(self, cli, ckpt, monkeypatch):
-        from extrapolate.report import tables
+        from extrapolate.reports import tables
 
         def broken(*arguments):
             raise KeyError("column")

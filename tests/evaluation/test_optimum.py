@@ -15,8 +15,8 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.evaluation.targets import Targets
 from extrapolate.model import attention
-from extrapolate.report.comparison import OPTIMUM, comparable_rows, comparisons
-from extrapolate.report.page import optimum_section
+from extrapolate.reports.comparison import OPTIMUM, comparable_rows, comparisons
+from extrapolate.reports.page import optimum_section
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training.loop import train

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from extrapolate import specs
+from extrapolate.errors import UserError
 
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
@@ -114,7 +115,7 @@ class Probe(ABC):
         value = getattr(self, argument)
         if value < least or (most is not None and value > most):
             bounds = f"at least {least}" if most is None else f"between {least} and {most}"
-            raise ValueError(f"{self.name}: {argument} must be {bounds}, not {value}")
+            raise UserError(f"{self.name}: {argument} must be {bounds}, not {value}")
 
     @property
     def text(self) -> str:
@@ -142,11 +143,11 @@ class Probe(ABC):
         return 1 / self.symbols
 
     def check(self, length: int, vocabulary: Vocabulary) -> None:
-        """Raises ValueError where windows of `length` inputs, or the vocabulary, do not hold the probe."""
+        """Raises UserError where windows of `length` inputs, or the vocabulary, do not hold the probe."""
         if length < self.least():
-            raise ValueError(f"the probe {self.text} takes at least {self.least()} tokens, and a window has {length}")
+            raise UserError(f"the probe {self.text} takes at least {self.least()} tokens, and a window has {length}")
         if vocabulary.size < self.vocabulary_needed:
-            raise ValueError(
+            raise UserError(
                 f"the probe {self.text} takes a vocabulary of at least {self.vocabulary_needed}, and this one has "
                 f"{vocabulary.size}: give it fewer, {self.name}:symbols=8"
             )
@@ -178,7 +179,7 @@ class Probe(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """What is evaluated: tokens, int64 [count, N + 1], and the answers' places, the same in all of them, int64 [A].
 
-        They depend on the probe, the split and the arguments alone. Raises ValueError where the probe does not fit.
+        They depend on the probe, the split and the arguments alone. Raises UserError where the probe does not fit.
         """
         self.check(length, vocabulary)
         check_text(split, length)
@@ -191,9 +192,9 @@ class Probe(ABC):
 
 
 def check_text(split: "Split", length: int) -> None:
-    """Raises ValueError where a split does not fill a window of `length` inputs with text."""
+    """Raises UserError where a split does not fill a window of `length` inputs with text."""
     if split.n_tokens < length + 1:
-        raise ValueError(
+        raise UserError(
             f"the {split.name} split has {split.n_tokens} tokens, which do not fill a window of {length} and its next; "
             "use shorter windows or more data"
         )
@@ -203,7 +204,7 @@ class _Probes(specs.Registry[Probe]):
     """Refuses two probes with one marker: a model could not tell them apart."""
 
     def register(self, name: str) -> Callable[[type[Probe]], type[Probe]]:
-        """Class decorator: makes the probe known under `name`. Raises ValueError where its marker number is taken."""
+        """Class decorator: makes the probe known under `name`. Raises UserError where its marker number is taken."""
         decorate = super().register(name)
 
         def checked(cls: type[Probe]) -> type[Probe]:
@@ -211,9 +212,9 @@ class _Probes(specs.Registry[Probe]):
             number = getattr(cls, "marker", None)
             free = f"the next free number is {next(n for n in itertools.count() if n not in taken)}"
             if not isinstance(number, int) or number < 0:
-                raise ValueError(f"the probe '{name}' has no marker number: write marker: ClassVar[int] = ...; {free}")
+                raise UserError(f"the probe '{name}' has no marker number: write marker: ClassVar[int] = ...; {free}")
             if number in taken:
-                raise ValueError(f"the probes '{taken[number]}' and '{name}' both have marker number {number}; {free}")
+                raise UserError(f"the probes '{taken[number]}' and '{name}' both have marker number {number}; {free}")
             decorate(cls).name = name
             return cls
 
@@ -224,7 +225,7 @@ probes: specs.Registry[Probe] = _Probes("probe")
 
 
 def build(text: str) -> Probe:
-    """A probe from its spec. Raises ValueError on unknown names, arguments or values."""
+    """A probe from its spec. Raises UserError on unknown names, arguments or values."""
     spec = specs.parse(text)
     cls = probes[spec.name]
     return cls(**specs.convert_arguments(cls, spec.arguments, owner=spec.name))
@@ -235,7 +236,7 @@ def build_list(text: str) -> tuple[Probe, ...]:
     if text.strip() == "all":
         return tuple(build(name) for name in probes.names())
     if not text.strip():
-        raise ValueError(f"name at least one probe: {', '.join(probes.names())}, or all")
+        raise UserError(f"name at least one probe: {', '.join(probes.names())}, or all")
     return tuple(
         dict.fromkeys(build(specs.unwrapped(part.strip())) for part in specs.split_outside_parentheses(text, ","))
     )

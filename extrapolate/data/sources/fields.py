@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
+from extrapolate.errors import UserError
+
 
 def text_of(row: Mapping[str, object], field: str, place: str) -> str:
-    """The text in a row's field. Raises ValueError, naming the place, where there is none or it cannot be encoded."""
+    """The text in a row's field. Raises UserError, naming the place, where there is none or it cannot be encoded."""
     if field not in row:
-        raise ValueError(missing(field, list(row), place))
+        raise UserError(missing(field, list(row), place))
     text = row[field]
     if not isinstance(text, str):
-        raise ValueError(f"{place}: '{field}' is {type(text).__name__}, not text")
+        raise UserError(f"{place}: '{field}' is {type(text).__name__}, not text")
     try:
         text.encode()
     except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
-        raise ValueError(f"{place}: '{field}' is not valid Unicode: {error}") from error
+        raise UserError(f"{place}: '{field}' is not valid Unicode: {error}") from error
     return text
 
 

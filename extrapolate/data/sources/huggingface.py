@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.data.sources.fields import text_of
+from extrapolate.errors import UserError
 
 
 @sources.register("hf")
@@ -19,7 +20,7 @@ class HuggingFace(NamedSource):
         config, _, split = rest.partition(":")
         self.config, self.split = config or None, split or "train"
         if not self.name:
-            raise ValueError("hf: names no dataset: expected hf:NAME[:CONFIG[:SPLIT]]")
+            raise UserError("hf: names no dataset: expected hf:NAME[:CONFIG[:SPLIT]]")
 
     @classmethod
     def open(cls, argument: str, text_field: str) -> "HuggingFace":
@@ -35,4 +36,4 @@ class HuggingFace(NamedSource):
                 yield Document(str(number), text_of(row, self.text_field, f"row {number}"))
                 number += 1
         except (OSError, ValueError, RuntimeError) as error:
-            raise ValueError(f"hf:{self.name} cannot be read: {error}") from error
+            raise UserError(f"hf:{self.name} cannot be read: {error}") from error

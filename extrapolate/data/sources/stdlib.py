@@ -7,6 +7,7 @@ from pathlib import Path
 
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.base import NamedSource, sources
+from extrapolate.errors import UserError
 
 
 @sources.register("stdlib")
@@ -30,7 +31,7 @@ class StandardLibrary(NamedSource):
             and path.stat().st_size > 0
         )
         if not self.files:
-            raise ValueError(
+            raise UserError(
                 f"this Python has no standard-library sources at {self.root} (a zipped or stripped build?); "
                 "name a source of your own: extrapolate tokenize FOLDER --out DIR"
             )

@@ -2,6 +2,7 @@
 
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.data.synthetic.base import Process, build, processes
+from extrapolate.errors import UserError
 
 PREFIX = "synthetic:"
 
@@ -16,5 +17,5 @@ class Synthetic(NamedSource):
     def open(cls, argument: str, text_field: str) -> Process:
         if not argument.strip():
             known = ", ".join(f"{PREFIX}{name}" for name in processes.names())
-            raise ValueError(f"{PREFIX} names no process: expected one of {known}")
+            raise UserError(f"{PREFIX} names no process: expected one of {known}")
         return build(argument)

@@ -14,6 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from extrapolate import specs
 from extrapolate.data.documents import Document
 from extrapolate.data.tokenizer import EOS
+from extrapolate.errors import UserError
 
 ALPHABET = string.ascii_letters + string.digits
 DRAWN_AT_ONCE = 64  # documents
@@ -28,9 +29,9 @@ class Process(ABC):
 
     def __init__(self, *, states: int = 16, documents: int = 4096, length: int = 1040, seed: int = 0) -> None:
         if not 2 <= states <= len(ALPHABET):
-            raise ValueError(f"a synthetic source has 2 to {len(ALPHABET)} states, not {states}")
+            raise UserError(f"a synthetic source has 2 to {len(ALPHABET)} states, not {states}")
         if documents < 3 or length < 2:
-            raise ValueError("a synthetic source needs at least 3 documents of at least 2 tokens")
+            raise UserError("a synthetic source needs at least 3 documents of at least 2 tokens")
         self.states, self.documents, self.length, self.seed = states, documents, length, seed
 
     @abstractmethod
@@ -65,7 +66,7 @@ processes: specs.Registry[Process] = specs.Registry("synthetic source")
 
 
 def build(spec: str) -> Process:
-    """A process from `markov:states=16,concentration=0.3`. Raises ValueError where there is none, or it refuses."""
+    """A process from `markov:states=16,concentration=0.3`. Raises UserError where there is none, or it refuses."""
     parsed = specs.parse(spec)
     cls = processes[parsed.name]
     return cls(**specs.convert_arguments(cls, parsed.arguments, owner=parsed.name))

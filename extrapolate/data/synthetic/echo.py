@@ -3,6 +3,7 @@
 import numpy as np
 
 from extrapolate.data.synthetic.base import Process, processes
+from extrapolate.errors import UserError
 
 
 @processes.register("echo")
@@ -30,9 +31,9 @@ class Echo(Process):
     ) -> None:
         super().__init__(states=states, documents=documents, length=length, seed=seed)
         if not 1 <= shortest <= longest < length:
-            raise ValueError(f"echo: expected 1 <= shortest <= longest < length, not {shortest}, {longest}, {length}")
+            raise UserError(f"echo: expected 1 <= shortest <= longest < length, not {shortest}, {longest}, {length}")
         if not 0 < noise < 1:
-            raise ValueError(f"echo: noise must be between 0 and 1, not {noise:g}")
+            raise UserError(f"echo: noise must be between 0 and 1, not {noise:g}")
         self.shortest, self.longest, self.noise = shortest, longest, noise
         self.lags = [shortest * 2**n for n in range((longest // shortest).bit_length())]
 

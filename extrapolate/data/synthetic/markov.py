@@ -3,6 +3,7 @@
 import numpy as np
 
 from extrapolate.data.synthetic.base import Process, processes
+from extrapolate.errors import UserError
 
 
 @processes.register("markov")
@@ -28,7 +29,7 @@ class Markov(Process):
     ) -> None:
         super().__init__(states=states, documents=documents, length=length, seed=seed)
         if concentration <= 0:
-            raise ValueError(f"markov: concentration must be more than 0, not {concentration:g}")
+            raise UserError(f"markov: concentration must be more than 0, not {concentration:g}")
         self.concentration = concentration
 
     def draw(self, rng: np.random.Generator, documents: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 from extrapolate import specs
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.base import form, sources
+from extrapolate.errors import UserError
 
 
 class FileKind(ABC):
@@ -18,7 +19,7 @@ class FileKind(ABC):
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
         """The documents of a file. `name` begins their ids; `text_field` is the column of text, where there are any.
 
-        Raises ValueError, naming the file and the place in it, where it cannot be read.
+        Raises UserError, naming the file and the place in it, where it cannot be read.
         """
 
 
@@ -39,7 +40,7 @@ class LocalFiles:
                 sorted(p for p in path.rglob("*") if p.suffix in suffixes and p.is_file()),
             )
             if not self.files:
-                raise ValueError(f"{spec} holds no {', '.join(suffixes)} file")
+                raise UserError(f"{spec} holds no {', '.join(suffixes)} file")
         elif path.is_file():
             self.root, self.files = path.parent, [path]
         else:
@@ -47,12 +48,12 @@ class LocalFiles:
             self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
             if not self.files:
                 named = ", ".join(map(form, sources.names()))
-                raise ValueError(f"no source '{spec}': not {named}, a file, a folder, or a glob that matches")
+                raise UserError(f"no source '{spec}': not {named}, a file, a folder, or a glob that matches")
         for file in self.files:
             if file.suffix not in suffixes:
-                raise ValueError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
+                raise UserError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
             if file.stat().st_size == 0:
-                raise ValueError(f"{file} is empty; remove it or name the files to use")
+                raise UserError(f"{file} is empty; remove it or name the files to use")
 
     def __iter__(self) -> Iterator[Document]:
         for file in self.files:
@@ -61,10 +62,10 @@ class LocalFiles:
 
 
 def decoded(raw: bytes, place: str) -> str:
-    """Bytes as text. Raises ValueError, naming the place, where they are binary or not UTF-8."""
+    """Bytes as text. Raises UserError, naming the place, where they are binary or not UTF-8."""
     if b"\0" in raw:
-        raise ValueError(f"{place} is binary, not text")
+        raise UserError(f"{place} is binary, not text")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{place} is not UTF-8 text: {error}") from error
+        raise UserError(f"{place} is not UTF-8 text: {error}") from error

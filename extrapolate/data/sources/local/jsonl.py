@@ -7,6 +7,7 @@ from pathlib import Path
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.fields import text_of
 from extrapolate.data.sources.local.base import FileKind, decoded, kinds
+from extrapolate.errors import UserError
 
 
 @kinds.register(".jsonl")
@@ -24,7 +25,7 @@ class JsonLines(FileKind):
                 try:
                     row = json.loads(text)
                 except json.JSONDecodeError as error:
-                    raise ValueError(f"{place} is not valid JSON: {error}") from error
+                    raise UserError(f"{place} is not valid JSON: {error}") from error
                 if not isinstance(row, dict):
-                    raise ValueError(f"{place} is not a JSON object")
+                    raise UserError(f"{place} is not a JSON object")
                 yield Document(f"{name}:{number}", text_of(row, text_field, place))

@@ -6,6 +6,7 @@ from pathlib import Path
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.fields import missing, text_of
 from extrapolate.data.sources.local.base import FileKind, kinds
+from extrapolate.errors import UserError
 
 
 @kinds.register(".parquet")
@@ -19,7 +20,7 @@ class Parquet(FileKind):
         try:
             yield from _rows(file, name, text_field)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} is not a Parquet file, or is damaged: {error}") from error
+            raise UserError(f"{file} is not a Parquet file, or is damaged: {error}") from error
 
 
 def _rows(file: Path, name: str, text_field: str) -> Iterator[Document]:
@@ -27,7 +28,7 @@ def _rows(file: Path, name: str, text_field: str) -> Iterator[Document]:
 
     table = pq.ParquetFile(file)
     if text_field not in table.schema_arrow.names:
-        raise ValueError(missing(text_field, table.schema_arrow.names, str(file)))
+        raise UserError(missing(text_field, table.schema_arrow.names, str(file)))
     number = 0
     for batch in table.iter_batches(batch_size=256, columns=[text_field]):
         for text in batch.column(0).to_pylist():

@@ -8,7 +8,7 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.evaluation.names import PLAIN_NAME
-from extrapolate.report.positions import Failure
+from extrapolate.reports.positions import Failure
 
 Style = Mapping[str, Any]
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.evaluation.names import PLAIN_NAME
-from extrapolate.report import tables
-from extrapolate.report.seeds import on_shared_seeds
+from extrapolate.reports import tables
+from extrapolate.reports.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
 WHERE = ["protocol", "factor", "depth"]
@@ -17,7 +17,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     """The rows of `eval_probes.parquet` restricted to `only`; and warnings of what was left out.
 
     Of several sets of windows at one place, that with most runs stays, and of those the newest; of the seeds, those
-    that all models have. Raises ValueError where rows cannot be compared, or runs of one model differ in more than
+    that all models have. Raises UserError where rows cannot be compared, or runs of one model differ in more than
     their seed.
     """
     rows = pd.DataFrame(found)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from extrapolate.report.seeds import counts
+from extrapolate.reports.seeds import counts
 
 
 def has_optimum(rows: pd.DataFrame) -> bool:

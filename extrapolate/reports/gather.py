@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import results
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PROBES_TABLE
 from extrapolate.folders import RUN_FILE, below, listed, unique_names
 from extrapolate.results.tables import Table
@@ -22,15 +23,15 @@ class Evaluated:
     left_out: tuple[str, ...]
 
     def evals(self) -> list[dict[str, Any]]:
-        """The rows of every `evals.parquet`. Raises ValueError where one is damaged."""
+        """The rows of every `evals.parquet`. Raises UserError where one is damaged."""
         return self._rows(TEXT, results.EVALS)
 
     def documents(self) -> list[dict[str, Any]]:
-        """The rows of every `eval_documents.parquet`. Raises ValueError where one is damaged or missing."""
+        """The rows of every `eval_documents.parquet`. Raises UserError where one is damaged or missing."""
         return self._rows(DOCUMENTS, results.EVAL_DOCUMENTS, beside=TEXT)
 
     def probes(self) -> list[dict[str, Any]]:
-        """The rows of every `eval_probes.parquet`. Raises ValueError where one is damaged."""
+        """The rows of every `eval_probes.parquet`. Raises UserError where one is damaged."""
         return self._rows(PROBES_TABLE, results.PROBES)
 
     def _rows(self, file: str, table: Table, beside: str | None = None) -> list[dict[str, Any]]:
@@ -46,7 +47,7 @@ class Evaluated:
 def gather(paths: Sequence[Path]) -> Evaluated:
     """The evaluated runs at and below some folders, each once. Below a folder with tables nothing is searched.
 
-    Runs that are not evaluated, and the tables that an earlier report copied, are left out. Raises ValueError where a
+    Runs that are not evaluated, and the tables that an earlier report copied, are left out. Raises UserError where a
     path is no folder, or holds no evaluated run.
     """
     found: dict[Path, None] = {}
@@ -54,7 +55,7 @@ def gather(paths: Sequence[Path]) -> Evaluated:
     reports: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            raise ValueError(f"{path}: no such folder; train and evaluate runs first")
+            raise UserError(f"{path}: no such folder; train and evaluate runs first")
         inside = [path] if _has_tables(path) else []
         if not inside:
             for folder in below(path):
@@ -65,7 +66,7 @@ def gather(paths: Sequence[Path]) -> Evaluated:
                 else:
                     inside.append(folder)
         if not inside:
-            raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
+            raise UserError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
     left_out = []
     if unevaluated:

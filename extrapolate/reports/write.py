@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.report import comparison, optimum, page, plots, positions, probes, tables
-from extrapolate.report.comparison import Comparison
-from extrapolate.report.gather import gather
-from extrapolate.report.seeds import on_shared_seeds
+from extrapolate.errors import UserError
+from extrapolate.reports import comparison, optimum, page, plots, positions, probes, tables
+from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.gather import gather
+from extrapolate.reports.seeds import on_shared_seeds
 
 MAIN_PROTOCOL = "windows"
 # What a report may write.
@@ -37,7 +38,7 @@ class Written:
 def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
-    Raises ValueError where there is nothing to report, or rows that cannot be compared.
+    Raises UserError where there is nothing to report, or rows that cannot be compared.
     """
     gathered = gather(runs)
     evals = gathered.evals()
@@ -53,7 +54,7 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
         curves = positions.by_position(by_document) if MAIN_PROTOCOL in shown else curves
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file, not a folder; choose another --out")
+        raise UserError(f"{out} is a file, not a folder; choose another --out")
     out.mkdir(parents=True, exist_ok=True)
     if evals:
         results.write(out / "evals.parquet", evals, results.EVALS)
@@ -91,7 +92,7 @@ def _by_protocol(
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         warnings += of_seeds
         if shown[protocol]["loss"].isna().all():
-            raise ValueError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
+            raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         written.warnings += warnings
         written.tables[protocol] = tables.loss_by_ev(shown[protocol], baseline)
     return shown

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from extrapolate.report import plots
+from extrapolate.reports import plots
 
 
 def frame(*models: tuple[str, str, str]) -> pd.DataFrame:

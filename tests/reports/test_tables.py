@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from extrapolate.report import tables
+from extrapolate.reports import tables
 
 
 def row(run: str, model: str, factor: float, loss: float | None, **changes: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from extrapolate.report.seeds import counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
+from extrapolate.reports.seeds import counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
 
 
 def frame(*rows: tuple[str, float, int | None]) -> pd.DataFrame:

@@ -1,5 +1,5 @@
 """From evals.parquet to tables, plots and a page. Reads Parquet and nothing else: no model is needed."""
 
-from extrapolate.report.write import Written, write_report
+from extrapolate.reports.write import Written, write_report
 
 __all__ = ["Written", "write_report"]

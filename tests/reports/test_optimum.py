@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from extrapolate.report.optimum import has_optimum, optimum_by_ev
+from extrapolate.reports.optimum import has_optimum, optimum_by_ev
 
 
 def rows(losses: dict[str, dict[int, float]], optimum: dict[int, float]) -> pd.DataFrame:

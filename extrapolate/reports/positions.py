@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.statistics import FEWEST, band
-from extrapolate.report.comparison import SETTING, clusters_of, over_seeds
+from extrapolate.reports.comparison import SETTING, clusters_of, over_seeds
 
 PROTOCOL = "windows"  # the others score every target near the end of its window
 LEAST = 0.01  # nats: a smaller difference is no failure, however sure it is

@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PLAIN_NAME
-from extrapolate.report.seeds import counts
+from extrapolate.reports.seeds import counts
 from extrapolate.specs import did_you_mean
 
 # What all rows of one table must share.
@@ -21,19 +22,19 @@ def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
 def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
     """The rows of the runs' last checkpoints, restricted to `only`.
 
-    Raises ValueError where they differ in corpus, training length, precision or split, or nothing is left.
+    Raises UserError where they differ in corpus, training length, precision or split, or nothing is left.
     """
     rows = evals
     for column, value in only.items():
         known = sorted({str(v) for v in rows[column]})
         rows = rows[rows[column].astype(str) == str(value)]
         if rows.empty:
-            raise ValueError(f"no row has {column} {value}: there are {', '.join(known)}")
+            raise UserError(f"no row has {column} {value}: there are {', '.join(known)}")
     for column in COMPARABLE:
         values = sorted({str(v) for v in rows[column]})
         if len(values) > 1:
             flag = {"corpus_hash": "corpus"}.get(column, column).replace("_", "-")
-            raise ValueError(
+            raise UserError(
                 f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
                 f"choose with --{flag}"
             )
@@ -85,7 +86,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 
     `rows` are one protocol's, on one set of targets and of the same seeds. Training time is relative to the
     baseline's (default rope), and missing where there is none or a model was trained on another machine.
-    Raises ValueError where runs of one model differ in more than their seed, or the baseline named is not there.
+    Raises UserError where runs of one model differ in more than their seed, or the baseline named is not there.
     """
     check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].mean()
@@ -195,19 +196,19 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
         usual = matching[matching["model"] == matching["display"]]
         return str((usual if len(usual) else matching)["model"].iloc[0])
     if baseline is not None:
-        raise ValueError(f"no run has the encoding '{baseline}'; {did_you_mean(baseline, set(plain['encoding']))}")
+        raise UserError(f"no run has the encoding '{baseline}'; {did_you_mean(baseline, set(plain['encoding']))}")
     return None
 
 
 def check_replicates(rows: pd.DataFrame) -> None:
-    """Raises ValueError where runs of one model differ in more than their seed, or not even in that."""
+    """Raises UserError where runs of one model differ in more than their seed, or not even in that."""
     for model, mine in rows.groupby("model"):
         if mine["config_hash"].nunique() > 1:
-            raise ValueError(
+            raise UserError(
                 f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
                 "report on them separately"
             )
         if mine.duplicated(["seed", "factor"]).any():
-            raise ValueError(
+            raise UserError(
                 f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them"
             )

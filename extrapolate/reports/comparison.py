@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.evaluation.statistics import LEAST, Interval, interval
-from extrapolate.report import tables
-from extrapolate.report.seeds import of_seeds, seeds_of, shared
+from extrapolate.reports import tables
+from extrapolate.reports.seeds import of_seeds, seeds_of, shared
 
 ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 CONTROL = "its control"
@@ -57,7 +58,7 @@ def comparable_rows(
     """The documents' rows of each run's last checkpoint, with what tells replicates apart.
 
     Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
-    sets of targets one is kept for each protocol, as in a report, and warnings say what was left out. Raises ValueError
+    sets of targets one is kept for each protocol, as in a report, and warnings say what was left out. Raises UserError
     where runs differ in corpus, training length, precision or split, runs of one model differ in more than their seed,
     or no row has a loss.
     """
@@ -66,7 +67,7 @@ def comparable_rows(
         chosen = chosen[chosen["extension"] == PLAIN_NAME]
     for model, mine in chosen.groupby("model"):
         if mine["config_hash"].nunique() > 1:
-            raise ValueError(
+            raise UserError(
                 f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
                 "compare them separately"
             )
@@ -77,7 +78,7 @@ def comparable_rows(
         warnings += said
     rows = document_rows(pd.concat(kept), documents)
     if rows.empty:
-        raise ValueError("no model reaches any of the lengths that were evaluated: evaluate at 1x too")
+        raise UserError("no model reaches any of the lengths that were evaluated: evaluate at 1x too")
     return rows, warnings
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.report import tables
-from extrapolate.report.comparison import CONTROL, OPTIMUM, Comparison
-from extrapolate.report.positions import LEAST, Failure
-from extrapolate.report.seeds import in_words, seeds_of
+from extrapolate.reports import tables
+from extrapolate.reports.comparison import CONTROL, OPTIMUM, Comparison
+from extrapolate.reports.positions import LEAST, Failure
+from extrapolate.reports.seeds import in_words, seeds_of
 
 CONTROL_TEXT = """\
 Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between

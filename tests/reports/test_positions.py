@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.report.positions import LEAST, by_position, failure_table, failures
+from extrapolate.reports.positions import LEAST, by_position, failure_table, failures
 
 L = 64
 

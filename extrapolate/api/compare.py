@@ -1,0 +1,87 @@
+"""xt.compare"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate.errors import UserError
+from extrapolate.evaluation.statistics import LEAST
+from extrapolate.progress import QUIET, Progress
+from extrapolate.reports import comparison
+from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.gather import gather
+from extrapolate.reports.page import BELOW_OPTIMUM
+from extrapolate.reports.tables import frame_of
+from extrapolate.runs.run import Run
+
+Folders = str | Path | Run | Iterable[str | Path | Run]
+
+
+def compare(
+    runs: Folders,
+    *,
+    extensions: bool = False,
+    confidence: float = 0.95,
+    least_difference: float = LEAST,
+    seq_len: int | None = None,
+    corpus: str | None = None,
+    precision: str | None = None,
+    split: str | None = None,
+    progress: Progress = QUIET,
+) -> pd.DataFrame:
+    """Compares evaluated runs pair by pair, and every one with its control, at every length and on the same targets.
+
+    Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), the ends
+    of its interval, a verdict, and the seeds that both have. A win or a loss has an interval without zero, and a
+    difference of at least `least_difference` nats.
+
+    runs: evaluated runs, their folders, or folders of them. extensions: compare what was applied at inference too.
+    confidence: of the intervals. seq_len, corpus, precision, split: only such rows, where runs differ in them.
+
+    Raises UserError where nothing was evaluated, or rows cannot be compared.
+    """
+    found = comparisons_of(
+        runs,
+        extensions=extensions,
+        confidence=confidence,
+        least_difference=least_difference,
+        only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
+        progress=progress,
+    )
+    return pd.DataFrame([one.row() for one in found])
+
+
+def comparisons_of(
+    runs: Folders,
+    *,
+    extensions: bool,
+    confidence: float,
+    least_difference: float,
+    only: dict[str, object],
+    progress: Progress,
+) -> list[Comparison]:
+    """As `compare`, as objects."""
+    gathered = gather(folders_of(runs))
+    for message in gathered.left_out:
+        progress.say(message)
+    evals = gathered.evals()
+    if not evals:
+        raise UserError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
+    given = {name: value for name, value in only.items() if value is not None}
+    documents = pd.DataFrame(gathered.documents())
+    rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, given)
+    for warning in warnings:
+        progress.say(f"warning: {warning}")
+    found = list(comparison.comparisons(rows, confidence, least=least_difference))
+    for one in found:
+        if one.other == comparison.OPTIMUM and one.verdict() == "win":
+            where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
+            progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
+    return found
+
+
+def folders_of(runs: Folders) -> list[Path]:
+    """The folders that runs, or folders, are in."""
+    named = [runs] if isinstance(runs, str | Path | Run) else list(runs)
+    return [one.path if isinstance(one, Run) else Path(one) for one in named]

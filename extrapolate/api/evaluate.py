@@ -1,0 +1,213 @@
+"""xt.evaluate and xt.evaluate_probes"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.api.tokenize import store_with
+from extrapolate.data.probes.base import Probe, build_list
+from extrapolate.data.store import Store, StoreSettings
+from extrapolate.errors import UserError
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation import probes as probing
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.evaluation.protocols import lengths_of
+from extrapolate.folders import listed, unique_names
+from extrapolate.interop.imported import PREFIX, bring_in
+from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.machine.devices import device_of
+from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.find import find_runs
+from extrapolate.runs.run import Run
+
+Runs = str | Path | Run | Iterable[str | Path | Run]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What one evaluation found: rows of losses and of probes, as `evals.parquet` and `eval_probes.parquet` have them.
+
+    A run's name is as long as it takes to tell the runs apart.
+    """
+
+    rows: list[dict[str, Any]]
+    probe_rows: list[dict[str, Any]]
+
+
+def evaluate(
+    runs: Runs,
+    *,
+    factors: Sequence[float] = (1, 2, 4, 8, 16),
+    extend: str | Sequence[str] = (),
+    protocols: Sequence[str] = ("windows", "fixed-target"),
+    split: str = "test",
+    max_targets: int | Mapping[str, int] | None = None,
+    checkpoint: str = "last",
+    precisions: Sequence[str] = ("fp32",),
+    device: str = "auto",
+    data: str | Path | Store | None = None,
+    seq_len: int | None = None,
+    progress: Progress = QUIET,
+) -> pd.DataFrame:
+    """Evaluates runs at several lengths, and returns the rows: one a run, extension, protocol and factor.
+
+    The rows are kept with each run too, in its evals.parquet and eval_documents.parquet; docs/results.md has the
+    columns. Each row scores the same targets as its control, and as the other factors of its protocol.
+
+    runs: runs, their folders, folders of them, or `hf:NAME_OR_FOLDER`. factors: evaluation lengths N as multiples of L.
+    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `none`: without the run's own.
+    protocols: `windows`, `fixed-target`, `sliding`. split: `test` or `validation`. max_targets: the most scored tokens
+    of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all` that were kept.
+    precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where
+    the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
+
+    Raises UserError where anything asked for cannot be evaluated, before any work is done.
+    """
+    cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
+    settings = EvaluationSettings(
+        factors=tuple(factors),
+        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+        protocols=tuple(protocols),
+        split=split,
+        max_targets=cap,
+        max_targets_of=caps,
+        checkpoint=checkpoint,
+        precisions=tuple(precisions),
+    )
+    return pd.DataFrame(
+        evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress).rows
+    )
+
+
+def evaluate_probes(
+    runs: Runs,
+    probes: str | Sequence[Probe] = "all",
+    *,
+    trials: int = 64,
+    factors: Sequence[float] = (1, 2, 4, 8, 16),
+    extend: str | Sequence[str] = (),
+    split: str = "test",
+    checkpoint: str = "last",
+    precisions: Sequence[str] = ("fp32",),
+    device: str = "auto",
+    data: str | Path | Store | None = None,
+    seq_len: int | None = None,
+    progress: Progress = QUIET,
+) -> pd.DataFrame:
+    """Evaluates runs on probes, and returns the rows: one a run, extension, probe, factor and depth.
+
+    The rows are kept with each run too, in its eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials:
+    windows of a probe at each length and depth. The rest is as for `evaluate`.
+    """
+    settings = EvaluationSettings(
+        factors=tuple(factors),
+        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+        protocols=(),
+        split=split,
+        checkpoint=checkpoint,
+        precisions=tuple(precisions),
+        probes=build_list(probes) if isinstance(probes, str) else tuple(probes),
+        probe_trials=trials,
+    )
+    found = evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress)
+    return pd.DataFrame(found.probe_rows)
+
+
+def evaluate_with(
+    settings: EvaluationSettings,
+    runs: Runs,
+    *,
+    device: str = "auto",
+    data: str | Path | Store | None = None,
+    seq_len: int | None = None,
+    progress: Progress = QUIET,
+) -> Evaluated:
+    """What `evaluate` and `evaluate_probes` do, both at once: see there."""
+    keep_freed_memory()
+    where = device_of(device)
+    found = _finished(_folders(runs, seq_len, progress), progress)
+    work = [(run, _store_of(run, data, settings, progress)) for run in found]
+    for run, store in work:
+        lengths.check(run, store, settings)
+        probing.check(run, store, settings)
+    names = unique_names(run.path.resolve() for run in found)
+    expected = sum(
+        lengths.expected_inputs(run, store, settings) + probing.expected_inputs(run, store, settings)
+        for run, store in work
+    )
+    evaluated = Evaluated([], [])
+    done = 0.0
+    with progress.display("tokens", stopped="stopped; what was evaluated before this setting is kept") as display:
+
+        def advance(what: str, inputs: float) -> None:
+            nonlocal done
+            done += inputs
+            display.update(what, done, expected)
+
+        advance("evaluating", 0)
+        for run, store in work:
+            name = {"run": names[run.path.resolve()]}
+            with files.locked(run.path):
+                files.remove_partials(run.path)
+                for rows, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
+                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
+                    results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
+                    evaluated.rows.extend(row | name for row in rows)
+                for rows in probing.evaluate(run, store, settings, device=where, progress=advance):
+                    results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
+                    evaluated.probe_rows.extend(row | name for row in rows)
+    return evaluated
+
+
+def _folders(runs: Runs, seq_len: int | None, progress: Progress) -> list[Path]:
+    """The folders named, with the run that each checkpoint of Hugging Face became in its place."""
+    named = [runs] if isinstance(runs, str | Path | Run) else list(runs)
+    texts = [str(one.path if isinstance(one, Run) else one) for one in named]
+    if seq_len is not None and not any(text.startswith(PREFIX) for text in texts):
+        raise UserError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")
+    paths = []
+    for text in texts:
+        if not text.startswith(PREFIX):
+            paths.append(Path(text))
+            continue
+        progress.say(f"reading {text}")
+        run = bring_in(text.removeprefix(PREFIX), seq_len)
+        extension = f", {run.config.extension}" if run.config.extension else ""
+        progress.say(f"{text} is {run.path}: training length {run.config.seq_len}{extension}")
+        paths.append(run.path)
+    return paths
+
+
+def _finished(paths: list[Path], progress: Progress) -> list[Run]:
+    """The runs at and below folders, without what is not finished, unless that was named itself."""
+    named = {path.resolve() for path in paths}
+    found, others = find_runs(paths)
+    if others:
+        progress.say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
+    unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
+    if not unfinished or len(unfinished) == len(found):
+        return found
+    progress.say(f"left out, for their training is not finished: {listed([run.path for run in unfinished])}")
+    return [run for run in found if run not in unfinished]
+
+
+def _store_of(run: Run, data: str | Path | Store | None, settings: EvaluationSettings, progress: Progress) -> Store:
+    """The store named, the one the run was trained on, or for an imported run data/<its name>, made on first use."""
+    if data is not None:
+        return data if isinstance(data, Store) else Store.open(Path(data))
+    if run.config.imported is None:
+        return Store.open(Path(run.config.data.path))
+    default = Path("data") / run.name
+    if default.exists():
+        return Store.open(default)
+    progress.say(
+        f"no --data: tokenising this Python's standard library into {default}, with the tokenizer of {run.path}"
+    )
+    least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
+    tokenizer = str(run.path / "tokenizer.json")
+    return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)

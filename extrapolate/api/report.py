@@ -1,0 +1,34 @@
+"""xt.report"""
+
+from pathlib import Path
+
+from extrapolate.api.compare import Folders, folders_of
+from extrapolate.progress import QUIET, Progress
+from extrapolate.reports import Written, write_report
+
+
+def report(
+    runs: Folders = "ckpt",
+    out: str | Path = "report",
+    *,
+    baseline: str | None = None,
+    seq_len: int | None = None,
+    corpus: str | None = None,
+    precision: str | None = None,
+    split: str | None = None,
+    progress: Progress = QUIET,
+) -> Written:
+    """Writes tables, plots and a page on evaluated runs, and returns the tables and what the reader should know.
+
+    runs: evaluated runs, their folders, or folders of them. out: the report's folder. baseline: training times are
+    relative to this encoding's (default `rope`). seq_len, corpus, precision, split: only such rows, where runs differ
+    in them. It reads Parquet alone: no model is needed.
+
+    Raises UserError where there is nothing to report, or rows cannot be compared.
+    """
+    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
+    given = {name: value for name, value in only.items() if value is not None}
+    written = write_report(folders_of(runs), Path(out), baseline, given)
+    for warning in written.warnings:
+        progress.say(warning)
+    return written

@@ -1,0 +1,142 @@
+"""xt.train"""
+
+from pathlib import Path
+from typing import Any
+
+from extrapolate.api.tokenize import default_store
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
+from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resuming import resumed, run_in
+from extrapolate.runs.run import STATE, Run
+from extrapolate.training import loop
+from extrapolate.training.fine_tuning import continued, parent_of
+
+
+def train(
+    encoding: str | None = None,
+    *,
+    seq_len: int | None = None,
+    data: str | Path | Store | None = None,
+    preset: str | None = None,
+    tokens: int | None = None,
+    batch_tokens: int | None = None,
+    lr: float | None = None,
+    layers: int | None = None,
+    ssmax: bool | None = None,
+    qk_norm: bool | None = None,
+    probes: str | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    save_every: int | None = None,
+    keep_every: int | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+    compile: bool | None = None,
+    config: str | Path | None = None,
+    start: str | Path | Run | None = None,
+    extend: str | None = None,
+    progress: Progress = QUIET,
+) -> Run:
+    """Trains one model and returns its run; None stands for what the configuration file, the preset or L decides.
+
+    encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`. seq_len: the training length L, tokens.
+    data: a token store (default: the standard library's, in data/stdlib, made on first use). preset: sizes and budget
+    by name (default `tiny`). tokens, batch_tokens: the budget and a step, tokens. lr: the peak learning rate. layers:
+    blocks. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm: queries and keys are
+    normalised per head. probes: shares of the windows that are probes, `needle=0.25,mqar=0.25`. seed: of weights,
+    order and dropout (default 0).
+
+    out: the run's folder (default: ckpt/ and a name made from the settings). resume: continue the run in `out` with its
+    own settings, if there is one; what is given must agree with it. save_every: tokens between saved states (default:
+    30 s). keep_every: tokens between checkpoints that are kept for evaluation (default: none).
+
+    device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`: bf16 where the hardware multiplies it.
+    compile: torch.compile (default: where the run is long enough to pay for it). config: a TOML file, or a run's
+    config.json; arguments win over it. start: continue the weights of this run, as another run. extend: with `start`,
+    an extension that belongs to the new run, such as `pi:factor=4`.
+
+    Raises UserError on anything unknown or out of range, or where `out` holds another run; RuntimeError where the loss
+    is no longer finite; Interrupted where the user stops it, with the state saved.
+    """
+    keep_freed_memory()
+    flags = {
+        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
+        "probes": probes, "device": None if device == "auto" else device,
+        "precision": None if precision == "auto" else precision,
+    }  # fmt: skip
+    request = TrainingRequest(
+        encoding, preset, _path(config), {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags
+    )
+    start = start.path if isinstance(start, Run) else _path(start)
+    folder = _path(out)
+    there = run_in(folder) if resume and folder is not None else None
+    if extend is not None and start is None and (there is None or there.config.origin is None):
+        raise UserError("--extend belongs to a run that continues another: give --from RUN too")
+    store = _opened(data if data is not None else data_path(request))
+    if there is not None:
+        folder = there.path
+        resolved, user_file = resumed(there, request, start, extend, store)
+        if there.finished:
+            progress.say(f"{folder} is already finished: nothing to do")
+            return there
+        store = store or Store.open(Path(resolved.data.path))
+    else:
+        if store is None:
+            store = Store.open(Path(parent_of(start).config.data.path)) if start else default_store(progress)
+        resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
+        folder = folder or Path("ckpt") / run_name(resolved)
+    train_tokens = store.manifest["splits"]["train"]["tokens"]
+    if resolved.training.tokens > train_tokens:
+        progress.say(f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
+    with progress.display("tokens") as display:
+        shown = _Shown(resolved, folder.name, display.update)
+        run = loop.train(
+            resolved, store, folder, resume=resume, user_encoding=user_file,
+            start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
+            save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance,
+        )  # fmt: skip
+    if not shown.last:
+        progress.say(f"{folder} is already finished: nothing to do")
+        return run
+    seconds = run.training_seconds()
+    progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats, {seconds:.0f} s")
+    return run
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _opened(data: str | Path | Store | None) -> Store | None:
+    return data if data is None or isinstance(data, Store) else Store.open(Path(data))
+
+
+class _Shown:
+    """What a training's display says: the step, the last losses and the learning rate."""
+
+    def __init__(self, config: RunConfig, name: str, update: Any) -> None:
+        training = config.training
+        self.name, self.steps, self.update = name, training.steps, update
+        self.total = training.steps * training.batch_size * training.seq_len
+        self.done = 0.0
+        self.last: dict[str, float] = {}
+
+    def advance(self, what: str, inputs: float) -> None:
+        """So many more inputs are done."""
+        self.done += inputs
+        last = self.last
+        notes = [f"step {last.get('step', 0):.0f}/{self.steps}"] if last else []
+        notes += [f"{name} {last[key]:.3f}" for name, key in (("loss", "loss"), ("val", "val_loss")) if key in last]
+        notes += [f"lr {last['lr']:.1e}"] if "lr" in last else []
+        part = self.name if what == "training" else f"{self.name}, {what}"
+        self.update(part, self.done, self.total, "  ".join(notes))
+
+    def report(self, row: dict[str, float]) -> None:
+        """A row of metrics was logged."""
+        self.last.update(row)
+        self.advance("training", 0)
