@@ -1,4 +1,4 @@
-"""extrapolate encodings, extrapolate extensions"""
+"""extrapolate encodings, extrapolate extensions, extrapolate columns"""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +38,30 @@ def extensions(
         _show(reference.extension_entry(name), "Applies to")
     else:
         _list("Extensions", "changes", reference.extension_entries())
+
+
+def columns(
+    table: Annotated[str | None, typer.Argument(help="only this table: evals, metrics, loss_by_ev")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print docs/results.md")] = False,
+) -> None:
+    """List the tables that runs and reports hold, and what each column means."""
+    from extrapolate import results_page
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+
+    if markdown:
+        print(results_page.results_page(), end="")
+        return
+    for one in results_page.TABLES if table is None else [results_page.table(table)]:
+        shown = one.own() if table is None else one.columns
+        found = [
+            Column("column", [c.name for c in shown], Kind.NAME),
+            Column("unit", [c.unit for c in shown]),
+            Column("what it holds", [c.meaning for c in shown]),
+            Column("empty where", [c.empty for c in shown]),
+        ]
+        print_columns(found, f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}")
+        if table is None and one.shared():
+            print_text(f"And as in {one.base}: {', '.join(c.name for c in one.shared())}\n\n")
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:
