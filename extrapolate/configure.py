@@ -40,13 +40,13 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
 
     Raises ValueError on anything unknown or out of range.
     """
-    file = _read_file(request.file)
-    wanted_hash = _section(file, "data").get("corpus_hash", store.corpus_hash)
+    file = read_file(request.file)
+    wanted_hash = section(file, "data").get("corpus_hash", store.corpus_hash)
     if wanted_hash != store.corpus_hash:
         raise ValueError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
     preset = request.preset or file.get("preset") or "tiny"
     sections = configs.preset(preset)
-    given_model = _section(file, "model") | given_values(request.model)
+    given_model = section(file, "model") | given_values(request.model)
     if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
         raise ValueError(
             f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
@@ -55,19 +55,15 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
     model = sections["model"] | given_model | {"vocab_size": store.vocab_size}
     if "heads" in given_model and "kv_heads" not in given_model:
         model["kv_heads"] = model["heads"]
-    training = sections["training"] | _section(file, "training") | given_values(request.training)
+    training = sections["training"] | section(file, "training") | given_values(request.training)
     if "seq_len" not in training:
         raise ValueError("name the training length in tokens: --seq-len 512")
     raw = {
         "preset": preset,
-        "encoding": _encoding(request, file),
+        "encoding": encoding_section(request, file),
         "model": model,
         "training": training | hardware(training),
-        "data": {
-            "path": str(store.path.resolve()),
-            "source": store.manifest["source"],
-            "corpus_hash": store.corpus_hash,
-        },
+        "data": data_section(store),
     }
     config = configs.validate(raw, str(request.file) if request.file else "configuration")
     config = config.model_copy(update={"training": with_automatic(config, training)})
@@ -80,7 +76,7 @@ def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
         name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
-        arguments=build(name, arguments, dims_of(config))[0].arguments(),
+        arguments=build(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
         file_sha256=runs.file_sha256(user_file) if user_file else None,
     )
     return config.model_copy(update={"encoding": encoding}), user_file
@@ -114,7 +110,11 @@ def run_name(config: RunConfig) -> str:
     return re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
 
-def _read_file(path: Path | None) -> dict[str, Any]:
+def read_file(path: Path | None) -> dict[str, Any]:
+    """The sections of settings in a TOML file or a run's config.json, empty where there is no file.
+
+    Raises ValueError where one is unknown, or the file is of a run that cannot be made again from its settings.
+    """
     if path is None:
         return {}
     content = configs.read_config_file(path)
@@ -138,11 +138,21 @@ def _read_file(path: Path | None) -> dict[str, Any]:
 
 def data_path(request: TrainingRequest) -> Path | None:
     """The token store that the request's file names, if it names one."""
-    path = _section(_read_file(request.file), "data").get("path")
+    path = section(read_file(request.file), "data").get("path")
     return None if path is None else Path(str(path))
 
 
-def _section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
+def data_section(store: Store) -> dict[str, str]:
+    """The data section of a run on a store."""
+    return {
+        "path": str(store.path.resolve()),
+        "source": store.manifest["source"],
+        "corpus_hash": store.corpus_hash,
+    }
+
+
+def section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One section of a file's settings, empty where it has none."""
     return dict(file.get(name, {}))
 
 
@@ -151,23 +161,23 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (flags or {}).items() if value is not None}
 
 
-def _encoding(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
+def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
     """The encoding section: --pe, or the file's, whose name may be a spec, or a run's own copy of a user's file."""
     if request.pe is not None:
         spec = specs.parse(request.pe)
         return {"name": spec.name, "arguments": dict(spec.arguments)}
-    section = _section(file, "encoding")
-    if "name" not in section:
+    given = section(file, "encoding")
+    if "name" not in given:
         raise ValueError("name an encoding: --pe rope (extrapolate encodings lists them)")
-    if not isinstance(section["name"], str):
-        raise ValueError(f"{request.file}: encoding.name must be text, not {section['name']!r}")
-    spec = specs.parse(section["name"])
+    if not isinstance(given["name"], str):
+        raise ValueError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
+    spec = specs.parse(given["name"])
     name = spec.name
-    if section.pop("file_sha256", None) is not None and request.file is not None:
+    if given.pop("file_sha256", None) is not None and request.file is not None:
         name = f"{request.file.parent / runs.USER_ENCODING}:{name.rpartition(':')[2]}"
-    arguments = section.get("arguments", {})
+    arguments = given.get("arguments", {})
     merged = dict(spec.arguments) | arguments if isinstance(arguments, dict) else arguments
-    return section | {"name": name, "arguments": merged}
+    return given | {"name": name, "arguments": merged}
 
 
 def hardware(training: Mapping[str, Any]) -> dict[str, str]:

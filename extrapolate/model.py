@@ -123,7 +123,7 @@ class Model(nn.Module):
         self.config, self.seq_len = config, seq_len
         self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
-            instances = build(encoding, arguments, self.dims)
+            instances = build(encoding, arguments, self.dims, config.kv_heads)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)

@@ -151,6 +151,17 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
+def paragraphs(text: str) -> str:
+    """A docstring with each paragraph on one line, to be folded at any width: a headed line begins a paragraph."""
+    lines: list[str] = [""]
+    for line in text.splitlines():
+        if lines[-1] and line and not line.startswith((*_HEADED, " ", "-")):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines[1:])
+
+
 _HEADED = ("Beyond L:", "Arguments:", "Source:", "Sources:", "Our reading:")
 
 

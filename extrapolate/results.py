@@ -13,12 +13,17 @@ from extrapolate import files
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value."""
+    """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value.
+
+    `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing.
+    """
 
     name: str
     type: pa.DataType
     unit: str = ""
     required: bool = True
+    meaning: str = ""
+    empty: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,112 +34,165 @@ class Table:
     key: tuple[str, ...]
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema; units are in the fields' metadata."""
+        """The Arrow schema; units and meanings are in the fields' metadata."""
         return pa.schema(
-            [pa.field(c.name, c.type, nullable=not c.required, metadata={"unit": c.unit}) for c in self.columns]
+            [
+                pa.field(c.name, c.type, nullable=not c.required, metadata={"unit": c.unit, "meaning": c.meaning})
+                for c in self.columns
+            ]
         )
 
 
 _TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
 
+
+def _always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
+    return Column(name, type, unit, meaning=meaning)
+
+
+def _sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
+    return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
+
+
+_ENDS = "the encoding ends before this length"
+_NO_OPTIMUM = "the corpus is not a `synthetic:` one"
+_IMPORTED = "the run was imported"
+
 _SETTING = (
-    Column("run", _TEXT),
-    Column("model", _TEXT),
-    Column("extension", _TEXT),
-    Column("protocol", _TEXT),
-    Column("factor", _REAL, "evaluation length / training length"),
-    Column("length", _INT, "tokens"),
-    Column("split", _TEXT),
-    Column("step", _INT, "steps: 0 where the checkpoint was imported"),
-    Column("precision", _TEXT),
-    Column("targets_hash", _TEXT),
-)
+    _always("run", _TEXT, "", "The name of the run's folder."),
+    _always("model", _TEXT, "", "The encoding and what was applied to it, as tables show them: `RoPE + YaRN`."),
+    _always(
+        "extension", _TEXT, "",
+        "What was applied at inference, as `--extend` takes it. `none`: nothing but the run's own extension. "
+        "`own taken off`: the run's own extension was left out.",
+    ),
+    _always("protocol", _TEXT, "", "Which tokens were scored, with which context. `probe:` begins a probe's name."),
+    _always("factor", _REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
+    _always("length", _INT, "tokens", "The evaluation length: the inputs in a window."),
+    _always("split", _TEXT, "", "The held-out split that was evaluated: `test` or `validation`."),
+    _always("step", _INT, "optimiser steps", "The training step of the checkpoint; 0 where it was imported."),
+    _always("precision", _TEXT, "", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
+    _always("targets_hash", _TEXT, "", "Identifies the scored targets. Compare only rows whose hashes are equal."),
+)  # fmt: skip
 _KEY = ("run", "extension", "protocol", "factor", "split", "step", "precision", "targets_hash")
+_LOSS = _sometimes("loss", _REAL, "nats per target", "The mean negative log-likelihood of the targets.", _ENDS)
+_CONTROL_LOSS = _always(
+    "control_loss", _REAL, "nats per target",
+    "The loss of the plain model on the same targets, its context cut back to between L/2 and L tokens.",
+)  # fmt: skip
+_OPTIMUM_LOSS = _sometimes(
+    "optimum_loss", _REAL, "nats per target", "The least loss that is possible with the row's windows.", _NO_OPTIMUM
+)
+_PROVENANCE = (
+    _always("encoding", _TEXT, "", "The encoding's name, as `--pe` takes it."),
+    _always("encoding_arguments", _TEXT, "JSON", "All of the encoding's arguments, as resolved for this run."),
+    _always("display", _TEXT, "", "The encoding's name as it is printed."),
+    _always("caption", _TEXT, "", "What a table with this encoding must say about it; often an empty text."),
+    _always("seq_len", _INT, "tokens", "The training length L, which factors count in."),
+    _always("trained_length", _INT, "tokens", "The length of the training windows: not L where the run was tuned."),
+    _sometimes("origin", _TEXT, "", "The name of the run that this one continues.", "the run continues no other"),
+    _sometimes(
+        "own_extension", _TEXT, "", "The extension that belongs to the run and is always applied.", "the run has none"
+    ),
+    _sometimes(
+        "imported", _TEXT, "", "Where an imported checkpoint came from.", "the run was trained by this program"
+    ),
+    _sometimes("tokens", _INT, "tokens", "How many tokens the checkpoint was trained on.", _IMPORTED),
+    _sometimes("seed", _INT, "", "The seed of the weights, the order and dropout.", _IMPORTED),
+    _sometimes("preset", _TEXT, "", "The preset whose sizes the model has.", _IMPORTED),
+    _always("parameters", _INT, "", "The number of the model's parameters; shared ones count once."),
+    _sometimes("training_precision", _TEXT, "", "The precision of the training: `fp32` or `bf16`.", _IMPORTED),
+    _sometimes(
+        "training_seconds", _REAL, "seconds", "How long training took: the median step time times the steps.",
+        "the run was imported, or continues another",
+    ),
+    _sometimes(
+        "tokens_per_s", _REAL, "inputs per second", "The speed of the evaluation.",
+        "every window came with a longer one that starts at its place, or the encoding ends before this length",
+    ),
+    _sometimes(
+        "peak_mib", _REAL, "MiB",
+        "The most memory that was held during the evaluation: by the whole process, or on the device for it.",
+        "the system does not tell, or the encoding ends before this length",
+    ),
+    _always("config_hash", _TEXT, "", "Identifies everything that decides the weights but the seed."),
+    _always("setting_hash", _TEXT, "", "Identifies everything that decides the weights but the encoding and the seed."),
+    _always("corpus_hash", _TEXT, "", "Identifies the corpus. Losses on different corpora cannot be compared."),
+    _always("weights_sha256", _TEXT, "", "Identifies the weights that were evaluated."),
+    _sometimes("training_version", _TEXT, "", "The version of this program that trained the run.", _IMPORTED),
+    _sometimes(
+        "training_commit", _TEXT, "", "The commit that trained the run; `+` after it: with changes. An empty text "
+        "where the program was not run from its repository.", _IMPORTED,
+    ),
+    _sometimes("training_machine", _TEXT, "", "The machine that trained the run.", _IMPORTED),
+    _always("version", _TEXT, "", "The version of this program that evaluated."),
+    _always("commit", _TEXT, "", "The commit that evaluated, as `training_commit`."),
+    _always("machine", _TEXT, "", "The machine that evaluated."),
+    _always("evaluated_at", pa.timestamp("s", tz="UTC"), "UTC", "When the evaluation of this row ended."),
+)  # fmt: skip
 
 EVALS = Table(
     columns=(
         *_SETTING,
-        # None where the encoding ends before this length.
-        Column("loss", _REAL, "nats per target", required=False),
-        Column("perplexity", _REAL, "", required=False),
-        Column("bits_per_byte", _REAL, "bits", required=False),
-        # The plain model on the same targets, its context cut back to between L/2 and L tokens.
-        Column("control_loss", _REAL, "nats per target"),
-        # The least loss that is possible with the row's windows, where the text's origin tells it.
-        Column("optimum_loss", _REAL, "nats per target", required=False),
-        Column("n_targets", _INT, "targets"),
-        Column("n_documents", _INT, "documents"),
-        Column("n_bytes", _REAL, "bytes of text in the targets"),
-        Column("encoding", _TEXT),
-        Column("encoding_arguments", _TEXT, "JSON"),
-        Column("display", _TEXT),
-        Column("caption", _TEXT),
-        Column("seq_len", _INT, "tokens: L, which factors count in"),
-        # Another length, and the name of the run it started from, where the run was tuned.
-        Column("trained_length", _INT, "tokens"),
-        Column("origin", _TEXT, required=False),
-        Column("own_extension", _TEXT, "always applied, unless taken off", required=False),
-        # Where an imported checkpoint came from. None of how it was trained is known, and None stands for that.
-        Column("imported", _TEXT, required=False),
-        Column("tokens", _INT, "training tokens", required=False),
-        Column("seed", _INT, required=False),
-        Column("preset", _TEXT, required=False),
-        Column("parameters", _INT),
-        Column("training_precision", _TEXT, required=False),
-        Column("training_seconds", _REAL, "seconds: median step time times steps", required=False),
-        # None where every window came with a longer one that starts at its place.
-        Column("tokens_per_s", _REAL, "inputs per second of evaluation", required=False),
-        # The whole process's, or what the device held for it.
-        Column("peak_mib", _REAL, "MiB: the most memory held during the evaluation", required=False),
-        Column("config_hash", _TEXT, "everything that decides the weights but the seed"),
-        Column("setting_hash", _TEXT, "everything that decides the weights but the encoding and the seed"),
-        Column("corpus_hash", _TEXT),
-        Column("weights_sha256", _TEXT),
-        Column("training_version", _TEXT, required=False),
-        Column("training_commit", _TEXT, required=False),
-        Column("training_machine", _TEXT, required=False),
-        Column("version", _TEXT, "of the evaluation"),
-        Column("commit", _TEXT, "of the evaluation"),
-        Column("machine", _TEXT, "of the evaluation"),
-        Column("evaluated_at", pa.timestamp("s", tz="UTC")),
+        _LOSS,
+        _sometimes("perplexity", _REAL, "", "e to the power of the loss.", _ENDS),
+        _sometimes(
+            "bits_per_byte", _REAL, "bits", "The loss per byte of text, in bits: comparable between tokenizers.",
+            "the encoding ends before this length, or the targets stand for no bytes",
+        ),
+        _CONTROL_LOSS,
+        _OPTIMUM_LOSS,
+        _always("n_targets", _INT, "targets", "How many tokens were scored."),
+        _always("n_documents", _INT, "documents", "How many documents they come from."),
+        _always("n_bytes", _REAL, "bytes", "How many bytes of text the targets stand for."),
+        *_PROVENANCE,
     ),
     key=_KEY,
-)
+)  # fmt: skip
 
 EVAL_DOCUMENTS = Table(
     columns=(
         *_SETTING,
-        Column("document", _TEXT),
-        Column("block", _INT, "stretches of 16 L tokens of the document: where the window begins"),
-        Column("position", _INT, "tokens: where a bucket of L/2 inputs begins in its window"),
-        Column("loss", _REAL, "nats per target", required=False),
-        Column("control_loss", _REAL, "nats per target"),
-        Column("optimum_loss", _REAL, "nats per target", required=False),
-        Column("n_targets", _INT, "targets"),
-        Column("n_bytes", _REAL, "bytes of text in the targets"),
+        _always("document", _TEXT, "", "The document's name in the corpus."),
+        _always(
+            "block", _INT, "stretches of 16 L tokens",
+            "The stretch of the document in which the window begins, counted from 0.",
+        ),
+        _always(
+            "position", _INT, "tokens",
+            "Where a bucket of L/2 inputs begins in its window. A target is in the bucket of the input before it.",
+        ),
+        _LOSS,
+        _CONTROL_LOSS,
+        _OPTIMUM_LOSS,
+        _always("n_targets", _INT, "targets", "How many tokens were scored."),
+        _always("n_bytes", _REAL, "bytes", "How many bytes of text the targets stand for."),
     ),
     key=(*_KEY, "document", "block", "position"),
-)
+)  # fmt: skip
 
 PROBES = Table(
     columns=(
         *_SETTING,
-        Column("depth", _REAL, "0: farthest from the question, 1: next to it"),
-        # None where the encoding ends before this length.
-        Column("accuracy", _REAL, "share of windows, or of their answers", required=False),
-        Column("low", _REAL, "Wilson's interval of 95 %, from the number of windows", required=False),
-        Column("high", _REAL, "the same", required=False),
-        Column("loss", _REAL, "nats per answer", required=False),
-        # The plain model on the same windows, its context cut back to the last L tokens.
-        Column("control_accuracy", _REAL, "as accuracy"),
-        Column("control_loss", _REAL, "nats per answer"),
-        Column("chance", _REAL, "accuracy of an answer drawn blindly"),
-        Column("n_trials", _INT, "windows"),
-        Column("n_answers", _INT, "tokens"),
-        *EVALS.columns[next(at for at, column in enumerate(EVALS.columns) if column.name == "encoding") :],
+        _always("depth", _REAL, "", "Where the block lies: at 0 farthest from the question, at 1 next to it."),
+        _sometimes(
+            "accuracy", _REAL, "share", "The share of windows that are right; of a probe whose answers count one by "
+            "one, the share of answers.", _ENDS,
+        ),
+        _sometimes("low", _REAL, "share", "The lower end of Wilson's 95 % interval of the accuracy.", _ENDS),
+        _sometimes("high", _REAL, "share", "The upper end of the same interval.", _ENDS),
+        _sometimes("loss", _REAL, "nats per answer", "The mean negative log-likelihood of the answers.", _ENDS),
+        _always(
+            "control_accuracy", _REAL, "share", "The accuracy of the plain model that sees the last L tokens alone."
+        ),
+        _always("control_loss", _REAL, "nats per answer", "The loss of the same."),
+        _always("chance", _REAL, "share", "The accuracy of an answer that is drawn blindly."),
+        _always("n_trials", _INT, "windows", "How many windows were asked."),
+        _always("n_answers", _INT, "tokens", "How many answers they have."),
+        *_PROVENANCE,
     ),
     key=(*_KEY, "depth"),
-)
+)  # fmt: skip
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:

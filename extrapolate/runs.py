@@ -21,11 +21,12 @@ from torch import Tensor
 from extrapolate import config as configs
 from extrapolate import files
 from extrapolate.config import RunConfig
+from extrapolate.folders import RUN_FILE, below
 from extrapolate.model import Model
 from extrapolate.provenance import provenance
 
 FORMAT = 1
-CONFIG, WEIGHTS, STATE, METRICS = "config.json", "model.safetensors", "state.pt", "metrics.jsonl"
+CONFIG, WEIGHTS, STATE, METRICS = RUN_FILE, "model.safetensors", "state.pt", "metrics.jsonl"
 USER_ENCODING = "encoding.py"
 METADATA = "extrapolate"  # our entry in the weights' own header
 
@@ -106,8 +107,8 @@ class Run:
         """
         if not self.finished:
             raise ValueError(
-                f"{self.path} is not finished: it has no {WEIGHTS}; continue with the same `extrapolate train` "
-                "command and --resume"
+                f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
+                "--resume"
             )
         kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
         found = [_describe(path) for path in [*kept, self.path / WEIGHTS]]
@@ -162,17 +163,39 @@ class Run:
         return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
 
 
-def find_runs(paths: list[Path]) -> list[Run]:
-    """Runs, from run directories or folders of them. Raises ValueError where a path holds none."""
+def check_same(run: Run, config: RunConfig) -> None:
+    """Raises ValueError where a configuration would not make this run."""
+    if changed := configs.differences(run.config, config):
+        raise ValueError(
+            f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
+            "give the settings that it was started with, or choose another --out"
+        )
+
+
+def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path]]:
+    """Every run at and below some folders, once each; and the folders below that hold a checkpoint of another kind.
+
+    Raises ValueError where a path holds no run, or a run's configuration is damaged.
+    """
     found: dict[Path, Run] = {}
+    others: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise ValueError(f"{path}: no such folder; train a run with: extrapolate train --pe rope --seq-len 512")
-        inside = [path] if (path / CONFIG).exists() else sorted(p.parent for p in path.glob(f"*/{CONFIG}"))
+        inside = [folder for folder in below(path) if (folder / CONFIG).is_file()]
+        foreign = [folder for folder in inside if folder != path and _is_of_another_kind(folder)]
+        inside = [folder for folder in inside if folder not in foreign]
         if not inside:
             raise ValueError(f"{path} holds no run (a folder with a {CONFIG})")
+        others += foreign
         found.update((folder.resolve(), Run.open(folder)) for folder in inside)
-    return list(found.values())
+    return list(found.values()), others
+
+
+def _is_of_another_kind(folder: Path) -> bool:
+    """Whether its config.json is another program's, as the checkpoints of Hugging Face have one."""
+    record = files.read_json(folder / CONFIG)
+    return isinstance(record, dict) and not {"format", "config"} & record.keys()
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:

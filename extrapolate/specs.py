@@ -163,6 +163,45 @@ def parameters(cls: type) -> dict[str, Parameter]:
     }
 
 
+def check_signature(cls: type, base: type, file: Path) -> None:
+    """Raises ValueError where an argument of a user's class has not the form that a configuration needs.
+
+    Arguments beyond those of `base` are keyword-only, have a type that text can be read as, and a default.
+    """
+    try:
+        given = inspect.signature(cls, eval_str=True).parameters.values()
+    except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        raise ValueError(f"{file}: the annotations of {cls.__name__}.__init__ cannot be read: {error}") from error
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    usual = sum(parameter.kind in positional for parameter in inspect.signature(base).parameters.values())
+    for parameter in [p for p in given if p.kind in positional][usual:]:
+        raise ValueError(
+            f"{file}: {parameter.name} must be a keyword-only argument: "
+            f"def __init__(self, dims, *, {_example(parameter)})"
+        )
+    for parameter in (p for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY):
+        name, kinds = parameter.name, _choices(parameter.annotation)[0]
+        if parameter.annotation is parameter.empty:
+            raise ValueError(f"{file}: annotate {name}, for example {_example(parameter)}")
+        if not all(kind in (int, float, bool, str) or typing.get_origin(kind) is typing.Literal for kind in kinds):
+            raise ValueError(
+                f"{file}: {name} cannot be {inspect.formatannotation(parameter.annotation)}: an argument is an int, "
+                f"float, bool, str or Literal, or one of these or None; for example {name}: float = 1.0"
+            )
+        if parameter.default is parameter.empty:
+            raise ValueError(f"{file}: {name} needs a default, for example {_example(parameter)}")
+
+
+def _example(parameter: inspect.Parameter) -> str:
+    """How an argument may be written: `theta: float = 1.0`, with what is there of it."""
+    kind, default = parameter.annotation, parameter.default
+    if kind not in (int, float, bool, str):
+        kind = type(default) if type(default) in (int, float, bool, str) else float
+    if type(default) is not kind:
+        default = kind(1)
+    return f"{parameter.name}: {kind.__name__} = {default!r}"
+
+
 def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """Arguments as the class's own types. Raises ValueError on an unknown name or a value of another type."""
     known = parameters(cls)
@@ -203,7 +242,8 @@ class Registry(Generic[T]):
 def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     """The class `name` of the Python file `file`, which must derive from `base`.
 
-    Raises ValueError where the file, the class or its base is not there, or the file does not import.
+    Raises ValueError where the file, the class or its base is not there, the file does not import, or the arguments
+    of the class have not the form of a configuration.
     """
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
@@ -215,13 +255,15 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     sys.modules[module_spec.name] = module  # dataclasses look their module up
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: it would end the program as if all were well
         del sys.modules[module_spec.name]
-        raise ValueError(f"{file} does not import: {type(error).__name__}: {error}") from error
+        hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
+        raise ValueError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
     candidates = {
         key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)
     }
     candidates.pop(base.__name__, None)
     if name not in candidates:
         raise ValueError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
+    check_signature(candidates[name], base, file)
     return candidates[name]

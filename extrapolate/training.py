@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from extrapolate import files
-from extrapolate.config import RunConfig, TrainingConfig, differences
+from extrapolate.config import RunConfig, TrainingConfig
 from extrapolate.data.mixture import MixedWindows, Mixture
-from extrapolate.data.probes import Vocabulary
+from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.encodings.base import Encoding
@@ -25,7 +25,8 @@ from extrapolate.evaluation.validation import validation_loss, validation_window
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
-from extrapolate.runs import CONFIG, METRICS, STATE, Checkpoint, Run, load_start
+from extrapolate.progress import Advance, unseen
+from extrapolate.runs import CONFIG, METRICS, STATE, WEIGHTS, Checkpoint, Run, check_same, load_start
 
 SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
 VALIDATIONS = 10  # in the course of a run, the last at its end
@@ -108,37 +109,45 @@ def train(
     save_every: int | None = None,
     keep_every: int | None = None,
     report: Report = lambda row: None,
+    progress: Advance = unseen,
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
     start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
-    every row of metrics.jsonl. Raises ValueError where the data do not fill a window, or `path` holds another run;
-    RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C, with the state saved.
+    every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
+    forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
+    ValueError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
+    the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
+    with the state saved.
     """
+    if config.origin is not None and start is None and not (resume and _begun(path)):
+        raise ValueError(
+            f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
+            "with --from"
+        )
     data = TrainingData(config.training, store)
     with files.locked(path):
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)
         if not run.finished:
-            _Training(run, data, start, report).loop(save_every, keep_every)
+            _Training(run, data, start, report, progress).loop(save_every, keep_every)
     return run
 
 
 def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
-    begun = (path / STATE).exists() or (path / "model.safetensors").exists()
-    if not begun:  # nothing there, or what was killed before it first saved
+    if not _begun(path):  # nothing there, or what was killed before it first saved
         (path / METRICS).unlink(missing_ok=True)
         return Run.create(path, config, store.path / "tokenizer.json", user_encoding)
     if not resume:
         raise ValueError(f"{path} already holds a run; continue it with --resume, or choose another --out")
     run = Run.open(path)
-    if changed := differences(run.config, config):
-        raise ValueError(
-            f"{path} cannot be resumed with another configuration ({'; '.join(changed)}); "
-            "give the settings that it was started with, or choose another --out"
-        )
+    check_same(run, config)
     return run
+
+
+def _begun(path: Path) -> bool:
+    return (path / STATE).exists() or (path / WEIGHTS).exists()
 
 
 class TrainingData:
@@ -168,8 +177,10 @@ class TrainingData:
 class _Training:
     """One run's training, from its last saved state to its end."""
 
-    def __init__(self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report) -> None:
-        self.run, self.data, self.report = run, data, report
+    def __init__(
+        self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report, progress: Advance = unseen
+    ) -> None:
+        self.run, self.data, self.report, self.progress = run, data, report, progress
         self.training = run.config.training
         self.model = initial_model(run.config, run)
         if start is not None:
@@ -180,6 +191,7 @@ class _Training:
         self.step = 0
         self._restore()
         self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
+        self._untold = self.tokens
 
     @property
     def tokens(self) -> int:
@@ -195,6 +207,8 @@ class _Training:
         """Trains to the end, saving as it goes, and writes the final weights."""
         validate_at = {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}
         saved_at = time.monotonic()
+        if not self.training.compile:
+            self._tell(0)
         self.model.train()
         with (self.run.path / METRICS).open("a", encoding="utf-8") as metrics, _stop_requests() as stop:
             while self.step < self.training.steps:
@@ -210,7 +224,7 @@ class _Training:
                     if stop:
                         raise Interrupted(
                             f"stopped after step {self.step} of {self.training.steps}, which is saved; "
-                            "the same command with --resume continues"
+                            f"extrapolate train --out {self.run.path} --resume continues"
                         )
         rows = pd.DataFrame(self.run.metrics())
         files.write_atomically(self.run.path / "metrics.parquet", rows.to_parquet)
@@ -251,11 +265,25 @@ class _Training:
                 loss = self.loss(part[:, :-1], part[:, 1:], self.plan, part_weight) * (len(part) / len(batch))
             loss.backward()
             total += loss.item()
+            self._tell(part[:, 1:].numel())
         return total
 
+    def _tell(self, tokens: int) -> None:
+        """Tells progress of so many tokens more, at first with those of the steps before."""
+        self.progress("training", self._untold + tokens)
+        self._untold = 0
+
     def _validate(self) -> dict[str, Any]:
+        self.progress("validating", 0)
         self.model.eval()
-        loss = validation_loss(self.model, self.data.validation, self.data.validation_windows, self.plan)
+        loss = validation_loss(
+            self.model,
+            self.data.validation,
+            self.data.validation_windows,
+            self.plan,
+            batch_tokens=self.training.micro_batch_tokens,
+            progress=lambda tokens: self.progress("validating", 0),
+        )
         self.model.train()
         return {"val_loss": loss}
 

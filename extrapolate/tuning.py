@@ -1,6 +1,7 @@
 """A run that continues another: at another length, with an extension, or with another encoding."""
 
 from pathlib import Path
+from typing import Any
 
 from extrapolate import config as configs
 from extrapolate import configure, runs, specs
@@ -26,7 +27,6 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     asked for that its weights decide.
     """
     parent = parent_of(start)
-    checkpoint = parent.checkpoints("last")[-1]
     if store.corpus_hash != parent.config.data.corpus_hash:
         raise ValueError(
             f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
@@ -56,13 +56,7 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
         "encoding": encoding,
         "training": training | configure.hardware(training),
         "extension": None if extension in (None, PLAIN_NAME) else recipes.build(extension).text,
-        "origin": {
-            "run": parent.name,
-            "weights_sha256": checkpoint.sha256,
-            "config_hash": parent.config.config_hash(),
-            "label": label_of(parent.config, parent.build_model(), _own(parent.config)),
-            "seq_len": parent.config.seq_len,
-        },
+        "origin": origin_of(start),
     }
     config = configs.validate(raw, str(start))
     config = config.model_copy(update={"training": configure.with_automatic(config, given)})
@@ -74,12 +68,29 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
 def parent_of(start: Path) -> runs.Run:
     """The run to continue. Raises ValueError where there is none, or how it was trained is not known."""
     parent = runs.Run.open(start)
-    if parent.config.imported is not None:
+    check_trained_here(parent)
+    return parent
+
+
+def check_trained_here(run: runs.Run) -> None:
+    """Raises ValueError where a run was imported."""
+    if run.config.imported is not None:
         raise ValueError(
-            f"{start} was imported from {parent.config.imported.source}: how it was trained is not known, and it can "
+            f"{run.path} was imported from {run.config.imported.source}: how it was trained is not known, and it can "
             "be evaluated but not continued"
         )
-    return parent
+
+
+def origin_of(start: Path) -> dict[str, Any]:
+    """What a run keeps of the one that it starts from. Raises ValueError where that one is not finished."""
+    parent = parent_of(start)
+    return {
+        "run": parent.name,
+        "weights_sha256": parent.checkpoints("last")[-1].sha256,
+        "config_hash": parent.config.config_hash(),
+        "label": label_of(parent.config, parent.build_model(), _own(parent.config)),
+        "seq_len": parent.config.seq_len,
+    }
 
 
 def _own(config: RunConfig) -> Recipe | None:

@@ -7,11 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from extrapolate import specs
+from extrapolate.config import ModelConfig
 from extrapolate.data import probes
 from extrapolate.encodings.base import Dims, build, encodings
 from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.extensions import recipe
+from extrapolate.extensions.base import PLAIN
+from extrapolate.model import Model
 from extrapolate.reference import encodings_page, extensions_page
 
 ROOT = Path(__file__).parent.parent
@@ -41,8 +46,37 @@ def test_the_page_of_encodings_has_each(name: str) -> None:
 
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
-    assert code == [(ROOT / "examples" / "my_encoding.py").read_text(encoding="utf-8")]
+    assert code == [
+        (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("my_encoding.py", "my_rotary.py")
+    ]
     assert len(code[0].splitlines()) < 30
+
+
+@pytest.mark.parametrize("extension", ["none", "yarn", "ntk", "pi", "self-extend"])
+def test_the_rotary_encoding_of_ones_own_is_rope_until_it_is_trained(extension: str) -> None:
+    """With frequency extensions too: they reach it."""
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48)
+    file = ROOT / "examples" / "my_rotary.py"
+    logits = {}
+    for name in ("rope", f"{file}:PhaseRoPE"):
+        torch.manual_seed(0)
+        model = Model(sizes, name, {}, 16).eval()
+        plan = PLAIN if extension == "none" else recipe.build(extension).plan(model.encoding, 16, 64)
+        with torch.no_grad():
+            logits[name] = model(torch.arange(61)[None], plan)
+        assert extension == "none" or not torch.allclose(logits[name], model(torch.arange(61)[None]), atol=1e-4)
+    torch.testing.assert_close(*logits.values(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    display = 'Mine'\n"
+        "    def bias(self, pos_T, pos_S): return torch.zeros(2, len(pos_T), len(pos_S))\n"
+    )
+    said = re.search(r"^Error: mine\.py: (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
+    assert said is not None
+    with pytest.raises(ValueError, match=re.escape(said[1])):
+        build(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
 def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> None:
@@ -125,3 +159,26 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     assert "Gain captured (ev=4)" in text
     assert "sees what it predicts" not in text
     assert (tmp_path / "report-markov/optimum_by_ev.fixed-target.parquet").exists()
+
+
+def test_the_commands_of_the_page_of_many_runs_run(tiny, tmp_path) -> None:
+    """The loop as it stands, twice: what is finished is left alone."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page("many-runs.md"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    fewer = {
+        "train": " ".join(tiny), "eval-lengths": "--factors 1,4 --max-targets 256", "report": "", "compare": "",
+        "bench": "--seconds 0.1 --seq-len 8 --no-compile",
+    }  # fmt: skip
+    cases = "\n".join(f"{name}) more='{flags}';;" for name, flags in fewer.items())
+    program = f"{sys.executable} -c 'from extrapolate.cli import main; main()'"
+    shortened = f'extrapolate() {{ case $1 in\n{cases}\nesac\n{program} "$@" $more; }}\n'
+    for script in (blocks[0], blocks[0], blocks[1]):
+        done = subprocess.run(
+            ["sh", "-c", shortened + script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        if script == blocks[0]:
+            last = done.stderr
+    assert last.count("already finished") == 9
+    assert len(list((tmp_path / "ckpt/many").iterdir())) == 9
+    assert "RoPE" in (tmp_path / "report-many/report.md").read_text()

@@ -10,7 +10,7 @@ from extrapolate import attention
 from extrapolate.config import PRESETS, DataConfig, EncodingConfig, ModelConfig, RunConfig, TrainingConfig
 from extrapolate.configure import run_name
 from extrapolate.encodings.base import Dims, build, encodings
-from extrapolate.model import Attention, Model, SSMax
+from extrapolate.model import Attention, FeedForward, Model, SSMax
 
 
 def with_llama_weights(sizes: ModelConfig) -> tuple[Model, torch.nn.Module]:
@@ -106,6 +106,24 @@ def test_dropout_drops_in_training_alone() -> None:
     assert not torch.equal(model(x), model(x))
     model.eval()
     assert torch.equal(model(x), model(x))
+
+
+def test_dropout_drops_what_enters_the_residual_stream() -> None:
+    """The embedding with its positions, and what attention and the feed-forward network add to it; nothing else."""
+    model = Model(ModelConfig(vocab_size=31, layers=2, dropout=0.5), "learned", {}, 16)
+    dropped: list[Tensor] = []
+    parts: list[Tensor] = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.register_forward_pre_hook(lambda _, inputs: dropped.append(inputs[0]))
+        if isinstance(module, (Attention, FeedForward)):
+            module.register_forward_hook(lambda *arguments: parts.append(arguments[-1]))
+    x = torch.randint(0, 31, (1, 16))
+    model(x)
+    entering = model.encoding.embed(model.embedding(x), torch.arange(16.0))
+    assert len(dropped) == 5
+    assert torch.equal(dropped[0], entering)
+    assert all(given is made for given, made in zip(dropped[1:], parts, strict=True))
 
 
 def transformers_qwen3(sizes: ModelConfig) -> torch.nn.Module:

@@ -271,13 +271,46 @@ class TestUserFiles:
             load_user_class(tmp_path / "absent.py", "Mine", base)
 
     @pytest.mark.parametrize(
-        ("content", "what"), [("1 / 0", "ZeroDivisionError"), ("class", "SyntaxError"), ("import nowhere", "nowhere")]
+        ("content", "what"),
+        [
+            ("1 / 0", "ZeroDivisionError"),
+            ("class", "SyntaxError"),
+            ("import nowhere", "nowhere"),
+            ("import sys; sys.exit()", "SystemExit: .*__main__"),
+            ("raise SystemExit(0)", "SystemExit: 0.*__main__"),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ],
     )
     def test_a_file_that_fails_is_refused_with_its_error(
         self, tmp_path: Path, base: type, content: str, what: str
     ) -> None:
         (tmp_path / "mine.py").write_text(content)
         with pytest.raises(ValueError, match=rf"mine\.py does not import: .*{what}"):
+            load_user_class(tmp_path / "mine.py", "Mine", base)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ("dims, *, theta=2.5", "annotate theta, for example theta: float = 2.5"),
+            ("dims, *, theta=None", "annotate theta, for example theta: float = 1.0"),
+            ("dims, *, theta", "annotate theta, for example theta: float = 1.0"),
+            ("dims, *, theta: float", "theta needs a default, for example theta: float = 1.0"),
+            ("dims, *, size: int", "size needs a default, for example size: int = 1"),
+            ("dims, theta: float = 3.0",
+             r"theta must be a keyword-only argument: def __init__\(self, dims, \*, theta: float = 3.0\)"),
+            ("dims, a, b=1, *, c: int = 2", "a must be a keyword-only argument"),
+            ("dims, *, sizes: list[int] = ()", r"sizes cannot be list\[int\]: an argument is an int, float, bool"),
+            ("dims, *, size: 'Tensor | None' = None", "annotations of Mine.__init__ cannot be read: name .Tensor."),
+        ],
+    )  # fmt: skip
+    def test_arguments_that_are_no_configuration_are_refused(
+        self, tmp_path: Path, base: type, arguments: str, message: str
+    ) -> None:
+        (tmp_path / "mine.py").write_text(
+            "from extrapolate.encodings.base import Encoding\n"
+            f"class Mine(Encoding):\n    def __init__(self, {arguments}):\n        super().__init__(dims)\n"
+        )
+        with pytest.raises(ValueError, match=rf"mine\.py: .*{message}"):
             load_user_class(tmp_path / "mine.py", "Mine", base)
 
     def test_annotations_may_be_strings_and_classes_data_classes(self, tmp_path: Path, base: type) -> None:

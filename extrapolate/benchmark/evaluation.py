@@ -139,7 +139,7 @@ def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> 
         found = measure_windows(
             model, split, wanted, PLAIN, precision=variant.precision,
             share=prefixes_agree(model, PLAIN, list(layout.rows)),
-            progress=lambda done, total: None,
+            progress=lambda inputs: None,
         )  # fmt: skip
         return tuple(float(found[length].loss_N.mean(dtype=np.float64)) for length in layout.rows)
 
@@ -243,7 +243,7 @@ def _long_window(config: RunConfig) -> Cost:
     began = time.perf_counter()
     found = measure_windows(
         model, split, {LONG_WINDOW: (windows,)}, PLAIN, precision="fp32", share=False,
-        progress=lambda done, total: None,
+        progress=lambda inputs: None,
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
     return Cost(time.perf_counter() - began, peak_memory_mib(), (loss,))

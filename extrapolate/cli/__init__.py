@@ -25,6 +25,7 @@ app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 app.command("encodings")(catalogue.encodings)
 app.command("extensions")(catalogue.extensions)
+app.command("columns")(catalogue.columns)
 
 BAD_INPUT, FAILED, STOPPED = 2, 1, 130
 

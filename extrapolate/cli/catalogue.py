@@ -1,6 +1,5 @@
-"""extrapolate encodings, extrapolate extensions"""
+"""extrapolate encodings, extrapolate extensions, extrapolate columns"""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,44 +40,55 @@ def extensions(
         _list("Extensions", "changes", reference.extension_entries())
 
 
+def columns(
+    table: Annotated[str | None, typer.Argument(help="only this table: evals, metrics, loss_by_ev")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print docs/results.md")] = False,
+) -> None:
+    """List the tables that runs and reports hold, and what each column means."""
+    from extrapolate import results_page
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+
+    if markdown:
+        print(results_page.results_page(), end="")
+        return
+    for one in results_page.TABLES if table is None else [results_page.table(table)]:
+        shown = one.own() if table is None else one.columns
+        found = [
+            Column("column", [c.name for c in shown], Kind.NAME),
+            Column("unit", [c.unit for c in shown]),
+            Column("what it holds", [c.meaning for c in shown]),
+            Column("empty where", [c.empty for c in shown]),
+        ]
+        print_columns(found, f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}")
+        if table is None and one.shared():
+            print_text(f"And as in {one.base}: {', '.join(c.name for c in one.shared())}\n\n")
+
+
 def _list(title: str, group: str, entries: "list[Entry]") -> None:
-    from rich.markup import escape
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
 
-    from extrapolate.cli.render import wide_console
-
-    rows = [
-        (e.group, e.name, e.summary, ", ".join(f"{a.name}={a.default}" for a in e.arguments), e.source) for e in entries
+    columns = [
+        Column(group, [e.group for e in entries]),
+        Column("name", [e.name for e in entries], Kind.NAME),
+        Column("what it does", [e.summary for e in entries]),
+        Column("arguments", [", ".join(f"{a.name}={a.default}" for a in e.arguments) for e in entries]),
+        Column("source", [e.source for e in entries]),
     ]
-    _print(title, (group, "name", "what it does", "arguments", "source"), rows)
+    print_columns(columns, title)
     for caption in dict.fromkeys(entry.caption for entry in entries if entry.caption):
-        wide_console().print(escape(caption), style="italic")
+        print_text(caption)
 
 
 def _show(entry: "Entry", applies: str) -> None:
-    from rich.markup import escape
+    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+    from extrapolate.reference import paragraphs
 
-    from extrapolate.cli.render import wide_console
-
-    console = wide_console()
-    console.print(f"[bold]{escape(entry.name)}[/] · {escape(entry.display)} · {entry.group}\n")
-    console.print(escape(entry.text), highlight=False)
-    console.print()
+    print_text(f"{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")
     if entry.arguments:
-        rows = [(a.name, a.kind, a.default) for a in entry.arguments]
-        _print("Arguments", ("name", "value", "default"), rows)
-    console.print(f"{applies}: {', '.join(entry.applies) or 'none'}", highlight=False)
-
-
-def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    from extrapolate.cli.render import wide_console
-
-    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in columns:
-        shown.add_column(column, no_wrap=column not in ("arguments", "source"))
-    for row in rows:
-        shown.add_row(*map(escape, row))
-    wide_console().print(shown)
+        columns = [
+            Column("name", [a.name for a in entry.arguments], Kind.NAME),
+            Column("value", [a.kind for a in entry.arguments]),
+            Column("default", [a.default for a in entry.arguments]),
+        ]
+        print_columns(columns, "Arguments")
+    print_text(f"{applies}: {', '.join(entry.applies) or 'none'}")

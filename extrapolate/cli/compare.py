@@ -3,18 +3,18 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from extrapolate.report.comparison import Comparison
 
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="evaluated run directories, or folders of them")],
     extensions: Annotated[bool, typer.Option("--extensions", help="compare what was applied at inference too")] = False,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
+    least: Annotated[
+        float, typer.Option("--least-difference", min=0.0, help="nats: a smaller difference is a tie")
+    ] = 0.001,
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
@@ -31,44 +31,43 @@ def compare(
     from extrapolate.report.page import BELOW_OPTIMUM
     from extrapolate.report.tables import frame_of
 
-    evals, documents = gather(runs)
+    gathered = gather(runs)
+    for message in gathered.left_out:
+        say(message)
+    evals = gathered.evals()
     if not evals:
         raise ValueError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     rows, warnings = comparison.comparable_rows(
-        frame_of(evals), pd.DataFrame(documents), extensions, {name: v for name, v in only.items() if v is not None}
+        frame_of(evals),
+        pd.DataFrame(gathered.documents()),
+        extensions,
+        {name: v for name, v in only.items() if v is not None},
     )
     for warning in warnings:
         say(f"warning: {warning}")
-    found = list(comparison.comparisons(rows, confidence))
+    found = list(comparison.comparisons(rows, confidence, least=least))
     for one in found:
-        if one.other == comparison.OPTIMUM and one.difference.verdict() == "win":
+        if one.other == comparison.OPTIMUM and one.verdict() == "win":
             say(f"warning: {one.model} is below the optimum at {one.factor:g}x under {one.protocol}. {BELOW_OPTIMUM}")
     if as_json:
         for one in found:
             sys.stdout.write(json.dumps(one.row()) + "\n")
         return
     for protocol in dict.fromkeys(one.protocol for one in found):
-        mine = [one for one in found if one.protocol == protocol]
-        table: dict[tuple[str, str], dict[str, str]] = {}
-        for one in mine:
-            cells = table.setdefault((one.model, one.other), {"model": one.model, "against": one.other})
-            cells[f"ev={one.factor:g}"] = _cell(one)
-        shown = pd.DataFrame(table.values()).fillna("n/a")
-        print_table(shown, f"{protocol}: difference in loss, nats per token, and its {confidence:.0%} interval")
-    counts = sorted({(one.difference.clusters, one.clusters) for one in found})
+        table = comparison.table([one for one in found if one.protocol == protocol], confidence)
+        print_table(table, f"{protocol}: the model's loss minus the other's, nats per token")
     print(
-        "Below zero the model on the left is better. Resampled: "
-        + ", ".join(f"{count} {name}" for count, name in counts)
-        + ". Each interval stands for itself: with many of them, some exclude zero by chance."
+        "Below zero the model is better than the other. A win or a loss has an interval without zero and a difference "
+        f"of at least {least:g} nats. Resampled: {comparison.resampled(found)}. Each interval stands for itself: with "
+        "many of them, some exclude zero by chance."
     )
     if any(one.clusters == "stretches" for one in found):
         say(
             f"fewer than {comparison.ENOUGH_DOCUMENTS} documents: contiguous stretches of 16 L tokens stand in. "
             "Those of one document are alike, which makes intervals too narrow rather than too wide"
         )
-
-
-def _cell(one: "Comparison") -> str:
-    found = one.difference
-    return found.text() if found.low is None else f"{found.text()} {found.verdict()}"
+    if any(one.difference is None for one in found):
+        say("some models share no seed, and cannot be compared: train and evaluate them with the same --seed")
+    if max(len(one.seeds) for one in found) < 2:
+        say("each model has one seed: a difference is one of these runs, and another seed may turn it around")

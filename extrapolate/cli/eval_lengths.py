@@ -4,7 +4,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,8 +40,11 @@ def eval_lengths(
     probe_trials: Annotated[int, typer.Option(help="windows of a probe at each length and depth")] = 64,
     split: Annotated[str, typer.Option(help="test or validation")] = "test",
     max_targets: Annotated[
-        int | None,
-        typer.Option(min=1, help="scored tokens a protocol  \\[default: windows 131072, others 8192]"),
+        str | None,
+        typer.Option(
+            help="the most scored tokens a protocol: 4096 lowers the defaults, windows=500000,fixed-target=16384 sets "
+            "each  \\[default: windows 131072, others 8192]"
+        ),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
@@ -63,15 +66,17 @@ def eval_lengths(
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.configure import device_of
-    from extrapolate.data.probes import build_list
+    from extrapolate.data.probes.base import build_list
     from extrapolate.evaluation import lengths
     from extrapolate.evaluation import probes as probing
     from extrapolate.evaluation.names import PROBES_TABLE
+    from extrapolate.folders import listed, unique_names
     from extrapolate.report import tables
     from extrapolate.report.probes import printed
     from extrapolate.runs import find_runs
 
     keep_freed_memory()
+    cap, caps = _max_targets(max_targets or "")
     settings = lengths.EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
@@ -79,7 +84,8 @@ def eval_lengths(
         if protocol == "none"
         else tuple(dict.fromkeys(p.strip() for p in protocol.split(",") if p.strip())),
         split=split,
-        max_targets=max_targets,
+        max_targets=cap,
+        max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=tuple(dict.fromkeys(part.strip() for part in precision.split(",") if part.strip())),
         probes=() if probes is None else build_list(probes),
@@ -88,35 +94,50 @@ def eval_lengths(
     where = device_of(device.value)
     runs = _brought_in(runs, seq_len)
     named = {path.resolve() for path in runs}
-    found = find_runs(runs)
-    if len({run.name for run in found}) < len(found):
-        raise ValueError("two of these runs have one name: evaluate them one at a time, or rename a folder")
+    found, others = find_runs(runs)
+    if others:
+        say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
     unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
     if unfinished and len(unfinished) < len(found):
-        say(f"left out, for their training is not finished: {', '.join(str(run.path) for run in unfinished)}")
+        say(f"left out, for their training is not finished: {listed([run.path for run in unfinished])}")
         found = [run for run in found if run not in unfinished]
     stores = [_store_of(run, data, settings) for run in found]
     for run, store in zip(found, stores, strict=True):
         lengths.check(run, store, settings)
         probing.check(run, store, settings)
-    rows, probe_rows = [], []
+    names = unique_names(run.path.resolve() for run in found)
+    expected = sum(
+        lengths.expected_inputs(run, store, settings) + probing.expected_inputs(run, store, settings)
+        for run, store in zip(found, stores, strict=True)
+    )
+    rows: list[dict[str, Any]] = []
+    probe_rows: list[dict[str, Any]] = []
+    done = 0.0
     with Progress("tokens", stopped="stopped; what was evaluated before this setting is kept") as progress:
+
+        def advance(what: str, inputs: float) -> None:
+            nonlocal done
+            done += inputs
+            progress.update(what, done, expected)
+
+        advance("evaluating", 0)
         for run, store in zip(found, stores, strict=True):
             with files.locked(run.path):
                 files.remove_partials(run.path)
-                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=progress.update):
+                for new, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", new, results.EVALS, run.name)
-                    rows.extend(new)
-                for new in probing.evaluate(run, store, settings, device=where, progress=progress.update):
+                    rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
+                for new in probing.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / PROBES_TABLE, new, results.PROBES, run.name)
-                    probe_rows.extend(new)
+                    probe_rows.extend(row | {"run": names[run.path.resolve()]} for row in new)
     if as_json:
         for row in [*rows, *probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
     for name in settings.protocols:
-        print_table(tables.formatted(tables.quick_table(rows, name)), f"{name}, loss in nats per token")
+        table = tables.formatted(tables.quick_table(rows, name))
+        print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(rows, name):
             print(line)
     for table, title in printed(probe_rows):
@@ -168,3 +189,23 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise ValueError(f"--factors '{text}' is not a list of numbers: expected something like 1,2,4,8,16") from None
+
+
+def _max_targets(text: str) -> tuple[int | None, dict[str, int]]:
+    """The number that stands alone, and the numbers of protocols: `4096,windows=8192` is 4096 and {windows: 8192}."""
+    cap: int | None = None
+    caps: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        protocol, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not number.isdecimal() or int(number) < 1 or (equals and not protocol):
+            raise ValueError(
+                f"--max-targets '{text}': '{part}' is not a number of tokens; write 4096, or "
+                "windows=500000,fixed-target=16384, or both: 4096,windows=8192"
+            )
+        if protocol in caps or (not equals and cap is not None):
+            raise ValueError(f"--max-targets '{text}' has two numbers for {protocol or 'all protocols'}: give one")
+        if equals:
+            caps[protocol] = int(number)
+        else:
+            cap = int(number)
+    return cap, caps

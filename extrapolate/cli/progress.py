@@ -7,31 +7,30 @@ from typing import Any, Self
 
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # what is done sooner needs no line
+RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes
+LONG_S = 10.0  # less is not worth saying
 
 
 class Progress:
-    """Shows one thing at a time. `unit` is what `done` and `total` count; `stopped` is said on Ctrl-C."""
+    """Shows how far one piece of work is. `unit` is what is counted; `stopped` is said on Ctrl-C."""
 
     def __init__(self, unit: str, stopped: str = "stopped") -> None:
         self.unit, self.stopped = unit, stopped
-        self._what, self._began, self._first, self._last_line = "", 0.0, 0, time.monotonic()
+        self._counted, self._began, self._first, self._last_line = "", 0.0, 0.0, time.monotonic()
+        self._told = False
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(compact=True),
-            )
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
             self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
+            self._task = self._bar.add_task("", total=None, note="")
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -40,25 +39,45 @@ class Progress:
         if kind is KeyboardInterrupt:
             say(self.stopped)
 
-    def update(self, what: str, done: int, total: int | None = None, note: str = "") -> None:
-        """So much of `what` is done; None where the total is not known."""
+    def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        """So much is done. `what` is the part that is under way.
+
+        With a total, done and total are of the whole work, and so is the time left. Where the total is not known,
+        done is of this part alone.
+        """
         now = time.monotonic()
-        if what != self._what:
-            self._what, self._began, self._first = what, now, done
-            if self._bar is not None:
-                if self._task is not None:
-                    self._bar.remove_task(self._task)
-                self._task = self._bar.add_task(what, total=total, note="")
+        counted = what if total is None else "the whole"
+        if counted != self._counted:
+            self._counted, self._began, self._first = counted, now, done
         rate = (done - self._first) / (now - self._began) if now > self._began else 0.0
-        parts = [note, f"{rate:,.0f} {self.unit}/s"] if rate >= 1 else [note]
+        left = (total - done) / rate if total and rate else None
+        if left is not None and not self._told and now - self._began >= RATE_AFTER_S:
+            self._told = True
+            if left >= LONG_S:
+                (say if self._bar is None else self._bar.console.print)(f"this takes about {duration(left)}")
+        share = f"{done:,.0f} {self.unit}" if total is None else f"{100 * done / total:.0f}%"
+        parts = [share, note, f"{rate:,.0f} {self.unit}/s" if rate >= 1 else ""]
+        parts.append("" if left is None else f"{duration(left)} left")
         text = "  ".join(part for part in parts if part)
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, note=text)
+            self._bar.update(self._task, description=what, completed=done, total=total, note=text)
         elif now - self._last_line >= (PLAIN_LAST_S if done == total else PLAIN_EVERY_S):
             self._last_line = now
-            share = f"{done:,} {self.unit}" if total is None else f"{100 * done / total:.0f}%"
-            left = f"  {(total - done) / rate:.0f} s left" if total and rate else ""
-            say(f"{what}: {share}  {text}{left}")
+            say(f"{what}: {text}")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `7 min`, `2 h 10 min`, `3 d 4 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
 
 
 def say(message: str) -> None:

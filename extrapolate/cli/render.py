@@ -1,24 +1,164 @@
-"""Tables in the terminal, on stdout."""
+"""Tables and text in the terminal, on stdout: no wider than it is, no column left out, no word broken."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 
 import pandas as pd
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-
-def print_table(table: pd.DataFrame, title: str) -> None:
-    """Prints a table of text: the first column and columns of words to the left, numbers to the right."""
-    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for place, column in enumerate(table.columns):
-        words = place == 0 or not table[column].str.contains(r"\d", regex=True).any()
-        shown.add_column(str(column), justify="left" if words else "right", no_wrap=words)
-    for row in table.itertuples(index=False):
-        shown.add_row(*map(escape, row))
-    wide_console().print(shown)
+PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
+TALLEST = 4  # lines that a text is folded into before the table is split
+GAP = 3  # characters that Rich's table puts between two columns
+# A text may be folded after a space, and after a comma that is no thousands separator.
+_PIECES = re.compile(r".+?(?:\s+|,(?!\d)\s*|$)")
+_NUMBER = re.compile(r"[+-]?\d")
 
 
-def wide_console() -> Console:
-    """Stdout: as wide as the terminal, or wide enough for any table where there is none."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
+class Kind(Enum):
+    """What a column holds: what names its row, numbers, which are never folded, or text."""
+
+    NAME, NUMBER, TEXT = "name", "number", "text"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, and how narrow it may become. Widths are in characters."""
+
+    header: str
+    cells: Sequence[str]
+    kind: Kind = Kind.TEXT
+
+    @cached_property
+    def natural(self) -> int:
+        """Nothing is folded."""
+        return max(map(cell_len, (self.header, *self.cells)))
+
+    @cached_property
+    def least(self) -> int:
+        """Every word is whole, and every number."""
+        cells = self.cells if self.kind is Kind.NUMBER else [piece for cell in self.cells for piece in _pieces(cell)]
+        return max(cell_len(text.rstrip()) for text in (*_pieces(self.header), *cells))
+
+    @cached_property
+    def readable(self) -> int:
+        """A text takes few lines, and a name one."""
+        shares = {Kind.NAME: self.natural, Kind.NUMBER: self.least, Kind.TEXT: math.ceil(self.natural / TALLEST)}
+        return max(self.least, shares[self.kind])
+
+
+def console() -> Console:
+    """Stdout: as wide as the terminal, or where there is none as COLUMNS says, else PIPE_WIDTH."""
+    made = Console()
+    columns = os.environ.get("COLUMNS", "")
+    if made.is_terminal or (columns.isdecimal() and int(columns)):
+        return made
+    return Console(width=PIPE_WIDTH)
+
+
+def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> None:
+    """Prints a table of text: words to the left, numbers to the right.
+
+    names: how many of its first columns name a row (default: the first, and what is words of those that follow it).
+    Where the table is too wide it is split, and these columns are in every part.
+    """
+    texts = [[str(value) for value in table[column]] for column in table.columns]
+    numbers = [_are_numbers(str(header), cells) for header, cells in zip(table.columns, texts, strict=True)]
+    if names is None:
+        names = next((at for at in range(1, len(numbers)) if numbers[at]), len(numbers))
+    kinds = [Kind.NAME if at < names else Kind.NUMBER if many else Kind.TEXT for at, many in enumerate(numbers)]
+    parts = zip(table.columns, texts, kinds, strict=True)
+    print_columns([Column(str(header), cells, kind) for header, cells, kind in parts], title)
+
+
+def print_columns(columns: Sequence[Column], title: str) -> None:
+    """Prints columns as a table, or as several where they do not fit side by side."""
+    target = console()
+    target.print(f"[italic]{escape(fold(title, target.width))}[/]", highlight=False, soft_wrap=True)
+    for block in _blocks(_names_joined(columns, target.width), target.width):
+        widths = _widths(block, target.width)
+        shown = Table(box=box.SIMPLE_HEAD)
+        for column, width in zip(block, widths, strict=True):
+            justify: JustifyMethod = "right" if column.kind is Kind.NUMBER else "left"
+            shown.add_column(escape(fold(column.header, width)), justify=justify, no_wrap=True, width=width)
+        for row in zip(*(column.cells for column in block), strict=True):
+            shown.add_row(*(escape(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
+        needed = _around(block) + sum(widths)
+        # A word that is longer than the terminal is wide is shown whole nevertheless.
+        (target if needed <= target.width else Console(width=needed)).print(shown)
+
+
+def print_text(text: str) -> None:
+    """Prints paragraphs, folded at spaces."""
+    target = console()
+    for line in text.splitlines():
+        target.print(escape(fold(line, target.width)), highlight=False, soft_wrap=True)
+
+
+def fold(text: str, width: int) -> str:
+    """The text in lines of at most `width` characters; a word that is longer has a line of its own."""
+    lines: list[str] = [""]
+    for piece in _pieces(text):
+        if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _pieces(text: str) -> list[str]:
+    return _PIECES.findall(text) or [""]
+
+
+def _are_numbers(header: str, cells: Sequence[str]) -> bool:
+    return any(character.isdigit() for character in header) or any(map(_NUMBER.match, cells))
+
+
+def _around(columns: Sequence[Column]) -> int:
+    """What a table takes beside its cells: a space at both ends, and one on both sides of each column."""
+    return GAP * (len(columns) - 1) + 4
+
+
+def _names_joined(columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns, with those that name the row in one where they leave no room for another beside them."""
+    names = [column for column in columns if column.kind is Kind.NAME]
+    others = [column for column in columns if column.kind is not Kind.NAME]
+    widest = max((column.least for column in others), default=0)
+    if len(names) < 2 or sum(c.least for c in names) + widest + GAP * len(names) + 4 <= width:
+        return list(columns)
+    cells = [" ".join(row) for row in zip(*(column.cells for column in names), strict=True)]
+    return [Column(" ".join(column.header for column in names), cells, Kind.NAME), *others]
+
+
+def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns in groups that can be read at this width, in their order, with those that name the row in each."""
+    room = width - _around(columns)
+    if sum(column.readable for column in columns) <= room or all(column.kind is Kind.NAME for column in columns):
+        return [list(columns)]
+    groups: list[list[Column]] = [[]]
+    for column in columns:
+        if column.kind is Kind.NAME:
+            continue
+        wider = [c for c in columns if c.kind is Kind.NAME or c in groups[-1] or c is column]
+        if groups[-1] and sum(c.readable for c in wider) + _around(wider) > width:
+            groups.append([])
+        groups[-1].append(column)
+    return [[c for c in columns if c.kind is Kind.NAME or c in group] for group in groups]
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Widths that fill the room: readable ones if they fit, each made wider by an equal share of what it lacks."""
+    room = width - _around(columns)
+    low, high = [c.readable for c in columns], [c.natural for c in columns]
+    if sum(low) > room:
+        low, high = [c.least for c in columns], low
+    lacking = [most - least for least, most in zip(low, high, strict=True)]
+    share = min(1.0, max(0, room - sum(low)) / max(1, sum(lacking)))
+    return [least + int(share * more) for least, more in zip(low, lacking, strict=True)]

@@ -7,7 +7,9 @@ import typer
 
 
 def report(
-    runs: Annotated[Path, typer.Argument(help="a folder of evaluated runs, or one run")] = Path("ckpt"),
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  \\[default: ckpt]")
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder for tables and plots")] = Path("report"),
     baseline: Annotated[
         str | None, typer.Option(help="training times are relative to this encoding's  \\[default: rope]")
@@ -24,7 +26,9 @@ def report(
     from extrapolate.report.tables import formatted
 
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
-    written = write_report(runs, out, baseline, {name: value for name, value in only.items() if value is not None})
+    written = write_report(
+        runs or [Path("ckpt")], out, baseline, {name: value for name, value in only.items() if value is not None}
+    )
     for warning in written.warnings:
         say(warning)
     for protocol, table in written.tables.items():

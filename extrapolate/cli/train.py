@@ -35,7 +35,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  \\[default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="run directory  \\[default: ckpt/<name>]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, if there is one")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, with its own settings")] = False,
     save_every: Annotated[int | None, typer.Option(min=1, help="tokens between states  \\[default: 30 s]")] = None,
     keep_every: Annotated[
         int | None, typer.Option(min=1, help="tokens between checkpoints kept for evaluation")
@@ -56,10 +56,10 @@ def train(
     """Train one model. Flags win over --config, which wins over --preset."""
     from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
-    from extrapolate.cli.tokenize import make_store
     from extrapolate.configure import TrainingRequest, data_path, resolve, run_name
-    from extrapolate.data.store import Store, StoreSettings
-    from extrapolate.runs import Run
+    from extrapolate.data.store import Store
+    from extrapolate.resuming import resumed, run_in
+    from extrapolate.runs import STATE, Run
     from extrapolate.training import train as train_run
     from extrapolate.tuning import continued, parent_of
 
@@ -71,35 +71,47 @@ def train(
         "precision": None if precision is Precision.AUTO else precision.value,
     }  # fmt: skip
     request = TrainingRequest(pe, preset, config, {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags)
-    if extend is not None and start is None:
+    there = run_in(out) if resume and out is not None else None
+    if extend is not None and start is None and (there is None or there.config.origin is None):
         raise ValueError("--extend belongs to a run that continues another: give --from RUN too")
-    data = data or data_path(request) or (Path(parent_of(start).config.data.path) if start else None)
-    if data is None:
-        if not DEFAULT_STORE.exists():
-            say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
-            make_store(StoreSettings(), DEFAULT_STORE)
-        data = DEFAULT_STORE
-    store = Store.open(data)
-    resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
-    path = out or Path("ckpt") / run_name(resolved)
+    data = data or data_path(request)
+    if there is not None:
+        path = there.path
+        resolved, user_file = resumed(there, request, start, extend, Store.open(data) if data else None)
+        if there.finished:
+            say(f"{path} is already finished: nothing to do")
+            return
+        store = Store.open(data or Path(resolved.data.path))
+    else:
+        store = Store.open(data or (Path(parent_of(start).config.data.path) if start else _default_store()))
+        resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
+        path = out or Path("ckpt") / run_name(resolved)
     training = resolved.training
     train_tokens = store.manifest["splits"]["train"]["tokens"]
     if training.tokens > train_tokens:
         say(f"the budget of {training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
+    total = training.steps * training.batch_size * training.seq_len
     last: dict[str, float] = {}
+    done = 0.0
     with Progress("tokens") as progress:
+
+        def advance(what: str, inputs: float) -> None:
+            nonlocal done
+            done += inputs
+            notes = [f"step {last.get('step', 0):.0f}/{training.steps}"] if last else []
+            notes += [f"{name} {last[key]:.3f}" for name, key in (("loss", "loss"), ("val", "val_loss")) if key in last]
+            notes += [f"lr {last['lr']:.1e}"] if "lr" in last else []
+            part = path.name if what == "training" else f"{path.name}, {what}"
+            progress.update(part, done, total, "  ".join(notes))
 
         def report(row: dict[str, float]) -> None:
             last.update(row)
-            note = f"loss {last['loss']:.3f}" + (f"  val {last['val_loss']:.3f}" if "val_loss" in last else "")
-            step = f"step {last['step']}/{training.steps}"
-            total = training.steps * training.batch_size * training.seq_len
-            progress.update(path.name, int(last["tokens"]), total, f"{step}  {note}  lr {last['lr']:.1e}")
+            advance("training", 0)
 
         run = train_run(
             resolved, store, path, resume=resume, user_encoding=user_file,
-            start=Run.open(start).checkpoints("last")[-1] if start else None,
-            save_every=save_every, keep_every=keep_every, report=report,
+            start=Run.open(start).checkpoints("last")[-1] if start and not (path / STATE).exists() else None,
+            save_every=save_every, keep_every=keep_every, report=report, progress=advance,
         )  # fmt: skip
     if not last:
         say(f"{path} is already finished: nothing to do")
@@ -107,3 +119,15 @@ def train(
     seconds = run.training_seconds()
     say(f"trained {path}: validation loss {last['val_loss']:.3f} nats, {seconds:.0f} s")
     say(f"evaluate it with: extrapolate eval-lengths {path}")
+
+
+def _default_store() -> Path:
+    """The default corpus, tokenised on first use."""
+    from extrapolate.cli.progress import say
+    from extrapolate.cli.tokenize import make_store
+    from extrapolate.data.store import StoreSettings
+
+    if not DEFAULT_STORE.exists():
+        say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
+        make_store(StoreSettings(), DEFAULT_STORE)
+    return DEFAULT_STORE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extrapolate import specs
-from extrapolate.data.probes import Probe, Vocabulary, build, check_text
+from extrapolate.data.probes.base import Probe, Vocabulary, build, check_text
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
 

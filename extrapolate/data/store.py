@@ -17,8 +17,8 @@ from tokenizers import Tokenizer
 
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.sources import Document, Source
-from extrapolate.data.synthetic import Process
+from extrapolate.data.documents import Document, Source
+from extrapolate.data.synthetic.base import Process
 
 SPLITS = ("train", "validation", "test")
 FORMAT = 1

@@ -111,11 +111,14 @@ class Encoding(nn.Module):
         return None
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, after their projections; they may become wider than K."""
+        """Queries and keys, after their projections; they may become wider than K. T and S may differ."""
         return q_BHTK, k_BGSK
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
-        """[H, T, S], added to the scaled scores; or None."""
+        """[H, T, S], or [1, T, S] for all heads, float32, added to the scaled scores; or None.
+
+        Asked for a chunk of queries at a time. Attention hides later keys, and those out of the window.
+        """
         return None
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
@@ -193,11 +196,25 @@ def find(name: str) -> type[Encoding]:
     return cls
 
 
-def build(name: str, arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
-    """One instance per layer. Raises ValueError on unknown names, arguments, or values the encoding refuses."""
+def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
+    """One instance per layer; `kv_heads` is G (default H).
+
+    Raises ValueError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
+    does not do what an encoding must.
+    """
     cls = find(name)
     converted = specs.convert_arguments(cls, arguments, owner=name)
-    layers = [cls(dataclasses.replace(dims, layer=layer), **converted) for layer in range(dims.layers)]
+    if ":" in name:
+        from extrapolate import contract  # it asks for attention, which is built on this module
+
+        file = Path(name.rpartition(":")[0])
+        contract.check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
+    return layers_of(cls, converted, dims)
+
+
+def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
+    """One instance per layer, of a class and its converted arguments."""
+    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
     for layer in layers[1:]:
         layer.share(layers[0])
     return layers

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Dims, register
-from extrapolate.encodings.rope import RoPE
+from extrapolate.encodings.rope import RoPE, turn
 
 # A score of a pair that is hidden grows to e^80 at most: float32 ends at e^88.
 EXPONENT = 80.0
@@ -48,9 +48,9 @@ class XPos(RoPE):
         )
         scale_TM = step_M ** ((pos_T - middle) / self.scale_base)[:, None]
         scale_SM = step_M ** ((middle - pos_S) / self.scale_base)[:, None]
-        cos_TM, sin_TM = self.table(pos_T, frequencies)
-        cos_SM, sin_SM = self.table(pos_S, frequencies)
+        cos_TM, sin_TM = turn(pos_T, frequencies)
+        cos_SM, sin_SM = turn(pos_S, frequencies)
         return (
-            self.rotated(q_BHTK, cos_TM * scale_TM, sin_TM * scale_TM),
-            self.rotated(k_BGSK, cos_SM * scale_SM, sin_SM * scale_SM),
+            self.rotated(q_BHTK, self.stored(cos_TM * scale_TM), self.stored(sin_TM * scale_TM)),
+            self.rotated(k_BGSK, self.stored(cos_SM * scale_SM), self.stored(sin_SM * scale_SM)),
         )

@@ -1,6 +1,6 @@
 """What is applied to a run at inference, and the plan that follows for a length."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from extrapolate.data.store import Store
@@ -33,7 +33,26 @@ class Applied:
             return plan
         return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
-    def fitted_plan(self, run: Run, model: Model, store: Store, length: int, precision: str) -> Plan:
+    def fits(self, run: Run, length: int) -> bool:
+        """Whether a constant is to be fitted at this length."""
+        return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
+
+    def expected_plan(self, run: Run, model: Model, length: int) -> Plan:
+        """As `plan`, before anything is fitted: a plan that stands for the one that the fit will give."""
+        if self.extra is None or self.extra.to_fit is None:
+            return self.plan(run, model, length)
+        guess = 0.5 if self.fits(run, length) else 0.0
+        return replace(self, extra=self.extra.fitted(guess)).plan(run, model, length)
+
+    def fitted_plan(
+        self,
+        run: Run,
+        model: Model,
+        store: Store,
+        length: int,
+        precision: str,
+        progress: Callable[[int], None] = lambda inputs: None,
+    ) -> Plan:
         """As `plan`, with a constant that was left out fitted to validation text."""
         if self.extra is None or self.extra.to_fit is None:
             return self.plan(run, model, length)
@@ -42,7 +61,8 @@ class Applied:
             return replace(self, extra=recipe).plan(run, model, length)
 
         validation = store.split("validation")
-        return plan_of(fitted(self.extra, plan_of, model, validation, run.config.trained_length, length, precision))
+        trained = run.config.trained_length
+        return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
 def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, Applied]:

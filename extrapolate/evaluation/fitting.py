@@ -23,12 +23,14 @@ def fitted(
     seq_len: int,
     length: int,
     precision: str,
+    progress: Callable[[int], None] = lambda inputs: None,
 ) -> Recipe:
     """The recipe with the constant that gives the lowest loss on the validation split at this length.
 
     `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length.
 
-    Nothing depends on the constant up to the training length, and nothing is tried there. Raises ValueError where no
+    Nothing depends on the constant up to the training length, and nothing is tried there. `progress` is told the inputs
+    of every batch. Raises ValueError where no
     document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:
@@ -37,10 +39,16 @@ def fitted(
 
     def loss(value: float) -> float:
         plan = stored(plan_of(recipe.fitted(value)), precision)
-        return validation_loss(model, split, windows, plan, precision)
+        return validation_loss(model, split, windows, plan, precision, progress=progress)
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive
     return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
+
+
+def inputs_of_fit(split: Split, length: int) -> int:
+    """How many inputs `fitted` computes at a length beyond the training length."""
+    windows = validation_windows(split, length, FIT_TARGETS)
+    return (STEPS + 2) * sum(len(group.start_W) * group.length for group in windows)
 
 
 def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:

@@ -1,15 +1,15 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from extrapolate.data.probes import Probe
+from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.applied import Applied, applied_to
-from extrapolate.evaluation.fitting import FIT_TARGETS
+from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision, stored
@@ -21,22 +21,27 @@ from extrapolate.evaluation.protocols import (
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of
-from extrapolate.evaluation.sharing import Measured, measure, prefixes_agree
+from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import Plan
 from extrapolate.imported import check_text
 from extrapolate.model import Model
+from extrapolate.progress import Advance, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs import Checkpoint, Run
 from extrapolate.specs import did_you_mean
 
+CONTROL = 0  # a key beside the lengths
+
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What to evaluate. Factors are N/L; max_targets counts scored tokens per protocol (None: the default).
+    """What to evaluate. Factors are N/L.
 
+    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (DEFAULT_MAX_TARGETS) and
+    never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
@@ -46,6 +51,7 @@ class EvaluationSettings:
     protocols: tuple[str, ...] = ("windows", "fixed-target")
     split: str = "test"
     max_targets: int | None = None
+    max_targets_of: Mapping[str, int] = field(default_factory=dict)
     checkpoint: str = "last"
     precisions: tuple[str, ...] = ("fp32",)
     probes: tuple[Probe, ...] = ()
@@ -53,8 +59,26 @@ class EvaluationSettings:
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
-        most = DEFAULT_MAX_TARGETS[protocol] if self.max_targets is None else self.max_targets
+        default = DEFAULT_MAX_TARGETS[protocol]
+        capped = default if self.max_targets is None else min(default, self.max_targets)
+        most = self.max_targets_of.get(protocol, capped)
         return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+
+    def check_max_targets(self) -> None:
+        """Raises ValueError where a limit on the scored tokens would change nothing."""
+        for protocol in self.max_targets_of:
+            if protocol not in PROTOCOLS:
+                raise ValueError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+            if protocol not in self.protocols:
+                raise ValueError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
+        defaults = {name: DEFAULT_MAX_TARGETS[name] for name in self.protocols if name not in self.max_targets_of}
+        if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
+            told = ", ".join(f"{name} {default}" for name, default in defaults.items())
+            instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
+            raise ValueError(
+                f"--max-targets {self.max_targets} is above every default ({told}), and a number alone only lowers "
+                f"them; to raise them write --max-targets {instead}"
+            )
 
 
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
@@ -62,6 +86,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     for protocol in settings.protocols:
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+    settings.check_max_targets()
     if not settings.protocols and not settings.probes:
         raise ValueError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
     if settings.split not in HELDOUT:
@@ -102,11 +127,11 @@ def evaluate(
     settings: EvaluationSettings,
     *,
     device: str = "cpu",
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Advance = unseen,
 ) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
     """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.py`), a setting at a time.
 
-    The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
+    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
@@ -131,10 +156,38 @@ def models(run: Run, settings: EvaluationSettings, device: str) -> Iterator[tupl
             yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
+def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int:
+    """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
+    model, split = run.build_model(), store.split(settings.split)
+    chosen = applied_to(run, model, settings.extensions)
+    control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
+    total = 0
+    for protocol in settings.protocols:
+        layout = settings.layout(protocol, split, model.seq_len)
+        windows = {**layout.rows, CONTROL: layout.control}
+        known: set[tuple[Plan, int]] = set()
+        for applied in chosen.values():
+            plans = {length: applied.expected_plan(run, model, length) for length in layout.rows}
+            for plan, keys in _by_plan(model, plans, control_plan).items():
+                total += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
+                known |= {(plan, key) for key in keys}
+            validation = store.split("validation")
+            total += sum(inputs_of_fit(validation, length) for length in layout.rows if applied.fits(run, length))
+    return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+
+
+def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[int]]:
+    """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
+    wanted: dict[Plan, list[int]] = {}
+    for length, plan in plans.items():
+        if model.encoding.reaches(length, plan):
+            wanted.setdefault(plan, []).append(length)
+    wanted.setdefault(control_plan, []).append(CONTROL)
+    return wanted
+
+
 class _ProtocolEvaluation:
     """One run's evaluation by one protocol, each window computed once: settings whose plans are equal share them."""
-
-    CONTROL = 0  # a key beside the lengths
 
     def __init__(
         self,
@@ -146,11 +199,11 @@ class _ProtocolEvaluation:
         precision: str,
         layout: Layout,
         targets: Targets,
-        progress: Callable[[str, int, int], None],
+        progress: Advance,
     ) -> None:
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
-        self.windows = {**layout.rows, self.CONTROL: layout.control}
+        self.windows = {**layout.rows, CONTROL: layout.control}
         self._known: dict[tuple[Plan, int], Measured] = {}
         process = process_of(store)
         self.optimum = {
@@ -162,18 +215,17 @@ class _ProtocolEvaluation:
         self, setting: dict[str, Any], applied: Applied, as_trained: Applied
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows of one recipe at every length."""
-        model = self.model
-        lengths = sorted(length for length in self.windows if length != self.CONTROL)
-        plans = {length: applied.fitted_plan(self.run, model, self.store, length, self.precision) for length in lengths}
-        wanted: dict[Plan, list[int]] = {}
-        for length, plan in plans.items():
-            if model.encoding.reaches(length, plan):
-                wanted.setdefault(plan, []).append(length)
+        model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
+        lengths = sorted(length for length in self.windows if length != CONTROL)
+        fitting = partial(self.progress, f"{what}, fitting")
+        plans = {
+            length: applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
+            for length in lengths
+        }
         control_plan = as_trained.plan(self.run, model, model.seq_len)
-        wanted.setdefault(control_plan, []).append(self.CONTROL)
-        for plan, keys in wanted.items():
-            self._measure(f"{setting['run']} {setting['protocol']} {setting['model']}", plan, keys)
-        control = self._known[control_plan, self.CONTROL]
+        for plan, keys in _by_plan(model, plans, control_plan).items():
+            self._measure(what, plan, keys)
+        control = self._known[control_plan, CONTROL]
         rows: list[dict[str, Any]] = []
         document_rows: list[dict[str, Any]] = []
         for length, plan in plans.items():
@@ -188,14 +240,18 @@ class _ProtocolEvaluation:
         new = [key for key in keys if (plan, key) not in self._known]
         if not new:
             return
-        factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != self.CONTROL)
+        factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
+        wanted = {key: self.windows[key] for key in new}
+        share = prefixes_agree(self.loaded, plan, [key or self.model.seq_len for key in new])
+        # Of what the whole was expected to take.
+        part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         measured = measure(
             self.model,
             self.split,
-            {key: self.windows[key] for key in new},
+            wanted,
             stored(plan, self.precision),
             precision=self.precision,
-            share=prefixes_agree(self.loaded, plan, [key or self.model.seq_len for key in new]),
-            progress=partial(self.progress, f"{what} {factors}".rstrip()),
+            share=share,
+            progress=lambda inputs: self.progress(f"{what} {factors}".rstrip(), part * inputs),
         )
         self._known |= {(plan, key): found for key, found in measured.items()}

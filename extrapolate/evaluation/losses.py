@@ -15,7 +15,7 @@ from extrapolate.evaluation.protocols import Windows
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
 
-BATCH_TOKENS = 8192  # inputs in a forward pass, or one window
+BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache
 
 
@@ -26,11 +26,14 @@ def target_losses(
     plan: Plan = PLAIN,
     *,
     precision: str = "fp32",
+    batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
     """The loss of each target, nats, float32 [W, scored]. `progress` is told the inputs of every batch."""
     places_P = np.arange(windows.length - windows.scored, windows.length)
-    return losses_at(model, split, windows, places_P, plan, precision=precision, progress=progress)
+    return losses_at(
+        model, split, windows, places_P, plan, precision=precision, batch_tokens=batch_tokens, progress=progress
+    )
 
 
 @torch.inference_mode()
@@ -42,6 +45,7 @@ def losses_at(
     plan: Plan = PLAIN,
     *,
     precision: str = "fp32",
+    batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
     """The loss at some places of every window, nats, float32 [W, P]; a place is the index of the last input seen.
@@ -53,7 +57,7 @@ def losses_at(
     first = int(places_P[0])
     wanted_P = torch.from_numpy(places_P).to(device)
     everything = len(places_P) == windows.length - first
-    size = max(1, BATCH_TOKENS // windows.length)
+    size = max(1, batch_tokens // windows.length)
     losses = np.empty((len(windows.start_W), len(places_P)), dtype=np.float32)
     for row in range(0, len(windows.start_W), size):
         rows = slice(row, row + size)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from extrapolate.data import synthetic
-from extrapolate.data.sources import SYNTHETIC
+from extrapolate.data.sources.synthetic import PREFIX
 from extrapolate.data.store import Split, Store
-from extrapolate.data.synthetic import Process
+from extrapolate.data.synthetic.base import Process, build
 from extrapolate.evaluation.protocols import Windows
 from extrapolate.evaluation.targets import in_order
 
@@ -17,7 +16,7 @@ AT_ONCE = 2**20  # tokens
 def process_of(store: Store) -> Process | None:
     """The process that a store's text was drawn from, if it was."""
     source = store.manifest["source"]
-    return synthetic.build(source.removeprefix(SYNTHETIC)) if source.startswith(SYNTHETIC) else None
+    return build(source.removeprefix(PREFIX)) if source.startswith(PREFIX) else None
 
 
 def optimal_losses(process: Process, split: Split, groups: Sequence[Windows]) -> np.ndarray:

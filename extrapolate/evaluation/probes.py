@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from extrapolate.data.probes import Probe, Vocabulary
+from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.evaluation.applied import Applied, applied_to
+from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
 from extrapolate.evaluation.memory import forget_peak, peak_mib
@@ -27,6 +29,7 @@ from extrapolate.evaluation.protocols import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
+from extrapolate.progress import Advance, unseen
 from extrapolate.results import PROBES, read
 from extrapolate.runs import Run
 
@@ -109,24 +112,37 @@ def score(
 
 
 def control_score(
-    model: Model, sequences: Sequences, seq_len: int, plan: Plan = PLAIN, *, precision: str = "fp32"
+    model: Model,
+    sequences: Sequences,
+    seq_len: int,
+    plan: Plan = PLAIN,
+    *,
+    precision: str = "fp32",
+    progress: Callable[[int], None] = lambda tokens: None,
 ) -> Scores:
     """The same answers from the last L tokens alone: what lies further back cannot be seen.
 
     More answers than L/2 take several windows, so that each has between L/2 and L tokens of context.
     """
     tokens_WN, answers_A = sequences.tokens_WN, sequences.answers_A
-    last = tokens_WN.shape[1] - 1
-    parts: list[Scores] = []
+    parts = [
+        score(model, tokens_WN[:, start : end + 1], answers - start, plan, precision=precision, progress=progress)
+        for start, end, answers in reversed(_cuts(answers_A, tokens_WN.shape[1] - 1, seq_len))
+    ]
+    return Scores(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
+
+
+def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int, np.ndarray]]:
+    """The control's windows, the last first: their first and last token, and the answers' places that each scores."""
+    cuts: list[tuple[int, int, np.ndarray]] = []
     left = len(answers_A)
     while left:
-        end = last if not parts else int(answers_A[left - 1])
+        end = last if not cuts else int(answers_A[left - 1])
         start = max(0, end - seq_len)
         here = np.flatnonzero(answers_A[:left] > max(start, end - max(1, seq_len // 2)))
-        cut = tokens_WN[:, start : end + 1]
-        parts.insert(0, score(model, cut, answers_A[here] - start, plan, precision=precision))
+        cuts.append((start, end, answers_A[here]))
         left = int(here[0])
-    return Scores(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
+    return cuts
 
 
 def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
@@ -145,11 +161,11 @@ def evaluate(
     settings: EvaluationSettings,
     *,
     device: str = "cpu",
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Advance = unseen,
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `eval_probes.parquet` (see `results.py`), a probe and an extension at a time.
 
-    The plain model is always evaluated. `progress(what, done, total)` counts input tokens of one measurement.
+    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """
     for checkpoint, loaded, precision, model in models(run, settings, device):
         chosen = applied_to(run, loaded, settings.extensions)
@@ -163,6 +179,25 @@ def evaluate(
                 yield _rows(evaluation, run, shared, applied)
 
 
+def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int:
+    """How many inputs `evaluate` computes, for its progress."""
+    if not settings.probes:
+        return 0
+    model, split, vocabulary = run.build_model(), store.split(settings.split), Vocabulary.of(store)
+    chosen = applied_to(run, model, settings.extensions)
+    total = 0
+    for length in lengths_of(settings.factors, model.seq_len):
+        plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
+        reached = sum(model.encoding.reaches(length, plan) for plan in plans)
+        for probe in settings.probes:
+            _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
+            control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
+            total += len(DEPTHS) * settings.probe_trials * (reached * length + control)
+            for applied in chosen.values():
+                total += inputs_of_fit(store.split("validation"), length) if applied.fits(run, length) else 0
+    return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+
+
 class _ProbeEvaluation:
     """Scores of one probe, each computed once: settings whose plans are equal share them."""
 
@@ -174,7 +209,7 @@ class _ProbeEvaluation:
         settings: EvaluationSettings,
         precision: str,
         control_plan: Plan,
-        progress: Callable[[str, int, int], None],
+        progress: Advance,
     ) -> None:
         self.model, self.probe, self.store, self.precision = model, probe, store, precision
         self.settings, self.progress = settings, progress
@@ -183,12 +218,14 @@ class _ProbeEvaluation:
         self._sequences: dict[tuple[int, float], tuple[Sequences, Scores]] = {}
         self._known: dict[tuple[int, float, Plan], tuple[Scores, float, float | None]] = {}
 
-    def sequences(self, length: int, depth: float) -> tuple[Sequences, Scores]:
+    def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Scores]:
         """The windows, and the control's scores of them."""
         if (length, depth) not in self._sequences:
             trials = self.settings.probe_trials
             made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
-            control = control_score(self.model, made, self.model.seq_len, self.control_plan, precision=self.precision)
+            control = control_score(
+                self.model, made, self.model.seq_len, self.control_plan, precision=self.precision, progress=advance
+            )
             self._sequences[length, depth] = made, control
         return self._sequences[length, depth]
 
@@ -198,7 +235,7 @@ class _ProbeEvaluation:
         """The scores, the inputs per second, and the most memory that was held, MiB."""
         plan = stored(plan, self.precision)
         if (length, depth, plan) not in self._known:
-            made, _ = self.sequences(length, depth)
+            made, _ = self.sequences(length, depth, advance)
             where = self.model.embedding.weight.device.type
             forget_peak(where)
             began = time.perf_counter()
@@ -214,27 +251,15 @@ def _rows(evaluation: _ProbeEvaluation, run: Run, shared: dict[str, Any], applie
     rows = []
     for length in lengths_of(evaluation.settings.factors, model.seq_len):
         factor = length / model.seq_len
-        plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision)
-        what = f"{shared['run']} {shared['protocol']} {shared['model']} {factor:g}x"
-        advance = _counter(evaluation.progress, what, len(DEPTHS) * evaluation.settings.probe_trials * length)
+        advance = partial(evaluation.progress, f"{shared['run']} {shared['protocol']} {shared['model']} {factor:g}x")
+        plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision, advance)
         for depth in DEPTHS:
-            sequences, control = evaluation.sequences(length, depth)
+            sequences, control = evaluation.sequences(length, depth, advance)
             setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
             reached = model.encoding.reaches(length, plan)
             measured = evaluation.scores(length, depth, plan, advance) if reached else None
             rows.append(_row(setting, evaluation.probe, measured, control))
     return rows
-
-
-def _counter(progress: Callable[[str, int, int], None], what: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(what, done, total)
-
-    return advance
 
 
 def _row(

@@ -77,22 +77,15 @@ def measure(
     *,
     precision: str,
     share: bool,
-    progress: Callable[[int, int], None],
+    progress: Callable[[int], None],
 ) -> dict[int, Measured]:
-    """The losses of the windows under every key, all under one plan. `progress(done, total)` counts inputs.
+    """The losses of the windows under every key, all under one plan. `progress` is told the inputs of every batch.
 
     With `share`, windows that start at one place are computed once, at the longest of their lengths.
     """
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
     inputs, seconds, peak = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0), dict.fromkeys(wanted, 0.0)
-    total, done = sum(job.length for job in jobs), 0
-
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, total)
-
     device = model.embedding.weight.device.type
     batches: dict[tuple[int, int, frozenset[tuple[int, int]]], list[_Job]] = {}
     for job in jobs:
@@ -104,7 +97,7 @@ def measure(
         )
         forget_peak(device)
         began = time.perf_counter()
-        found_BP = losses_at(model, split, windows, places_P, plan, precision=precision, progress=advance)
+        found_BP = losses_at(model, split, windows, places_P, plan, precision=precision, progress=progress)
         inputs[key] += length * len(batch)
         seconds[key] += time.perf_counter() - began
         peak[key] = max(peak[key], peak_mib(device) or 0.0)
@@ -116,6 +109,11 @@ def measure(
         key: Measured(in_order(groups, losses[key]), inputs[key], seconds[key], peak[key] or None)
         for key, groups in wanted.items()
     }
+
+
+def inputs_of(wanted: Mapping[int, tuple[Windows, ...]], share: bool) -> int:
+    """How many inputs `measure` computes."""
+    return sum(job.length for job in _jobs(wanted, share))
 
 
 def _jobs(wanted: Mapping[int, tuple[Windows, ...]], share: bool) -> list[_Job]:

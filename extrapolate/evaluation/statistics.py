@@ -12,6 +12,7 @@ import numpy as np
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
 ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
+LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
 
 Verdict = Literal["win", "tie", "loss", "too few"]
 
@@ -25,10 +26,15 @@ class Interval:
     high: float | None
     clusters: int
 
-    def verdict(self) -> Verdict:
-        """For a difference in loss: below zero is a win. A win is called only where the interval excludes zero."""
+    def verdict(self, least: float = LEAST) -> Verdict:
+        """For a difference in loss: below zero is a win.
+
+        It is a tie where the interval holds zero, or the mean is nearer to zero than `least`, nats.
+        """
         if self.low is None or self.high is None:
             return "too few"
+        if abs(self.mean) < least:
+            return "tie"
         return "win" if self.high < 0 else "loss" if self.low > 0 else "tie"
 
     def text(self) -> str:

@@ -1,9 +1,11 @@
 """The loss on the validation split: what training watches, and what constants are fitted to."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
@@ -23,8 +25,18 @@ def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Wi
 
 
 def validation_loss(
-    model: Model, split: Split, windows: tuple[Windows, ...], plan: Plan = PLAIN, precision: str = "fp32"
+    model: Model,
+    split: Split,
+    windows: tuple[Windows, ...],
+    plan: Plan = PLAIN,
+    precision: str = "fp32",
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Callable[[int], None] = lambda tokens: None,
 ) -> float:
-    """The mean loss of a model's targets, nats."""
-    losses = [target_losses(model, split, group, plan, precision=precision) for group in windows]
+    """The mean loss of a model's targets, nats. `progress` is told the inputs of every batch."""
+    losses = [
+        target_losses(model, split, group, plan, precision=precision, batch_tokens=batch_tokens, progress=progress)
+        for group in windows
+    ]
     return float(np.mean(np.concatenate([part.ravel() for part in losses]), dtype=np.float64))

@@ -1,6 +1,6 @@
 """Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.names import PLAIN_NAME
-from extrapolate.evaluation.statistics import Interval, interval
+from extrapolate.evaluation.statistics import LEAST, Interval, interval
 from extrapolate.report import tables
+from extrapolate.report.seeds import of_seeds, seeds_of, shared
 
 ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 CONTROL = "its control"
@@ -20,23 +21,33 @@ SETTING = ["protocol", "factor", "targets_hash"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled."""
+    """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
+
+    Both are means over `seeds`, which both have; it is empty where a checkpoint's seed is unknown. There is no
+    difference where both have seeds and share none. Nearer to zero than `least`, nats, a difference is a tie.
+    """
 
     protocol: str
     factor: float
     model: str
     other: str
-    difference: Interval
+    difference: Interval | None
     clusters: str
-    seeds: int
+    seeds: tuple[int, ...]
+    least: float = LEAST
+
+    def verdict(self) -> str:
+        """`win`, `tie`, `loss`, `too few`, or `no shared seed`."""
+        return "no shared seed" if self.difference is None else self.difference.verdict(self.least)
 
     def row(self) -> dict[str, Any]:
         """As a row of JSON."""
         found = self.difference
         return {
             "protocol": self.protocol, "factor": self.factor, "model": self.model, "other": self.other,
-            "difference": found.mean, "low": found.low, "high": found.high, "verdict": found.verdict(),
-            "clusters": found.clusters, "cluster": self.clusters, "seeds": self.seeds,
+            "difference": found and found.mean, "low": found and found.low, "high": found and found.high,
+            "verdict": self.verdict(), "clusters": found and found.clusters, "cluster": self.clusters,
+            "seeds": list(self.seeds), "n_seeds": len(self.seeds),
         }  # fmt: skip
 
 
@@ -76,29 +87,82 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     return documents.merge(rows[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
 
 
-def comparisons(rows: pd.DataFrame, confidence: float = 0.95, *, pairs: bool = True) -> Iterator[Comparison]:
+def comparisons(
+    rows: pd.DataFrame, confidence: float = 0.95, *, pairs: bool = True, least: float = LEAST
+) -> Iterator[Comparison]:
     """Every model with its control, and with the optimum where it is known; with `pairs`, every pair of models too.
 
     At every factor, on the same targets. Runs of one model that differ in their seed are averaged, cluster by cluster,
-    before anything is resampled.
+    before anything is resampled; of a pair of models, the runs of the seeds that both have.
     """
     for (protocol, factor, _), here in rows.groupby(SETTING):
-        name, cluster = clusters_of(here)
-        models = {str(model): over_seeds(mine, cluster) for model, mine in here.groupby("model", sort=False)}
-        # The unknown seed of an imported checkpoint is one, too.
-        seeds = here.groupby("model")["seed"].nunique(dropna=False)
-        setting = str(protocol), float(str(factor))
-        for model, mine in models.items():
+        cluster, by = clusters_of(here)
+        setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
+        setting |= {"clusters": cluster, "least": least}
+        models = {str(model): mine for model, mine in here.groupby("model", sort=False)}
+        seeds = {model: seeds_of(mine) for model, mine in models.items()}
+        mean_of = _MeansOverSeeds(models, by)
+        for model, own in seeds.items():
+            mine = mean_of(model, own)
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")):
                 if mine[column].notna().all():
                     found = _difference(mine["loss"], mine[column], mine["n_targets"], confidence)
-                    yield Comparison(*setting, model, other, found, name, int(seeds[model]))
+                    yield Comparison(model=model, other=other, difference=found, seeds=own, **setting)
         for model, other in combinations(models, 2) if pairs else ():
-            first, second = models[model].align(models[other], join="inner")
-            if len(first) < len(models[model]) or len(first) < len(models[other]):
+            both = shared(seeds[model], seeds[other])
+            if not both and seeds[model]:
+                yield Comparison(model=model, other=other, difference=None, seeds=(), **setting)
+                continue
+            first, second = mean_of(model, both), mean_of(other, both)
+            ours, theirs = first.align(second, join="inner")
+            if len(ours) < max(len(first), len(second)):
                 continue  # not the same targets after all
-            found = _difference(first["loss"], second["loss"], first["n_targets"], confidence)
-            yield Comparison(*setting, model, other, found, name, int(min(seeds[model], seeds[other])))
+            found = _difference(ours["loss"], theirs["loss"], ours["n_targets"], confidence)
+            yield Comparison(model=model, other=other, difference=found, seeds=both, **setting)
+
+
+class _MeansOverSeeds:
+    """Each model's sums by cluster, means over some of its seeds, computed once."""
+
+    def __init__(self, models: Mapping[str, pd.DataFrame], by: list[str]) -> None:
+        self.models, self.by = models, by
+        self._known: dict[tuple[str, tuple[int, ...]], pd.DataFrame] = {}
+
+    def __call__(self, model: str, seeds: tuple[int, ...]) -> pd.DataFrame:
+        if (model, seeds) not in self._known:
+            self._known[model, seeds] = over_seeds(of_seeds(self.models[model], seeds), self.by)
+        return self._known[model, seeds]
+
+
+def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
+    """Comparisons as text, pair by pair, a row for every factor; the names stand in a pair's first row alone."""
+    pairs: dict[tuple[str, str], list[Comparison]] = {}
+    for one in found:
+        pairs.setdefault((one.model, one.other), []).append(one)
+    rows = []
+    for (model, other), mine in pairs.items():
+        for at, one in enumerate(mine):
+            names = {"model": model, "other": other} if at == 0 else {"model": "", "other": ""}
+            rows.append(names | _cells(one, f"{confidence:.0%} interval"))
+    return pd.DataFrame(rows)
+
+
+def _cells(one: Comparison, interval_name: str) -> dict[str, str]:
+    found = one.difference
+    ends = "" if found is None or found.low is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
+    return {
+        "ev": f"{one.factor:g}",
+        "difference": "n/a" if found is None else f"{found.mean:+.3f}",
+        interval_name: ends,
+        "verdict": one.verdict(),
+        "seeds": ", ".join(map(str, one.seeds)),
+    }
+
+
+def resampled(found: Sequence[Comparison]) -> str:
+    """What was resampled: `27 documents`, `136 stretches, 140 stretches`."""
+    counts = sorted({(one.difference.clusters, one.clusters) for one in found if one.difference is not None})
+    return ", ".join(f"{count} {name}" for count, name in counts) or "nothing"
 
 
 def clusters_of(rows: pd.DataFrame) -> tuple[str, list[str]]:

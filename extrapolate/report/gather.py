@@ -1,42 +1,79 @@
 """The tables that evaluated runs hold, read together."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from extrapolate import results
 from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.folders import RUN_FILE, below, listed, unique_names
 from extrapolate.results import Table
 
 TEXT, DOCUMENTS = "evals.parquet", "eval_documents.parquet"
+PAGE = "report.md"  # what a report writes beside the tables that it copied
 
 
-def gather(paths: list[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of evaluated runs, or of folders of them: of `evals.parquet`, and of `eval_documents.parquet`.
+@dataclass(frozen=True)
+class Evaluated:
+    """Folders that hold tables, each with the name of its run among them; and in words, what was left out."""
 
-    There are none of runs that were evaluated on probes alone. Raises ValueError where a path holds no evaluated run,
-    or a table is damaged.
+    names: Mapping[Path, str]
+    left_out: tuple[str, ...]
+
+    def evals(self) -> list[dict[str, Any]]:
+        """The rows of every `evals.parquet`. Raises ValueError where one is damaged."""
+        return self._rows(TEXT, results.EVALS)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The rows of every `eval_documents.parquet`. Raises ValueError where one is damaged or missing."""
+        return self._rows(DOCUMENTS, results.EVAL_DOCUMENTS, beside=TEXT)
+
+    def probes(self) -> list[dict[str, Any]]:
+        """The rows of every `eval_probes.parquet`. Raises ValueError where one is damaged."""
+        return self._rows(PROBES_TABLE, results.PROBES)
+
+    def _rows(self, file: str, table: Table, beside: str | None = None) -> list[dict[str, Any]]:
+        """Runs whose folders have one name are told apart by their paths. A table from elsewhere keeps its names."""
+        return [
+            row | {"run": name} if row["run"] == folder.name else row
+            for folder, name in self.names.items()
+            if (folder / (beside or file)).exists()
+            for row in results.read(folder / file, table)
+        ]
+
+
+def gather(paths: Sequence[Path]) -> Evaluated:
+    """The evaluated runs at and below some folders, each once. Below a folder with tables nothing is searched.
+
+    Runs that are not evaluated, and the tables that an earlier report copied, are left out. Raises ValueError where a
+    path is no folder, or holds no evaluated run.
     """
-    folders = evaluated_folders(paths)
-    return _rows(folders, TEXT, results.EVALS), _rows(folders, DOCUMENTS, results.EVAL_DOCUMENTS)
-
-
-def evaluated_folders(paths: list[Path]) -> list[Path]:
-    """The folders of evaluated runs, once each. Raises ValueError where a path holds none."""
-    folders: list[Path] = []
+    found: dict[Path, None] = {}
+    unevaluated: list[Path] = []
+    reports: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise ValueError(f"{path}: no such folder; train and evaluate runs first")
-        inside = [folder for folder in (path, *sorted(path.glob("*/"))) if _evaluated(folder)]
+        inside = [path] if _has_tables(path) else []
+        if not inside:
+            for folder in below(path):
+                if not _has_tables(folder):
+                    unevaluated += [folder] if (folder / RUN_FILE).exists() else []
+                elif (folder / PAGE).exists():
+                    reports.append(folder)
+                else:
+                    inside.append(folder)
         if not inside:
             raise ValueError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
-        inside = [path] if inside[0] == path else inside
-        folders += [folder for folder in inside if folder not in folders]
-    return folders
+        found.update(dict.fromkeys(folder.resolve() for folder in inside))
+    left_out = []
+    if unevaluated:
+        left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
+    if reports:
+        left_out.append(f"left out, for they are reports on other runs: {listed(reports)}")
+    return Evaluated(unique_names(found), tuple(left_out))
 
 
-def _evaluated(folder: Path) -> bool:
+def _has_tables(folder: Path) -> bool:
     return (folder / TEXT).exists() or (folder / PROBES_TABLE).exists()
-
-
-def _rows(folders: list[Path], name: str, table: Table) -> list[dict[str, Any]]:
-    return [row for folder in folders if (folder / TEXT).exists() for row in results.read(folder / name, table)]

@@ -2,6 +2,8 @@
 
 import pandas as pd
 
+from extrapolate.report.seeds import counts
+
 
 def has_optimum(rows: pd.DataFrame) -> bool:
     """Whether every row knows the least possible loss."""
@@ -9,7 +11,7 @@ def has_optimum(rows: pd.DataFrame) -> bool:
 
 
 def optimum_by_ev(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
-    """`Model`, `Loss (ev=1)`, ..., `Gain captured (ev=2)`, ...: means over seeds, the optimum first.
+    """`Model`, `Loss (ev=1)`, ..., `Gain captured (ev=2)`, ..., `Seeds`: means over seeds, the optimum first.
 
     `rows` are one protocol's, on one set of targets. The gain captured is (loss at 1x - loss at k) / (optimum at 1x
     - optimum at k): 1 where all that more context can give is taken, 0 where nothing is, below where context harms.
@@ -24,5 +26,6 @@ def optimum_by_ev(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
         gains = losses.mul(-1).add(losses[1.0], axis=0).div(offered.where(offered > 0), axis=1)
         for factor in optimum.index[optimum.index > 1]:
             table[f"Gain captured (ev={factor:g})"] = gains[factor]
+    table["Seeds"] = counts(rows).reindex(table.index).astype("Int64")
     table.insert(0, "Model", [*table.index])
     return table.reset_index(drop=True)

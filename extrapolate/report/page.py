@@ -7,6 +7,7 @@ import pandas as pd
 from extrapolate.report import tables
 from extrapolate.report.comparison import CONTROL, OPTIMUM, Comparison
 from extrapolate.report.positions import LEAST, Failure
+from extrapolate.report.seeds import in_words, seeds_of
 
 CONTROL_TEXT = """\
 Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between
@@ -38,7 +39,7 @@ def protocol_section(
 
 def optimum_section(table: pd.DataFrame, compared: Sequence[Comparison]) -> str:
     """What was possible, and what was made of it."""
-    below = [one for one in compared if one.other == OPTIMUM and one.difference.verdict() == "win"]
+    below = [one for one in compared if one.other == OPTIMUM and one.verdict() == "win"]
     warning = [f"**{one.model} is below the optimum at {one.factor:g}x. {BELOW_OPTIMUM}**" for one in below]
     parts = [OPTIMUM_TEXT, markdown(table), *warning, "Difference to the optimum, with its 95 % interval:"]
     return "\n\n".join([*parts, markdown(_against(compared, OPTIMUM, table))]) + "\n"
@@ -61,12 +62,13 @@ def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> st
 
 
 def _against(compared: Sequence[Comparison], other: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The differences to `other`, models in the order of another table."""
+    """The differences to `other`, and the number of seeds, models in the order of another table."""
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in table["Model"]}
     for one in compared:
-        if one.other == other:
+        if one.other == other and one.difference is not None:
             cells[one.model][f"ev={one.factor:g}"] = one.difference.text()
-    return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
+    shown = pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
+    return shown.assign(Seeds=shown["Model"].map(table.set_index("Model")["Seeds"]))
 
 
 def caption(rows: pd.DataFrame) -> str:
@@ -120,11 +122,11 @@ def _tuned(rows: pd.DataFrame) -> str:
 
 
 def _seeds(rows: pd.DataFrame) -> str:
-    counts = rows.groupby("model")["seed"].nunique()
-    if counts.max() == 1:
-        return "one seed"
-    spread = str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-    return f"means over {spread} seeds"
+    held = {seeds_of(mine) for _, mine in rows.groupby("model")}
+    if len(held) > 1:
+        return f"means over {min(map(len, held))} to {max(map(len, held))} seeds, which models do not share"
+    (seeds,) = held
+    return f"one seed, {seeds[0]}" if len(seeds) == 1 else f"means over {in_words(seeds)}"
 
 
 def markdown(table: pd.DataFrame) -> str:

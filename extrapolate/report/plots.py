@@ -1,30 +1,49 @@
 """Plots, by matplotlib, to files."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from extrapolate import files
+from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.report.positions import Failure
 
+Style = Mapping[str, Any]
+DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 
-def loss_against_length(rows: pd.DataFrame, order: list[str], title: str, path: Path) -> None:
+
+def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
+    """How every picture of a report draws each model: a colour for each run, a marker and dashes for each extension.
+
+    `rows` are those of all protocols, `order` the models in the order of legends.
+    """
+    first = rows.drop_duplicates("model").set_index("model").loc[list(order)]
+    runs = list(dict.fromkeys(first["run"]))
+    extensions = [name for name in dict.fromkeys(first["extension"]) if name != PLAIN_NAME]
+    found: dict[str, Style] = {}
+    for model, run, extension in zip(order, first["run"], first["extension"], strict=True):
+        plain = extension == PLAIN_NAME
+        at = 0 if plain else extensions.index(extension)
+        found[model] = {
+            "color": f"C{runs.index(run) % 10}",
+            "linestyle": "-" if plain else DASHES[at % len(DASHES)],
+            "marker": "o" if plain else "s^Dv<>p*"[at % 8],
+        }
+    return found
+
+
+def loss_against_length(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path) -> None:
     """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
 
     `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
     """
     figure, axes = _figure(1)
-    runs = list(dict.fromkeys(rows.set_index("model").loc[order, "run"]))
-    for model in order:
+    for model in _drawn(style, rows):
         mine = rows[rows["model"] == model].groupby("factor")["loss"].mean()
-        run = rows.loc[rows["model"] == model, "run"].iloc[0]
-        extended = rows.loc[rows["model"] == model, "extension"].iloc[0] != "none"
-        axes[0].plot(
-            mine.index, mine, label=model, color=f"C{runs.index(run) % 10}",
-            marker="s" if extended else "o", linestyle=":" if extended else "-",
-        )  # fmt: skip
-    control = rows[rows["extension"] == "none"].groupby("model")["control_loss"].mean()
+        axes[0].plot(mine.index, mine, label=model, **style[model])
+    control = rows[rows["extension"] == PLAIN_NAME].groupby("model")["control_loss"].mean()
     axes[0].axhline(
         control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)"
     )
@@ -38,15 +57,15 @@ def loss_against_length(rows: pd.DataFrame, order: list[str], title: str, path: 
     _save(figure, path)
 
 
-def loss_by_position(curves: pd.DataFrame, order: list[str], seq_len: int, path: Path) -> None:
+def loss_by_position(curves: pd.DataFrame, style: Mapping[str, Style], seq_len: int, path: Path) -> None:
     """Draws the loss against the position in the window, a panel for every factor, and the best control's."""
     factors = sorted(set(curves["factor"]))
     figure, axes = _figure(len(factors))
     for panel, factor in zip(axes, factors, strict=True):
         here = curves[curves["factor"] == factor]
-        for i, model in enumerate(order):
+        for model in _drawn(style, curves):
             mine = here[here["model"] == model]
-            panel.plot((mine["position"] + seq_len / 4) / seq_len, mine["loss"], color=f"C{i % 10}", label=model)
+            panel.plot((mine["position"] + seq_len / 4) / seq_len, mine["loss"], label=model, **_line(style[model]))
         control = here.groupby("position")["control_loss"].min()
         panel.plot(
             (control.index + seq_len / 4) / seq_len, control, color="grey", linestyle="--", linewidth=1,
@@ -60,26 +79,38 @@ def loss_by_position(curves: pd.DataFrame, order: list[str], seq_len: int, path:
 
 
 def difference_by_position(
-    curves: pd.DataFrame, found: list[Failure], order: list[str], seq_len: int, path: Path
+    curves: pd.DataFrame, found: list[Failure], style: Mapping[str, Style], seq_len: int, path: Path
 ) -> None:
     """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
     figure, axes = _figure(1)
     longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
-    for i, model in enumerate(order):
+    for model in _drawn(style, curves):
         mine = longest[longest["model"] == model]
-        x = (mine["position"] + seq_len / 4) / seq_len
-        axes[0].plot(x, mine["difference"], color=f"C{i % 10}", label=model)
-        axes[0].fill_between(x, mine["low"].astype(float), mine["high"].astype(float), color=f"C{i % 10}", alpha=0.15)
+        x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
+        axes[0].plot(x, mine["difference"], label=model, **_line(style[model]))
+        axes[0].fill_between(x, mine["low"].astype(float), mine["high"].astype(float), color=color, alpha=0.15)
         for one in found:
             if one.model == model and one.factor == curves["factor"].max() and one.fails_from is not None:
                 at = mine.loc[mine["position"] == one.fails_from, "difference"]
-                axes[0].plot((one.fails_from + seq_len / 4) / seq_len, at, marker="v", color=f"C{i % 10}", markersize=9)
+                axes[0].plot((one.fails_from + seq_len / 4) / seq_len, at, marker="v", color=color, markersize=9)
+    bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
     axes[0].axhline(0, color="grey", linewidth=1)
+    axes[0].set_ylim(bottom, top)
     axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
     axes[0].set_ylabel("loss minus the control's (nats per token)")
     axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
     axes[0].legend(fontsize="small")
     _save(figure, path)
+
+
+def _drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
+    """The models that rows are of, in the order of the styles."""
+    return [model for model in style if model in set(rows["model"])]
+
+
+def _line(style: Style) -> dict[str, Any]:
+    """Without the marker, where there are too many points for one at each."""
+    return {name: value for name, value in style.items() if name != "marker"}
 
 
 def _figure(panels: int) -> tuple[Any, Any]:

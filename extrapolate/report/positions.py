@@ -115,8 +115,10 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
 
 
 def failure_table(found: list[Failure], order: list[str]) -> pd.DataFrame:
-    """`Model`, and the failure length in windows of each factor, in words."""
+    """`Model`, the failure length in windows of each factor, in words, and the number of seeds."""
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
     for one in sorted(found, key=lambda one: one.factor):
         cells[one.model][f"Failure length (ev={one.factor:g})"] = one.text()
+    for one in found:
+        cells[one.model]["Seeds"] = str(one.seeds)
     return pd.DataFrame(cells.values()).fillna("n/a")

@@ -1,27 +1,26 @@
 """Tables of probes: accuracy by length, and by length and depth. From the rows of `eval_probes.parquet` alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from extrapolate import results
-from extrapolate.evaluation.names import PLAIN_NAME, PROBES_TABLE
+from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.report import tables
+from extrapolate.report.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
 WHERE = ["protocol", "factor", "depth"]
 
 
-def comparable(folders: list[Path], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of the runs that were evaluated on probes, restricted to `only`; and warnings of what was left out.
+def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of `eval_probes.parquet` restricted to `only`; and warnings of what was left out.
 
-    Of several sets of windows at one place, that with most runs stays, and of those the newest. Raises ValueError where
-    a table is damaged, rows cannot be compared, or runs of one model differ in more than their seed.
+    Of several sets of windows at one place, that with most runs stays, and of those the newest; of the seeds, those
+    that all models have. Raises ValueError where rows cannot be compared, or runs of one model differ in more than
+    their seed.
     """
-    paths = [folder / PROBES_TABLE for folder in folders if (folder / PROBES_TABLE).exists()]
-    rows = pd.DataFrame([row for path in paths for row in results.read(path, results.PROBES)])
+    rows = pd.DataFrame(found)
     if rows.empty:
         return rows, []
     rows = tables.comparable(_numbers(rows), only)
@@ -33,9 +32,14 @@ def comparable(folders: list[Path], only: Mapping[str, Any]) -> tuple[pd.DataFra
         "evaluate every run with the same --probe-trials"
         for protocol, mine in rows[~same].groupby("protocol")
     ]
-    for _, mine in rows[same].groupby(["protocol", "depth"]):
-        tables.check_replicates(mine)
-    return rows[same], warnings
+    kept = []
+    for protocol, mine in rows[same].groupby("protocol", sort=False):
+        for _, at_depth in mine.groupby("depth"):
+            tables.check_replicates(at_depth)
+        shown, said = on_shared_seeds(mine, str(protocol))
+        kept.append(shown)
+        warnings += said
+    return pd.concat(kept), warnings
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -74,7 +78,7 @@ def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
 
 
 def by_length(rows: pd.DataFrame) -> pd.DataFrame:
-    """`Model`, `Accuracy (ev=1)`, ...: means over depths and seeds, and the same of every plain model's control.
+    """`Model`, `Accuracy (ev=1)`, ..., `Seeds`: means over depths and seeds. Every plain model is beside its control.
 
     `rows` are one probe's.
     """
@@ -86,7 +90,7 @@ def by_length(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_depth(rows: pd.DataFrame) -> pd.DataFrame:
-    """`Model`, `Depth`, `Accuracy (ev=1)`, ...: means over seeds. `rows` are one probe's."""
+    """`Model`, `Depth`, `Accuracy (ev=1)`, ..., `Seeds`: means over seeds. `rows` are one probe's."""
     table = _pivot(rows, ["model", "depth"])
     order = list(dict.fromkeys(rows["model"]))
     table = table.sort_values(["Model", "Depth"], key=lambda column: _order(column, order), ignore_index=True)
@@ -100,6 +104,7 @@ def _order(column: "pd.Series[Any]", order: list[str]) -> "pd.Series[Any]":
 def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
     table = rows.pivot_table(index=index, columns="factor", values="accuracy", aggfunc=tables.strict_mean, dropna=False)
     table.columns = [f"Accuracy (ev={factor:g})" for factor in table.columns]
+    table["Seeds"] = rows.groupby(index)["seed"].nunique(dropna=False)
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.report.seeds import counts
 from extrapolate.specs import did_you_mean
 
 # What all rows of one table must share.
@@ -80,11 +81,11 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
-    """`Model`, `Loss (ev=1)`, ..., `Training time`: means over seeds, one row a model.
+    """`Model`, `Loss (ev=1)`, ..., `Training time`, `Seeds`: means over seeds, one row a model.
 
-    `rows` are one protocol's, on one set of targets. Training time is relative to the baseline's (default rope),
-    and missing where there is none or a model was trained on another machine. Raises ValueError where runs of one
-    model differ in more than their seed, or the baseline named is not there.
+    `rows` are one protocol's, on one set of targets and of the same seeds. Training time is relative to the
+    baseline's (default rope), and missing where there is none or a model was trained on another machine.
+    Raises ValueError where runs of one model differ in more than their seed, or the baseline named is not there.
     """
     check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].mean()
@@ -97,6 +98,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     machines = rows.groupby("model")["training_machine"].agg(set)
     elsewhere = [model for model in order if base is not None and machines[model] != machines[base]]
     table.loc[elsewhere, "Training time"] = float("nan")
+    table["Seeds"] = counts(rows)[order]
     return table.reset_index().rename(columns={"model": "Model"})
 
 
@@ -106,7 +108,7 @@ def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
         return None
     table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc="std", dropna=False)
     table.columns = [f"ev={factor:g}" for factor in table.columns]
-    table["Seeds"] = rows.groupby("model")["seed"].nunique().astype(str)
+    table["Seeds"] = counts(rows)
     return table.reset_index().rename(columns={"model": "Model"})
 
 
@@ -126,7 +128,8 @@ def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
 def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
     """For every run that was evaluated with extensions: which is lowest at each length, and what it costs at 1x.
 
-    "Lowest" is by the mean alone: whether a difference means anything is not judged here.
+    The plain model is the run as it was trained, with its own extension where it has one. "Lowest" is by the mean
+    alone: whether a difference means anything is not judged here.
     """
     mine = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
     settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in mine)
@@ -145,9 +148,11 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
                 lines.append(f"{line}: no extension is lower")
                 continue
             if (PLAIN_NAME, factor) in loss:
-                line += f", {best['loss'] - loss[PLAIN_NAME, factor]:+.3f} against without"
-            cost = loss[best["extension"], nearest] - loss[PLAIN_NAME, nearest]
-            lines.append(f"{line}; at {nearest:g}x it costs {cost:+.3f}")
+                line += f", {best['loss'] - loss[PLAIN_NAME, factor]:+.3f} against the run as it was trained"
+            if {(best["extension"], nearest), (PLAIN_NAME, nearest)} <= loss.keys():
+                cost = loss[best["extension"], nearest] - loss[PLAIN_NAME, nearest]
+                line += f"; at {nearest:g}x it costs {cost:+.3f}"
+            lines.append(line)
     return lines
 
 
@@ -159,6 +164,8 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
             return value
         if pd.isna(value):
             return "n/a"
+        if column == "Seeds":
+            return str(value)
         return f"{value:.{2 if column == 'Training time' or column.startswith('Gain') else 3}f}"
 
     return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})

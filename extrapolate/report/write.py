@@ -1,7 +1,7 @@
 """Writes a report: the runs' rows, loss-by-length tables in three formats, a plot, a page of Markdown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,8 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.report import comparison, optimum, page, plots, positions, probes, tables
 from extrapolate.report.comparison import Comparison
-from extrapolate.report.gather import evaluated_folders, gather
+from extrapolate.report.gather import gather
+from extrapolate.report.seeds import on_shared_seeds
 
 MAIN_PROTOCOL = "windows"
 # What a report may write.
@@ -33,17 +34,19 @@ class Written:
     warnings: list[str] = field(default_factory=list)
 
 
-def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
-    """Writes the report on the evaluated runs in a folder. `only` restricts rows: column -> value.
+def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
+    """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     Raises ValueError where there is nothing to report, or rows that cannot be compared.
     """
-    evals, documents = gather([runs])
-    written = Written()
+    gathered = gather(runs)
+    evals = gathered.evals()
+    written = Written(warnings=list(gathered.left_out))
     shown = _by_protocol(evals, only, baseline, written) if evals else {}
-    probe_rows, warnings = probes.comparable(evaluated_folders([runs]), only)
+    probe_rows, warnings = probes.comparable(gathered.probes(), only)
     written.warnings += warnings
     compared, curves = [], pd.DataFrame()
+    documents = gathered.documents() if shown else []
     if shown:
         by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
         compared = list(comparison.comparisons(by_document, pairs=False))
@@ -57,11 +60,13 @@ def write_report(runs: Path, out: Path, baseline: str | None, only: Mapping[str,
         results.write(out / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS)
         written.files += ["evals.parquet", "eval_documents.parquet"]
     sections = ["# Loss by evaluation length\n"] if shown else []
+    style = _styles(shown, written)
     for protocol, mine in shown.items():
         here = [one for one in compared if one.protocol == protocol]
-        sections.append(_write_protocol(out, protocol, mine, here, written))
+        sections.append(_write_protocol(out, protocol, mine, here, style, written))
     if MAIN_PROTOCOL in shown:
-        sections.append(_write_positions(out, curves, int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0]), written))
+        seq_len = int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0])
+        sections.append(_write_positions(out, curves, style, seq_len, written))
     if len(probe_rows):
         results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
         written.files.append("probes.parquet")
@@ -82,7 +87,9 @@ def _by_protocol(
     written.warnings += tables.unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
-        shown[protocol], warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        same, warnings = tables.same_targets(rows[rows["protocol"] == protocol])
+        shown[protocol], of_seeds = on_shared_seeds(same, protocol)
+        warnings += of_seeds
         if shown[protocol]["loss"].isna().all():
             raise ValueError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         written.warnings += warnings
@@ -90,7 +97,22 @@ def _by_protocol(
     return shown
 
 
-def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list[Comparison], written: Written) -> str:
+def _styles(shown: Mapping[str, pd.DataFrame], written: Written) -> dict[str, plots.Style]:
+    """One style a model for all pictures."""
+    if not shown:
+        return {}
+    order = dict.fromkeys(model for protocol in shown for model in written.tables[protocol]["Model"])
+    return plots.styles(pd.concat(shown.values()), list(order))
+
+
+def _write_protocol(
+    out: Path,
+    protocol: str,
+    rows: pd.DataFrame,
+    compared: list[Comparison],
+    style: Mapping[str, plots.Style],
+    written: Written,
+) -> str:
     """Writes one protocol's files, and returns its section of the page."""
     table = written.tables[protocol]
     order = list(table["Model"])
@@ -99,7 +121,7 @@ def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list
     files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
     files.write_text(out / f"{stem}.tex", _latex(table, protocol, page.caption(rows)))
     for kind in ("png", "svg"):
-        plots.loss_against_length(rows, order, f"Protocol {protocol}", out / f"{stem}.{kind}")
+        plots.loss_against_length(rows, style, f"Protocol {protocol}", out / f"{stem}.{kind}")
     written.files += [f"{stem}.{kind}" for kind in ("parquet", "tex", "png", "svg")]
     section = page.protocol_section(protocol, rows, table, compared, stem)
     if not optimum.has_optimum(rows):
@@ -110,18 +132,20 @@ def _write_protocol(out: Path, protocol: str, rows: pd.DataFrame, compared: list
     return section + "\n" + page.optimum_section(best, compared)
 
 
-def _write_positions(out: Path, curves: pd.DataFrame, seq_len: int, written: Written) -> str:
+def _write_positions(
+    out: Path, curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, written: Written
+) -> str:
     """Writes what there is by position in the window, and returns its section of the page."""
     order = list(written.tables[MAIN_PROTOCOL]["Model"])
     found = positions.failures(curves)
     files.write_atomically(out / "loss_by_position.parquet", partial(curves.to_parquet, index=False))
-    plots.loss_by_position(curves, order, seq_len, out / "loss_by_position.png")
+    plots.loss_by_position(curves, style, seq_len, out / "loss_by_position.png")
     written.files += ["loss_by_position.parquet", "loss_by_position.png"]
     if not found:
         return page.position_section(None, found)
     table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
     files.write_atomically(out / "failure_lengths.parquet", partial(table.to_parquet, index=False))
-    plots.difference_by_position(curves, found, order, seq_len, out / "failure_lengths.png")
+    plots.difference_by_position(curves, found, style, seq_len, out / "failure_lengths.png")
     written.files += ["failure_lengths.parquet", "failure_lengths.png"]
     written.failures = positions.failure_table(found, order)
     return page.position_section(written.failures, found)

@@ -42,6 +42,27 @@ class TestSpecs:
         )
         refused(["train", "--pe", "mine.py:Mien", *tiny], "mine.py", "did you mean 'Mine'")
 
+    @pytest.mark.parametrize(
+        ("body", "words"),
+        [
+            ("index = torch.arange(len(pos_T)); return -(index[:, None] - pos_S).abs()[None]", ["chunk of queries"]),
+            ("return torch.zeros(2, len(pos_T), len(pos_S))", ["bias returned [2, 16, 16]", "[H=4, T=16, S=16]"]),
+            ("raise SystemExit", ["bias failed: SystemExit, in line 6"]),
+        ],
+    )
+    def test_users_file_with_a_wrong_hook(self, refused, tiny, tmp_path, body, words):
+        (tmp_path / "mine.py").write_text(
+            "import torch\nfrom extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n"
+            f"    display = 'Mine'\n    def bias(self, pos_T, pos_S):\n        {body}\n"
+        )
+        refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py: bias", *words)
+        refused(["encodings", "mine.py:Mine"], "mine.py: bias")
+
+    @pytest.mark.parametrize("statement", ["import sys; sys.exit(0)", "raise KeyboardInterrupt"])
+    def test_users_file_that_ends_the_program(self, refused, tiny, tmp_path, statement):
+        (tmp_path / "mine.py").write_text(statement)
+        refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py does not import", "__main__")
+
     def test_users_file_that_does_not_import(self, refused, tiny, tmp_path):
         (tmp_path / "mine.py").write_text("import no_such_module_anywhere\n")
         refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py", "no_such_module_anywhere")
@@ -137,6 +158,18 @@ class TestSettings:
             (["--protocol", ""], ["protocol"]),
             (["--split", "tset"], ["'tset'", "test"]),
             (["--max-targets", "7"], ["--max-targets 7"]),
+            (["--max-targets", "0"], ["'0' is not a number", "windows=500000"]),
+            (["--max-targets", "many"], ["'many' is not a number"]),
+            (["--max-targets", "=64"], ["'=64' is not a number"]),
+            (["--max-targets", "512,256"], ["two numbers for all protocols"]),
+            (["--max-targets", "windows=512,windows=256"], ["two numbers for windows"]),
+            (["--max-targets", "window=512"], ["unknown protocol 'window'", "did you mean 'windows'"]),
+            (["--max-targets", "sliding=512"], ["sliding, which is not evaluated", "--protocol"]),
+            (
+                ["--max-targets", "200000"],
+                ["above every default (windows 131072, fixed-target 8192)", "windows=200000,fixed-target=200000"],
+            ),
+            (["--max-targets", "9000,windows=9000"], ["(fixed-target 8192)", "write --max-targets fixed-target=9000"]),
             (["--data", "nowhere"], ["nowhere is not a token store"]),
         ],
     )

@@ -11,7 +11,8 @@ from extrapolate.specs import parameters
 
 
 @pytest.mark.parametrize(("command", "registry"), [("encodings", encodings), ("extensions", extensions)])
-def test_a_list_has_everything(cli, command, registry):
+def test_a_list_has_everything(cli, command, registry, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # nothing is folded
     out = cli(command).succeeded().out
     words = out.split()
     for name in registry.names():
@@ -23,7 +24,8 @@ def test_a_list_has_everything(cli, command, registry):
     assert "…" not in out
 
 
-def test_encodings_are_listed_by_family(cli):
+def test_encodings_are_listed_by_family(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     lines = [line.split() for line in cli("encodings").succeeded().out.splitlines()]
     listed = [(line[0], line[1]) for line in lines if line and line[0] in FAMILIES and line[1] in encodings.names()]
     assert len(listed) == len(encodings.names())

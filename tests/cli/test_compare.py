@@ -69,10 +69,59 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated, tiny):
     rows = lines_of(cli("compare", "ckpt/rope", "ckpt/rope-s1", "--json"))
     assert set(rows["model"]) == {"RoPE"}
     assert set(rows["other"]) == {"its control"}
-    assert set(rows["seeds"]) == {2}
+    assert set(rows["n_seeds"]) == {2}
+    assert rows["seeds"].to_list() == [[0, 1]] * len(rows)
     evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "rope-s1"))
     mean = evals[evals["factor"] == 4].eval("loss - control_loss").mean()
     assert rows[rows["factor"] == 4]["difference"].item() == pytest.approx(mean, abs=1e-9)
+
+
+def test_only_shared_seeds_are_compared(cli, evaluated, tiny):
+    """Two seeds of RoPE, and an extension evaluated on one of them: the difference is that seed's own, at every length.
+
+    A factor of 1 changes nothing, so that every difference is exactly zero.
+    """
+    cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
+    cli("eval-lengths", "ckpt/rope-s1", *FEW).succeeded()
+    cli("eval-lengths", "ckpt/rope", "--extend", "pi:factor=1", *FEW).succeeded()
+    ended = cli("compare", "ckpt/rope", "ckpt/rope-s1", "--extensions", "--json")
+    rows = lines_of(ended).set_index(["model", "other"])
+    pair = rows.loc[("RoPE", "RoPE + PI(1)")]
+    assert pair["difference"].to_list() == [0.0, 0.0]
+    assert pair["verdict"].isin(["tie", "too few"]).all()
+    assert pair["seeds"].to_list() == [[0], [0]]
+    assert rows.loc[("RoPE", "its control")]["seeds"].to_list() == [[0, 1], [0, 1]]
+    shown = cli("compare", "ckpt/rope", "ckpt/rope-s1", "--extensions").succeeded().out
+    line = next(line for line in shown.splitlines() if "RoPE + PI(1)" in line and "its control" not in line)
+    assert line.split()[-1] == "0"
+
+
+def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated, tiny):
+    cli("train", "--pe", "alibi", *tiny, "--seed", 1, "--out", "ckpt/alibi").succeeded()
+    cli("eval-lengths", "ckpt/alibi", *FEW).succeeded()
+    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/alibi", "--json")).set_index(["model", "other"])
+    pair = rows.loc[("RoPE", "ALiBi")]
+    assert set(pair["verdict"]) == {"no shared seed"}
+    assert pair[["difference", "low", "high"]].isna().all(axis=None)
+    ended = cli("compare", "ckpt/rope", "ckpt/alibi").succeeded()
+    assert "no shared seed" in ended.out
+    assert "cannot be compared: train and evaluate them with the same --seed" in ended.err
+
+
+def test_runs_of_one_name_in_folders_of_folders(cli, evaluated, tiny, tmp_path):
+    for seed in (0, 1):
+        for pe in ("rope", "none"):
+            cli("train", "--pe", pe, *tiny, "--seed", seed, "--out", f"study/s{seed}/{pe}").succeeded()
+    (tmp_path / "study/elsewhere").mkdir()
+    (tmp_path / "study/elsewhere/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    ended = cli("eval-lengths", "study", *FEW).succeeded()
+    assert "s0/rope" in ended.out
+    assert "s1/none" in ended.out
+    assert "not runs of extrapolate: study/elsewhere" in ended.err
+    rows = lines_of(cli("compare", "study", "--json"))
+    assert set(map(tuple, rows["seeds"])) == {(0, 1)}
+    assert len(rows) == 2 * 3
+    assert "left out, for they are not evaluated: ckpt/learned" in cli("compare", "ckpt", "--json").succeeded().err
 
 
 def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
@@ -87,8 +136,9 @@ def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
 
 def test_the_table_says_what_it_shows(cli, evaluated):
     out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
-    assert "its 90% interval" in out
-    assert "Below zero the model on the left is better" in out
+    assert "90% interval" in out
+    assert "Below zero the model is better than the other" in out
+    assert "at least 0.001 nats" in out
     assert any(word in out for word in ("win", "tie", "loss", "too few"))
 
 

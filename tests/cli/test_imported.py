@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 
 from extrapolate import results, runs
 from extrapolate.config import RunConfig
-from extrapolate.data import sources
+from extrapolate.data.sources.local.base import LocalFiles
+from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.evaluation.protocols import windows
 from extrapolate.evaluation.statistics import interval
@@ -179,7 +180,7 @@ class TestBesideOwnRuns:
         )
         refused(["train", "--config", f"{run}/config.json", "--out", "ckpt/new"], "imported checkpoint")
         refused(["train", "--pe", "rope", *tiny, "--out", run], "already holds a run")
-        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "another configuration", "imported")
+        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "imported from", "not continued")
 
 
 class TestTheRun:
@@ -256,7 +257,7 @@ class TestText:
         refused(["eval-lengths", "ckpt/hf-narrow", "--data", bpe_store, *FEW], "the token 29", "embeddings for 290")
 
     def test_without_data_the_default_is_tokenised_once(self, cli, llama, corpus, tmp_path, monkeypatch) -> None:
-        monkeypatch.setattr(sources, "StandardLibrary", lambda: sources.LocalFiles(str(corpus), "text"))
+        monkeypatch.setattr(StandardLibrary, "open", lambda argument, text_field: LocalFiles(str(corpus), "text"))
         monkeypatch.setattr("extrapolate.data.store.StoreSettings.min_heldout_tokens", 200)
         flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()

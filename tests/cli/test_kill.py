@@ -173,12 +173,12 @@ class TestTrain:
         check_metrics(run)
         assert not leftovers(run)
 
-    def test_two_processes_never_write_one_run(self, cli, tiny, ckpt, contents):
-        before = contents(ckpt)
-        with locked(ckpt / "rope"):
-            message = cli("train", "--pe", "rope", *tiny, "--out", ckpt / "rope", "--resume").error()
+    def test_two_processes_never_write_one_run(self, cli, tiny, state_of_half, contents):
+        before = contents(state_of_half)
+        with locked(state_of_half):
+            message = cli("train", "--pe", "rope", *tiny, "--out", "half", "--resume").error()
         assert "another process" in message
-        assert contents(ckpt) == before
+        assert contents(state_of_half) == before
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from extrapolate.cli import progress as module
-from extrapolate.cli.progress import Progress, say
+from extrapolate.cli.progress import Progress, duration, say
 
 CONTROL = re.compile(r"[\r\x1b\x08]")
 
@@ -71,18 +71,56 @@ def test_an_unknown_total_is_counted_in_units(capsys, clock):
     assert "12,345 characters" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_new_thing_starts_its_own_rate(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("first", 0, 100)
+def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
+    with Progress("characters") as progress:
+        progress.update("first", 0)
         clock[0] += 1
-        progress.update("first", 100, 100)
+        progress.update("first", 100)
         clock[0] += 100
-        progress.update("second", 0, 100)
+        progress.update("second", 0)
         clock[0] += 10
-        progress.update("second", 100, 100)
+        progress.update("second", 100)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith("second: 100%")
-    assert "10 tokens/s" in lines[-1]
+    assert lines[-1].startswith("second: 100 characters")
+    assert "10 characters/s" in lines[-1]
+
+
+def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, clock):
+    with Progress("tokens") as progress:
+        progress.update("first", 0, 10_000)
+        clock[0] += 10
+        progress.update("first", 1000, 10_000)
+        progress.update("second", 1000, 10_000)
+        clock[0] += 10
+        progress.update("second", 2000, 10_000)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "%" in line]
+    assert lines == ["first: 10%  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
+
+
+def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock):
+    with Progress("tokens") as progress:
+        for second in range(30):
+            clock[0] = 1000.0 + second
+            progress.update("rope", 10 * second, 5000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "this takes about 8 min"
+    assert sum("about" in line for line in lines) == 1
+
+
+def test_what_was_done_before_is_no_part_of_the_rate(capsys, clock):
+    with Progress("tokens") as progress:
+        progress.update("rope", 9000, 10_000)  # resumed
+        clock[0] += 10
+        progress.update("rope", 9100, 10_000)
+    assert "91%  10 tokens/s  90 s left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (420, "7 min"), (7800, "2 h 10 min"), (273_600, "3 d 4 h")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_nothing_goes_to_stdout(capsys, clock):
@@ -103,6 +141,40 @@ def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny, every_li
     assert "100%" in shown[-1]
     assert re.search(r"loss \d\.\d{3}", shown[-1])
     assert re.search(r"val \d\.\d{3}", shown[-1])
+
+
+def test_training_tells_of_every_forward_pass_and_of_validation(cli, tiny, every_line, tmp_path):
+    (tmp_path / "small.toml").write_text("[training]\nmicro_batch_tokens = 512\n")
+    flags = [*tiny, "--config", "small.toml", "--batch-tokens", "5120"]  # one step of ten passes
+    lines = cli("train", "--pe", "rope", *flags).succeeded().err.splitlines()
+    shares = [int(line.split("%")[0].split()[-1]) for line in lines if "%" in line]
+    assert shares == sorted(shares)
+    assert set(range(0, 101, 10)) <= set(shares)
+    within = [line for line in lines if "%" in line and "step" not in line]
+    assert len(within) >= 10
+    assert all("tokens/s" in line and " left" in line for line in within[1:])
+    assert any(", validating: 100%" in line for line in lines)
+
+
+def test_a_resumed_training_begins_where_it_stopped(cli, tiny, every_line, state_of_half):
+    lines = cli("train", "--resume", "--out", "half").succeeded().err.splitlines()
+    assert lines[0].startswith("half: 40%")
+
+
+def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
+    flags = ["--factors", "1,2", "--max-targets", "256", "--extend", "temperature", "--precision", "fp32,bf16"]
+    ended = cli("eval-lengths", ckpt / "rope", ckpt / "learned", *flags, "--probes", "needle", "--probe-trials", 2)
+    lines = [line for line in ended.succeeded().err.splitlines() if "%" in line]
+    shares = [int(line.split("%")[0].split()[-1]) for line in lines]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] == 100
+    parts = [line.partition(":")[0] for line in lines]
+    for part in ("rope windows RoPE", "rope fixed-target RoPE + ", "learned windows Learned"):
+        assert any(name.startswith(part) for name in parts), part
+    halfway = next(name for name, share in zip(parts, shares, strict=True) if share >= 90)
+    assert halfway.startswith("learned")
+    assert len([share for share in shares if share == 100]) <= 2
 
 
 def test_evaluating_keeps_progress_apart_from_the_tables(cli, ckpt, every_line):

@@ -96,7 +96,9 @@ class TestReport:
     def test_the_papers_columns(self, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
         table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")
-        assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)", "Training time"]
+        assert list(table.columns) == [
+            "Model", "Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)", "Training time", "Seeds",
+        ]  # fmt: skip
         assert pq.read_schema(tmp_path / "report/loss_by_ev.parquet").names == list(table.columns)
         none = encodings["none"].display
         assert set(table["Model"]) == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", "Learned", none}
@@ -137,14 +139,14 @@ class TestReport:
         ):
             assert word in latex
         rope = next(line for line in latex.splitlines() if line.startswith("RoPE &"))
-        assert rope.endswith(r"1.00 \\")
+        assert rope.endswith(r"1.00 & 1 \\")
 
     def test_training_times_are_relative_to_the_baseline(self, cli, evaluated, tmp_path):
         for baseline, label in (("rope", "RoPE"), ("expe", "ExPE")):
             cli("report", evaluated, "--baseline", baseline).succeeded()
             lines = (tmp_path / "report/report.md").read_text().splitlines()
             first = next(line for line in lines if line.startswith(f"| {label} |"))
-            assert first.endswith("| 1.00 |")
+            assert first.endswith("| 1.00 | 1 |")
             assert lines.index(first) == next(n for n, line in enumerate(lines) if line.startswith("|---")) + 1
 
     def test_it_needs_no_model(self, cli, evaluated, tmp_path):
@@ -171,6 +173,44 @@ class TestReport:
         both = pd.concat([rows_of(ckpt / "rope"), rows_of(ckpt / "rope-1")])
         assert len(table) == 1
         assert table["Loss (ev=1)"].item() == pytest.approx(both[both["protocol"] == "windows"]["loss"].mean())
+
+    def test_only_shared_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
+        """The same model with an extension that changes nothing must not look better for lacking a seed."""
+        cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
+        cli("eval-lengths", ckpt / "rope-1", "--factors", "1,2", *FEW).succeeded()
+        cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *FEW, "--extend", "pi:factor=1").succeeded()
+        ended = cli("report", ckpt).succeeded()
+        table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
+        assert table.loc["RoPE"].to_list() == table.loc["RoPE + PI(1)"].to_list()
+        assert table["Seeds"].to_list() == [1, 1]
+        assert "shown is seed 0, which all have" in ended.err
+        curves = pd.read_parquet(tmp_path / "report/loss_by_position.parquet")
+        assert set(curves["seeds"]) == {1}
+        page = (tmp_path / "report/report.md").read_text()
+        assert "one seed, 0" in page
+        tables = [line for line in page.splitlines() if line.startswith("| Model |")]
+        assert len(tables) == 5  # loss and control of each protocol, and failure lengths
+        assert all(line.endswith("| Seeds |") for line in tables)
+
+    def test_where_no_seed_is_shared_it_says_so(self, cli, tiny, ckpt, tmp_path):
+        cli("train", "--pe", "alibi", *tiny, "--seed", 1, "--out", ckpt / "alibi").succeeded()
+        cli("eval-lengths", ckpt / "alibi", ckpt / "rope", "--factors", "1,2", *FEW).succeeded()
+        assert "no seed is shared by all models" in cli("report", ckpt).succeeded().err
+        assert len(pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")) == 2
+        assert "seeds, which models do not share" in (tmp_path / "report/report.md").read_text()
+
+    def test_folders_of_folders_and_several_of_them(self, cli, evaluated, ckpt, tmp_path):
+        for at, name in enumerate(("rope", "expe", "none")):
+            shutil.copytree(evaluated / name, tmp_path / "deep" / str(at) / "more" / name)
+        shutil.copytree(ckpt / "learned", tmp_path / "deep/3/learned")
+        cli("report", "deep", "--out", "deep/report").succeeded()
+        ended = cli("report", "deep", "--out", "made").succeeded()
+        models = set(pd.read_parquet(tmp_path / "made/loss_by_ev.parquet")["Model"])
+        assert models == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", encodings["none"].display}
+        assert "not evaluated: deep/3/learned" in ended.err
+        assert "reports on other runs: deep/report" in ended.err
+        cli("report", "deep/0", evaluated / "expe", "--out", "two").succeeded()
+        assert len(pd.read_parquet(tmp_path / "two/loss_by_ev.parquet")) == 4
 
     def test_rows_on_other_targets_are_left_out_aloud(self, cli, ckpt):
         cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", *FEW).succeeded()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from extrapolate.data.mixture import MixedWindows, Mixture
-from extrapolate.data.probes import Vocabulary
+from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.windows import TrainingWindows
 
 L = 24

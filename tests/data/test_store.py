@@ -21,7 +21,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from extrapolate import files
 from extrapolate.data import store as stores
-from extrapolate.data.sources import Document, open_source
+from extrapolate.data.documents import Document
+from extrapolate.data.sources import open_source
 from extrapolate.data.store import SPLITS, Split, Store, StoreSettings, build
 
 WORDS = [a + b for a in ("ba", "ke", "ño", "ti", "zü", "ra") for b in ("lo", "mi", "se", "du", "ç")]
@@ -412,7 +413,7 @@ class TestFailure:
     def test_what_a_killed_process_left_is_replaced(self, store: Store, tmp_path: Path) -> None:
         program = (
             "import os, signal, sys; from pathlib import Path\n"
-            "from extrapolate.data.sources import Document\n"
+            "from extrapolate.data.documents import Document\n"
             "from extrapolate.data.store import StoreSettings, build\n"
             "def texts():\n"
             "    yield Document('a', 'some text')\n"

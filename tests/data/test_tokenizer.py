@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, eos_id, load, read, token_bytes, train_bpe
@@ -128,6 +128,20 @@ class TestTokenBytes:
 
     def test_tokens_that_are_not_bytes_have_none(self) -> None:
         assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))) is None
+
+    def test_text_that_is_changed_before_it_is_split_has_none(self) -> None:
+        """Its tokens are bytes, but not of this text: of one with a space in front, or of another spelling."""
+        changed = train_bpe([made_up_text()], 300)
+        changed.normalizer = normalizers.Lowercase()
+        assert token_bytes(changed) is None
+        in_front = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        for splitter in (in_front, pre_tokenizers.Sequence([pre_tokenizers.Digits(), in_front])):
+            spaced = train_bpe([made_up_text()], 300)
+            spaced.pre_tokenizer = splitter
+            assert token_bytes(spaced) is None
+        unspelled = train_bpe([made_up_text()], 300)
+        unspelled.decoder = decoders.WordPiece()
+        assert token_bytes(unspelled) is None
 
     def test_added_tokens_that_are_text_count_their_bytes(self, tmp_path: Path) -> None:
         # GPT-NeoX's tokenizer has runs of spaces as added, not special, tokens: they stand for text.

@@ -1,29 +1,18 @@
 """What every registered encoding must do, whatever its formula."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from extrapolate import attention, specs
+from extrapolate import attention, contract, specs
 from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, encodings, find
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, find, layers_of
 from extrapolate.model import Model
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-VARIANTS = [
-    "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
-    "fire:shared=true,depth=2",
-    "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
-    "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
-    "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
-    "random:base=shaw,evaluate=first",
-]  # fmt: skip
-
-
-@pytest.fixture(params=encodings.names() + VARIANTS)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 def make(name: str, seq_len: int = L, sizes: ModelConfig = SIZES) -> Model:
@@ -85,6 +74,16 @@ def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.Monkey
     explicit = model(x)  # gradients are on, and the window is short
     torch.testing.assert_close(chunked, whole, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(explicit, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seq_len", [8, 64, 512])
+@pytest.mark.parametrize("kv_heads", [4, 1])
+def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, kv_heads: int) -> None:
+    spec, dims = specs.parse(name), Dims(32, 4, 16, seq_len, layers=4)
+    cls = find(spec.name)
+    specs.check_signature(cls, Encoding, Path("mine.py"))
+    arguments = specs.convert_arguments(cls, spec.arguments, owner=name)
+    contract.check(cls, Path("mine.py"), lambda: layers_of(cls, arguments, dims), dims, kv_heads)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,13 @@ import pytest
 import torch
 
 from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import build_list
 from extrapolate.data.store import Store, StoreSettings, build
-from extrapolate.evaluation import lengths
+from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
 from extrapolate.evaluation.sharing import measure
 from extrapolate.extensions.base import Plan
 from extrapolate.runs import Run
@@ -35,8 +37,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
     """A run with random weights, scaled up so that losses differ between tokens."""
 
-    def make(pe: str) -> Run:
-        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
+    def make(pe: str, **model_sizes: float) -> Run:
+        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48, **model_sizes}
         config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
         run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, store.path / "tokenizer.json")
         torch.manual_seed(0)
@@ -130,6 +132,30 @@ def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monk
     assert [plan.storage for plan, _ in calls] == ["fp32", "bf16"]
 
 
+def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:
+    run = run_of("rope")
+    model = run.build_model()
+    run.save_weights(model, 8, 2048, final=False)
+    kept, last = run.checkpoints("all")
+    settings = EvaluationSettings((1,), protocols=("windows",), max_targets=64, checkpoint="all")
+    rows, _ = rows_of(run, store, settings)
+    assert rows[["step", "tokens"]].values.tolist() == [[8, 2048], [32, 8192]]
+    assert rows["weights_sha256"].tolist() == [kept.sha256, last.sha256]
+    split = store.split("test")
+    (group,) = settings.layout("windows", split, L).rows[L]
+    for checkpoint, loss in zip((kept, last), rows["loss"], strict=True):
+        assert loss == pytest.approx(target_losses(run.load_model(checkpoint), split, group).mean(), rel=1e-6)
+
+
+def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
+    run = run_of("rope", dropout=0.5)
+    settings = EvaluationSettings((1, 2), ("pi",), ("windows",), max_targets=64)
+    rows, again = (rows_of(run, store, settings)[0] for _ in range(2))
+    assert rows["loss"].tolist() == again["loss"].tolist()
+    plain, _ = rows_of(run_of("rope"), store, settings)  # the same weights
+    assert rows["loss"].tolist() == plain["loss"].tolist()
+
+
 def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
     """Fills with the plan and the keys of every measurement."""
     calls: list[tuple[Plan, list[int]]] = []
@@ -175,3 +201,48 @@ def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
     assert len(loaded) == 1
     # Plain at both lengths with the control; each extension at 4x.
     assert [keys for _, keys in computed] == [[L, 4 * L, 0]] + [[4 * L]] * len(extensions)
+
+
+class TestMaxTargets:
+    """A number alone is a cap: it lowers a protocol's default and never raises it."""
+
+    # Room for far more targets than any default.
+    ROOM = SimpleNamespace(lengths=np.full(600, 4000))
+
+    def scored(self, **settings) -> dict[str, int]:
+        chosen = EvaluationSettings(factors=(1, 2), protocols=tuple(PROTOCOLS), **settings)
+        layouts = {name: chosen.layout(name, self.ROOM, 16) for name in PROTOCOLS}
+        return {name: sum(len(g.start_W) * g.scored for g in layout.control) for name, layout in layouts.items()}
+
+    def test_without_a_number_each_has_its_default(self) -> None:
+        assert self.scored() == DEFAULT_MAX_TARGETS
+
+    def test_a_number_between_two_defaults_lowers_one_and_leaves_the_other(self) -> None:
+        assert self.scored(max_targets=16_384) == DEFAULT_MAX_TARGETS | {"windows": 16_384}
+
+    def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
+        found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})
+        assert found == {"windows": 262_144, "fixed-target": 16_384, "sliding": 4096}
+
+
+@pytest.mark.parametrize(
+    ("pe", "extensions"),
+    [("rope", ("pi", "dynamic-ntk", "temperature", "window")), ("learned", ("log-n",)), ("random", ())],
+)
+def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
+    """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
+    settings = EvaluationSettings(
+        (1, 2, 4), extensions, tuple(PROTOCOLS), max_targets=256, precisions=("fp32", "bf16"),
+        probes=build_list("needle,copy"), probe_trials=3,
+    )  # fmt: skip
+    run = run_of(pe)
+    told: list[tuple[str, float]] = []
+
+    def advance(what: str, inputs: float) -> None:
+        told.append((what, inputs))
+
+    list(evaluate(run, store, settings, progress=advance))
+    assert sum(inputs for _, inputs in told) == pytest.approx(lengths.expected_inputs(run, store, settings))
+    told.clear()
+    list(probes.evaluate(run, store, settings, progress=advance))
+    assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings)

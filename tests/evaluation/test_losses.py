@@ -75,6 +75,14 @@ def test_precision_changes_the_numbers_a_little(split: Split) -> None:
     assert 0 < np.abs(exact - rounded).max() < 0.2
 
 
+def test_int8_is_not_under_autocast(split: Split) -> None:
+    """It rounds what enters its linear layers, and nothing else: a model that has none of them is as it was."""
+    made = model("rope")
+    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    exact, int8 = (losses.target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
+    assert np.array_equal(exact, int8)
+
+
 def test_progress_counts_every_input(split: Split) -> None:
     seen: list[int] = []
     group = PROTOCOLS["windows"](split.lengths, 8, [16], 64).rows[16][0]

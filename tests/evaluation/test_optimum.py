@@ -11,7 +11,7 @@ from extrapolate import attention
 from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
-from extrapolate.data.synthetic import build
+from extrapolate.data.synthetic.base import build
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols import PROTOCOLS

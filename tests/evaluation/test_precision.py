@@ -5,6 +5,7 @@ import builtins
 import pytest
 import torch
 
+from extrapolate import specs
 from extrapolate.config import ModelConfig
 from extrapolate.encodings.base import Dims, build, encodings
 from extrapolate.evaluation.precision import in_precision, stored
@@ -29,6 +30,31 @@ def test_int8_is_near_and_leaves_the_model_alone(name: str) -> None:
         assert torch.equal(model(TOKENS), before)
     assert not torch.equal(rounded, before)
     torch.testing.assert_close(rounded, before, atol=0.1 * before.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("name", ["expe", "exqpe"])
+def test_int8_values_are_read_from_what_they_should_be_read_from(name: str) -> None:
+    """The quantised product of queries, keys and values is one, and yet values need not read what queries read."""
+    found = []
+    for value_input in (False, True):
+        torch.manual_seed(0)
+        found.append(Model(SIZES, name, {"value_input": value_input, "size": 16}, 19).eval())
+    with torch.inference_mode():
+        exact, other = (model(TOKENS) for model in found)
+        rounded, other_rounded = (in_precision(model, "int8")(TOKENS) for model in found)
+    assert (rounded - exact).norm() < 0.5 * (rounded - other).norm()
+    assert (other_rounded - other).norm() < 0.5 * (other_rounded - exact).norm()
+
+
+@pytest.mark.parametrize("name", ["fox", "wall", "dape", "dape:base=fire"])
+def test_int8_leaves_an_encodings_own_layers(name: str) -> None:
+    spec = specs.parse(name)
+    torch.manual_seed(0)
+    model = Model(SIZES, spec.name, spec.arguments, 19).eval()
+    before, after = (dict(m.named_parameters()) for m in (model, in_precision(model, "int8")))
+    own = {key for key in before if ".encoding." in key}
+    assert own
+    assert all(type(after[key]) is torch.nn.Parameter and torch.equal(after[key], before[key]) for key in own)
 
 
 def test_int8_leaves_a_tied_embedding_a_table() -> None:

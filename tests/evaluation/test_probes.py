@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.probes import Vocabulary, build, build_list
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import Vocabulary, build, build_list
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.evaluation import probes as probing
@@ -210,6 +210,39 @@ def test_precision_and_what_is_fitted_reach_the_probes(store: Store, run_of, pre
     here = rows[rows["extension"] == "none"].set_index(["precision", "length", "depth"])["loss"].unstack("precision")
     assert (here["fp32"] != here[precision]).any()
     np.testing.assert_allclose(here["fp32"], here[precision], rtol=0.1)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_the_control_has_the_precision_of_its_row(store: Store, run_of, precision: str) -> None:
+    """What the encoding stores included: at 1x the plain model is its own control."""
+    rows = frame(run_of("rope"), store, settings_of("needle", factors=(1,), precisions=(precision,)))
+    assert rows["loss"].tolist() == rows["control_loss"].tolist()
+
+
+def test_only_bf16_is_scored_under_autocast(store: Store, run_of) -> None:
+    run = run_of("rope")
+    model = run.load_model(run.checkpoints("last")[0])
+    made = Sequences.make(build("mqar"), L, 0.5, 4, store, store.split("test"))
+    exact, int8, bf16 = (
+        score(model, made.tokens_WN, made.answers_A, precision=precision).loss_WA
+        for precision in ("fp32", "int8", "bf16")
+    )
+    assert (exact == int8).all()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        logits = model(torch.from_numpy(made.tokens_WN[:, :-1]))[:, made.answers_A - 1].float()
+    by_hand = torch.nn.functional.cross_entropy(
+        logits.mT, torch.from_numpy(made.tokens_WN[:, made.answers_A]), reduction="none"
+    )
+    np.testing.assert_allclose(bf16, by_hand.numpy(), rtol=2e-2)
+    assert np.abs(bf16 - by_hand.numpy()).mean() < 0.5 * np.abs(exact - by_hand.numpy()).mean()
+
+
+def test_an_interval_is_of_independent_trials(store: Store, run_of) -> None:
+    """Windows are; the many answers of one are not."""
+    rows = frame(run_of("rope"), store, settings_of("copy", factors=(1,)))
+    assert (rows["n_answers"] > rows["n_trials"]).all()
+    for row in rows.to_dict("records"):
+        assert (row["low"], row["high"]) == wilson(row["accuracy"], 12)
 
 
 def test_wilson_is_the_interval_of_those_shares_that_the_score_test_keeps() -> None:

@@ -12,7 +12,7 @@ from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS
-from extrapolate.evaluation.sharing import Measured, measure, prefixes_agree
+from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.model import Model
@@ -53,7 +53,7 @@ def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tupl
 
 
 def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = PLAIN) -> dict[int, Measured]:
-    seen: list[tuple[int, int]] = []
+    seen: list[int] = []
     found = measure(
         made,
         split,
@@ -61,9 +61,9 @@ def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = 
         plan,
         precision="fp32",
         share=share,
-        progress=lambda done, total: seen.append((done, total)),
+        progress=seen.append,
     )
-    assert seen[-1][0] == seen[-1][1] == sum(one.inputs for one in found.values())
+    assert sum(seen) == inputs_of(wanted, share) == sum(one.inputs for one in found.values())
     return found
 
 

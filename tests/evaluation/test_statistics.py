@@ -103,10 +103,17 @@ def test_no_targets_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"), [(-2, -1, "win"), (-1, 1, "tie"), (1, 2, "loss"), (-1, 0, "tie"), (0, 1, "tie")]
+    ("low", "high", "verdict"), [(-2, -1, "win"), (-1, 2, "tie"), (1, 2, "loss"), (-1, 0, "tie"), (0, 1, "tie")]
 )
 def test_a_win_needs_an_interval_that_excludes_zero(low: float, high: float, verdict: str) -> None:
-    assert Interval(0.0, low, high, 20).verdict() == verdict
+    assert Interval((low + high) / 2, low, high, 20).verdict() == verdict
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(-0.0011, "win"), (-0.0009, "tie"), (0.0009, "tie"), (0.0011, "loss")])
+def test_a_difference_too_small_to_matter_is_a_tie_however_sure(mean: float, verdict: str) -> None:
+    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict() == verdict
+    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.002) == "tie"
+    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.0) in ("win", "loss")
 
 
 def test_the_same_data_give_the_same_interval() -> None:

@@ -9,7 +9,7 @@ from extrapolate.report.optimum import has_optimum, optimum_by_ev
 def rows(losses: dict[str, dict[int, float]], optimum: dict[int, float]) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            {"model": model, "factor": float(factor), "loss": loss, "optimum_loss": optimum[factor]}
+            {"model": model, "factor": float(factor), "loss": loss, "optimum_loss": optimum[factor], "seed": 0}
             for model, mine in losses.items()
             for factor, loss in mine.items()
         ]
@@ -35,6 +35,7 @@ def test_shares_of_the_gain() -> None:
     assert gains.loc["half"].tolist() == pytest.approx([0.5, 0.5])
     assert gains.loc["worse"].tolist() == pytest.approx([-1, -1])
     assert gains.loc["optimum"].isna().all()
+    assert table["Seeds"].dropna().to_dict() == {"half": 1, "flat": 1, "best": 1, "worse": 1}
 
 
 def test_where_nothing_more_can_be_gained_there_is_no_share() -> None:

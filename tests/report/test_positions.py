@@ -125,5 +125,6 @@ def test_the_table_has_a_column_for_every_factor() -> None:
     curves = by_position(pd.concat([rows({128: 0.1}), rows({}, factor=2), rows({}, factor=1)]))
     table = failure_table(failures(curves), ["RoPE", "other"]).set_index("Model")
     assert table.loc["RoPE"].tolist()[1] == "128"
-    assert list(table.columns) == ["Failure length (ev=2)", "Failure length (ev=4)"]
-    assert table.loc["other"].tolist() == ["n/a", "n/a"]
+    assert list(table.columns) == ["Failure length (ev=2)", "Failure length (ev=4)", "Seeds"]
+    assert table.loc["RoPE", "Seeds"] == "1"
+    assert table.loc["other"].tolist() == ["n/a", "n/a", "n/a"]

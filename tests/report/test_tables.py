@@ -56,11 +56,11 @@ def test_the_papers_shape() -> None:
         row("r", "RoPE", 16, 5.0),
     )
     table = tables.loss_by_ev(rows, None)
-    assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=16)", "Training time"]
+    assert list(table.columns) == ["Model", "Loss (ev=1)", "Loss (ev=16)", "Training time", "Seeds"]
     assert table.to_numpy().tolist() == [
-        ["RoPE", 4.0, 5.0, 1.0],
-        ["RoPE + PI", 4.0, 4.6, 1.0],
-        ["ExPE", 4.1, 4.2, 0.8],
+        ["RoPE", 4.0, 5.0, 1.0, 1],
+        ["RoPE + PI", 4.0, 4.6, 1.0, 1],
+        ["ExPE", 4.1, 4.2, 0.8, 1],
     ]
 
 
@@ -154,7 +154,7 @@ def test_the_spread_over_seeds() -> None:
     table = tables.seed_spread(rows).set_index("Model")
     assert table.loc["RoPE", "ev=1"] == pytest.approx(0.1)  # with n - 1
     assert pd.isna(table.loc["ExPE", "ev=1"])
-    assert table["Seeds"].to_dict() == {"RoPE": "3", "ExPE": "1"}
+    assert table["Seeds"].to_dict() == {"RoPE": 3, "ExPE": 1}
     assert tables.seed_spread(rows[rows["seed"] == 0]) is None
 
 
@@ -181,3 +181,24 @@ def test_no_run_is_measured_by_a_training_time_that_is_not_known() -> None:
     table = tables.loss_by_ev(rows, None).set_index("Model")["Training time"]
     assert table["RoPE(theta=500)"] == 1.0
     assert pd.isna(table["Small"])
+
+
+def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None:
+    """What a run was tuned with belongs to it: to take it off is not "without" and must not be compared with that."""
+    tuned = "RoPE + PI(4), tuned at 256"
+    taken_off = row("r", "RoPE, tuned at 256 with PI(4), taken off", 1, 5.538, extension="own taken off")
+    [line] = tables.verdicts([row("r", tuned, 1, 5.542, extension="none"), taken_off], "windows")
+    assert "taken off 5.538, -0.004 against the run as it was trained" in line
+    assert "without" not in line
+    [line] = tables.verdicts([row("r", tuned, 1, 5.5, extension="none"), taken_off], "windows")
+    assert line == f"r, 1x: {tuned} 5.500: no extension is lower"
+
+
+def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss() -> None:
+    """A learned table ends at L, and only its extension goes on."""
+    rows = [row("l", "Learned", 2, None, extension="none"), row("l", "Learned + table-resize", 2, 5.0, extension="pi")]
+    rows += [row("l", "Learned", 4, None, extension="none"), row("l", "Learned + pi", 4, 6.0, extension="other")]
+    assert tables.verdicts(rows, "windows") == [
+        "l, 2x: Learned + table-resize 5.000",
+        "l, 4x: Learned + pi 6.000",
+    ]

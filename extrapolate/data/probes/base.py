@@ -8,12 +8,19 @@ with the probe's marker. Of N + 1 tokens the first N are inputs and the last N t
 
 The text is a contiguous piece of a split's stream. Markers, keys and symbols are token ids drawn once for a size of
 vocabulary, never the end-of-text token, and ordinary tokens otherwise: symbols are in the text too, so that looking for
-one is not enough. What the text has of markers, or of a window's keys, gives way to the end-of-text token. Answers are
-uniformly random over the symbols, each drawn by itself.
+one is not enough. What the text has of the first four markers, of the probe's own, or of a window's keys, gives way to
+the end-of-text token. Answers are uniformly random over the symbols, each drawn by itself.
+
+A trained model knows the ids of its probes, so a new probe must not shift any. The shuffled ids are taken from both
+ends, with S symbols:
+
+    markers 0 to 3 | S symbols | S keys | ... | marker 6 | marker 5 | marker 4
 """
 
+import itertools
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -25,7 +32,7 @@ from extrapolate import specs
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
 
-MARKERS = ("copy", "mqar", "needle", "passkey")  # by their place here; a new probe's goes to the end
+FIRST_MARKERS = 4  # these stand before the symbols; later ones are counted from the other end
 
 
 @dataclass(frozen=True)
@@ -40,17 +47,24 @@ class Vocabulary:
         """A store's."""
         return cls(store.vocab_size, store.manifest["eos_id"])
 
-    def marker(self, name: str) -> int:
-        """The token that begins a probe's block and its question."""
-        return int(_order(self)[MARKERS.index(name)])
+    def marker(self, number: int) -> int:
+        """The token that begins the block and the question of the probe with this marker number."""
+        return int(_order(self)[number if number < FIRST_MARKERS else FIRST_MARKERS - 1 - number])
 
     def symbols(self, count: int) -> np.ndarray:
         """What answers are drawn from."""
-        return _order(self)[len(MARKERS) : len(MARKERS) + count]
+        return _order(self)[FIRST_MARKERS : FIRST_MARKERS + count]
 
     def keys(self, count: int) -> np.ndarray:
         """As many others, which answers are asked for by."""
-        return _order(self)[len(MARKERS) + count : len(MARKERS) + 2 * count]
+        return _order(self)[FIRST_MARKERS + count : FIRST_MARKERS + 2 * count]
+
+    def markers_kept_clear(self, number: int) -> np.ndarray:
+        """What the text around the probe with this marker number must not hold: the first markers, and its own.
+
+        Not those of other later probes: what is in a window must not depend on which probes there are.
+        """
+        return np.append(_order(self)[:FIRST_MARKERS], self.marker(number))
 
 
 @cache
@@ -75,13 +89,20 @@ class Parts(NamedTuple):
     answers: np.ndarray
     keys: np.ndarray = np.zeros(0, np.int64)
 
+    @classmethod
+    def repeated(cls, marker: int, symbols: np.ndarray) -> "Parts":
+        """The block is a string, and so is the answer."""
+        string = np.concatenate([[marker], symbols])
+        return cls(string, string, np.arange(1, len(string)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(ABC):
     """A task. Keyword arguments are its configuration; `symbols` is how many tokens an answer is drawn from."""
 
     symbols: int = 16
-    name: ClassVar[str]
+    name: ClassVar[str]  # what it is registered as
+    marker: ClassVar[int]  # the number of its marker, which no other probe has and which never changes
     source: ClassVar[str]
     # Whether a window counts as right where all of its answers are; else answers count one by one.
     whole: ClassVar[bool]
@@ -108,8 +129,8 @@ class Probe(ABC):
 
     @property
     def vocabulary_needed(self) -> int:
-        """Token ids: markers, the end-of-text token, symbols."""
-        return len(MARKERS) + 1 + self.symbols
+        """Token ids: markers up to its own, the end-of-text token, symbols."""
+        return max(FIRST_MARKERS, self.marker + 1) + 1 + self.symbols
 
     @abstractmethod
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
@@ -146,7 +167,7 @@ class Probe(ABC):
         room = length + 1 - len(block) - len(question)
         start = int(rng.integers(split.n_tokens - room + 1))
         text = split.slice(start, start + room).astype(np.int64)
-        taken = np.concatenate([_order(vocabulary)[: len(MARKERS)], keys])
+        taken = np.concatenate([vocabulary.markers_kept_clear(self.marker), keys])
         text[np.isin(text, taken)] = vocabulary.eos
         place = int(rng.integers(room + 1)) if depth is None else round(depth * room)
         tokens = np.concatenate([text[:place], block, text[place:], question])
@@ -178,134 +199,28 @@ def check_text(split: "Split", length: int) -> None:
         )
 
 
-probes: specs.Registry[Probe] = specs.Registry("probe")
+class _Probes(specs.Registry[Probe]):
+    """Refuses two probes with one marker: a model could not tell them apart."""
+
+    def register(self, name: str) -> Callable[[type[Probe]], type[Probe]]:
+        """Class decorator: makes the probe known under `name`. Raises ValueError where its marker number is taken."""
+        decorate = super().register(name)
+
+        def checked(cls: type[Probe]) -> type[Probe]:
+            taken = {self[other].marker: other for other in self.names()}
+            number = getattr(cls, "marker", None)
+            free = f"the next free number is {next(n for n in itertools.count() if n not in taken)}"
+            if not isinstance(number, int) or number < 0:
+                raise ValueError(f"the probe '{name}' has no marker number: write marker: ClassVar[int] = ...; {free}")
+            if number in taken:
+                raise ValueError(f"the probes '{taken[number]}' and '{name}' both have marker number {number}; {free}")
+            decorate(cls).name = name
+            return cls
+
+        return checked
 
 
-def _repeated(marker: int, symbols: np.ndarray) -> Parts:
-    """The block is a string, and so is the answer."""
-    string = np.concatenate([[marker], symbols])
-    return Parts(string, string, np.arange(1, len(string)))
-
-
-@probes.register("needle")
-@dataclass(frozen=True, kw_only=True)
-class Needle(Probe):
-    """One symbol, asked for by the last input of the window.
-
-        text ... [m a] text ... text [m -> a]
-
-    Source: after "needle in a haystack" tests, at the size of tiny models.
-    """
-
-    name: ClassVar[str] = "needle"
-    source: ClassVar[str] = "github.com/gkamradt/LLMTest_NeedleInAHaystack"
-    whole: ClassVar[bool] = True
-
-    def least(self) -> int:
-        return 3
-
-    def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
-        return _repeated(vocabulary.marker(self.name), rng.choice(vocabulary.symbols(self.symbols), 1))
-
-
-@probes.register("passkey")
-@dataclass(frozen=True, kw_only=True)
-class Passkey(Probe):
-    """A key of a few symbols, all of which must be right, each predicted from those before it.
-
-        text ... [m a b c d] text ... text [m -> a b c d]
-
-    Arguments: length, in tokens.
-    Source: passkey retrieval, Mohtashami and Jaggi, arXiv 2305.16300.
-    """
-
-    length: int = 4
-    name: ClassVar[str] = "passkey"
-    source: ClassVar[str] = "arXiv 2305.16300"
-    whole: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("length", 1)
-
-    def least(self) -> int:
-        return 2 * self.length + 1
-
-    @property
-    def chance(self) -> float:
-        return float(self.symbols) ** -self.length
-
-    def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
-        return _repeated(vocabulary.marker(self.name), rng.choice(vocabulary.symbols(self.symbols), self.length))
-
-
-@probes.register("copy")
-@dataclass(frozen=True, kw_only=True)
-class Copy(Probe):
-    """A string of up to a quarter of the window, which is said again; every token counts by itself.
-
-        text ... [m a b c ... z] text ... text [m -> a b c ... z]
-
-    In training any number of tokens from 1 to N/4, in evaluation N/4: what there is to copy grows with the window, as
-    the literature has it. More symbols than the other probes have, so that few pairs of neighbours come twice.
-
-    Source: Jelassi et al., arXiv 2402.01032.
-    """
-
-    symbols: int = 64
-    name: ClassVar[str] = "copy"
-    source: ClassVar[str] = "arXiv 2402.01032"
-    whole: ClassVar[bool] = False
-
-    def least(self) -> int:
-        return 4
-
-    def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
-        most = length // 4
-        count = most if full else int(rng.integers(1, most + 1))
-        return _repeated(vocabulary.marker(self.name), rng.choice(vocabulary.symbols(self.symbols), count))
-
-
-@probes.register("mqar")
-@dataclass(frozen=True, kw_only=True)
-class MQAR(Probe):
-    """Keys with a value each, some of which are asked for, in any order; every value asked for counts by itself.
-
-        text ... [m k1 v1 k2 v2 k3 v3 k4 v4] text ... text [m k3 -> v3 k1 -> v1]
-
-    The keys differ; values may be equal. Asking for all of them would give the last one away.
-
-    Arguments: pairs, of a key and its value; queries, the keys that are asked for.
-    Source: multi-query associative recall, Arora et al., arXiv 2312.04927.
-    """
-
-    pairs: int = 4
-    queries: int = 2
-    name: ClassVar[str] = "mqar"
-    source: ClassVar[str] = "arXiv 2312.04927"
-    whole: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("pairs", 1, self.symbols)
-        self._check("queries", 1, self.pairs)
-
-    def least(self) -> int:
-        return 2 * (self.pairs + self.queries) + 1
-
-    @property
-    def vocabulary_needed(self) -> int:
-        """Token ids: markers, the end-of-text token, symbols, and as many keys."""
-        return super().vocabulary_needed + self.symbols
-
-    def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
-        keys = rng.choice(vocabulary.keys(self.symbols), self.pairs, replace=False)
-        values = rng.choice(vocabulary.symbols(self.symbols), self.pairs)
-        pairs = np.stack([keys, values], axis=1)
-        asked = rng.choice(self.pairs, self.queries, replace=False)
-        marker = [vocabulary.marker(self.name)]
-        block, question = (np.concatenate([marker, part.ravel()]) for part in (pairs, pairs[asked]))
-        return Parts(block, question, np.arange(2, len(question), 2), keys)
+probes: specs.Registry[Probe] = _Probes("probe")
 
 
 def build(text: str) -> Probe:

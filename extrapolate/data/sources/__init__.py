@@ -1,0 +1,26 @@
+"""Where documents come from, one file each. A file in this folder is found and registered by itself."""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+from extrapolate.data.documents import Source
+from extrapolate.data.sources.base import sources
+from extrapolate.data.sources.local.base import LocalFiles
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def open_source(spec: str, text_field: str = "text") -> Source:
+    """A source from its name (`stdlib`, `synthetic:markov`, `hf:NAME`), or from a file, a folder or a glob.
+
+    Raises ValueError where there is no such source; reading one may raise ValueError too, naming the document.
+    """
+    name, colon, argument = spec.partition(":")
+    if name in sources.names():
+        takes, given = bool(sources[name].argument), bool(colon)
+        # `hf` alone may be a folder. Where there is no such folder, the source says what it takes.
+        if takes == given or not (given or Path(spec).exists()):
+            return sources[name].open(argument, text_field)
+    return LocalFiles(spec, text_field)

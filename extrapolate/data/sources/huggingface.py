@@ -1,0 +1,38 @@
+"""Datasets of the Hugging Face Hub."""
+
+from collections.abc import Iterator
+
+from extrapolate.data.documents import Document
+from extrapolate.data.sources.base import NamedSource, sources
+from extrapolate.data.sources.fields import text_of
+
+
+@sources.register("hf")
+class HuggingFace(NamedSource):
+    """A dataset of the Hugging Face Hub, or a local dataset folder, streamed: `NAME[:CONFIG[:SPLIT]]`."""
+
+    argument = "NAME"
+
+    def __init__(self, spec: str, text_field: str) -> None:
+        self.text_field = text_field
+        self.name, _, rest = spec.partition(":")
+        config, _, split = rest.partition(":")
+        self.config, self.split = config or None, split or "train"
+        if not self.name:
+            raise ValueError("hf: names no dataset: expected hf:NAME[:CONFIG[:SPLIT]]")
+
+    @classmethod
+    def open(cls, argument: str, text_field: str) -> "HuggingFace":
+        return cls(argument, text_field)
+
+    def __iter__(self) -> Iterator[Document]:
+        import datasets
+
+        number = 0
+        try:
+            rows = iter(datasets.load_dataset(self.name, self.config, split=self.split, streaming=True))
+            while (row := next(rows, None)) is not None:
+                yield Document(str(number), text_of(row, self.text_field, f"row {number}"))
+                number += 1
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ValueError(f"hf:{self.name} cannot be read: {error}") from error

@@ -1,0 +1,7 @@
+"""Files, folders and globs; each kind of file in a file of its own, which is found and registered by itself."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,70 @@
+"""Local files: which ones a path means, and what a kind of file is."""
+
+import glob
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from extrapolate import specs
+from extrapolate.data.documents import Document
+from extrapolate.data.sources.base import form, sources
+
+
+class FileKind(ABC):
+    """How files with one suffix are read."""
+
+    @classmethod
+    @abstractmethod
+    def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
+        """The documents of a file. `name` begins their ids; `text_field` is the column of text, where there are any.
+
+        Raises ValueError, naming the file and the place in it, where it cannot be read.
+        """
+
+
+kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: ".txt"
+
+
+class LocalFiles:
+    """A file, all files of a folder that can be read, or what a glob matches, in the order of their names."""
+
+    def __init__(self, spec: str, text_field: str) -> None:
+        self.text_field = text_field
+        spec = str(Path(spec).expanduser())
+        path = Path(spec)
+        suffixes = kinds.names()
+        if path.is_dir():
+            self.root, self.files = (
+                path,
+                sorted(p for p in path.rglob("*") if p.suffix in suffixes and p.is_file()),
+            )
+            if not self.files:
+                raise ValueError(f"{spec} holds no {', '.join(suffixes)} file")
+        elif path.is_file():
+            self.root, self.files = path.parent, [path]
+        else:
+            self.root = Path()
+            self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
+            if not self.files:
+                named = ", ".join(map(form, sources.names()))
+                raise ValueError(f"no source '{spec}': not {named}, a file, a folder, or a glob that matches")
+        for file in self.files:
+            if file.suffix not in suffixes:
+                raise ValueError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
+            if file.stat().st_size == 0:
+                raise ValueError(f"{file} is empty; remove it or name the files to use")
+
+    def __iter__(self) -> Iterator[Document]:
+        for file in self.files:
+            name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
+            yield from kinds[file.suffix].documents(file, name, self.text_field)
+
+
+def decoded(raw: bytes, place: str) -> str:
+    """Bytes as text. Raises ValueError, naming the place, where they are binary or not UTF-8."""
+    if b"\0" in raw:
+        raise ValueError(f"{place} is binary, not text")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{place} is not UTF-8 text: {error}") from error

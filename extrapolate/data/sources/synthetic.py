@@ -1,0 +1,20 @@
+"""Text whose best possible prediction is known, as a source."""
+
+from extrapolate.data.sources.base import NamedSource, sources
+from extrapolate.data.synthetic.base import Process, build, processes
+
+PREFIX = "synthetic:"
+
+
+@sources.register("synthetic")
+class Synthetic(NamedSource):
+    """Text from a random process whose best possible prediction is known: `synthetic:markov:states=6`."""
+
+    argument = "NAME"
+
+    @classmethod
+    def open(cls, argument: str, text_field: str) -> Process:
+        if not argument.strip():
+            known = ", ".join(f"{PREFIX}{name}" for name in processes.names())
+            raise ValueError(f"{PREFIX} names no process: expected one of {known}")
+        return build(argument)

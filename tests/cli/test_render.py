@@ -1,0 +1,143 @@
+"""Tables fit the terminal: every word of a wide one is in a narrow one, whole, and no line is too long."""
+
+import os
+import re
+from collections import Counter
+
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+
+from extrapolate.benchmark import encodings as benchmark
+from extrapolate.cli.render import PIPE_WIDTH, Column, Kind, fold, print_columns, print_table
+
+WIDTHS = (40, 60, 80, 100, 200)
+WIDE = 400
+
+
+@pytest.fixture
+def speeds(monkeypatch):
+    """`bench --encodings` without its measurements."""
+    speed = benchmark.EncodingSpeed(42_912.4, dict.fromkeys(benchmark.FACTORS, 12_345.6), 450.0, 1763.0)
+    names = ("rope", "p-rope:p=0.5")
+    monkeypatch.setattr(benchmark, "measure_encodings", lambda *_: iter([(name, speed) for name in names]))
+
+
+@pytest.fixture
+def at_width(cli, monkeypatch, ckpt, evaluated, speeds):
+    """The lines of a command's output where COLUMNS says so many characters."""
+    few = ["--factors", "1,2,4,8", "--max-targets", "256", "--extend", "log-n", "--protocol", "windows"]
+    commands = {
+        "encodings": ["encodings"],
+        "extensions": ["extensions"],
+        "encodings rope": ["encodings", "rope"],
+        "extensions yarn": ["extensions", "yarn"],
+        "eval-lengths": ["eval-lengths", ckpt / "rope", ckpt / "learned", *few, "--precision", "fp32,bf16"],
+        "report": ["report", evaluated, "--out", "made"],
+        "bench": ["bench", "--encodings"],
+    }
+
+    def call(name: str, width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        return cli(*commands[name]).succeeded().out.splitlines()
+
+    return call
+
+
+def words_of(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.split() if set(word) != {"─"})
+
+
+@pytest.mark.parametrize(
+    "name", ["encodings", "extensions", "encodings rope", "extensions yarn", "eval-lengths", "report", "bench"]
+)
+def test_tables_fit_and_every_word_is_whole(at_width, name):
+    wide = words_of(at_width(name, WIDE))
+    for width in WIDTHS:
+        lines = at_width(name, width)
+        # What is said below a table is text, and the terminal folds it.
+        table = [line for line in lines if name != "eval-lengths" or "x: " not in line]
+        assert max(map(cell_len, table)) <= width, (width, max(table, key=cell_len))
+        found = words_of(lines)
+        assert set(found) == set(wide), width
+        assert not wide - found, width  # a part of a table that was split repeats names; nothing is missing
+
+
+@pytest.mark.parametrize("command", ["encodings", "extensions"])
+def test_a_name_is_on_one_line_with_what_it_names(at_width, command):
+    for width in WIDTHS:
+        lines = at_width(command, width)
+        name = {"encodings": "partial-rope", "extensions": "ntk-by-parts"}[command]
+        assert any(name in line.split() for line in lines), width
+
+
+def test_into_a_pipe_a_table_is_as_wide_as_columns_says_or_a_hundred_characters(process):
+    env = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    for columns, width in ((None, PIPE_WIDTH), ("70", 70), ("0", PIPE_WIDTH), ("wide", PIPE_WIDTH)):
+        out = process("extensions", env=env if columns is None else env | {"COLUMNS": columns}).succeeded().out
+        assert width - 30 < max(map(len, out.splitlines())) <= width
+
+
+def blocks_of(text: str) -> list[list[str]]:
+    """The lines of every part of a table, its header first."""
+    return [part.splitlines() for part in re.split(r"\n\s*\n", text.rstrip()) if "─" in part]
+
+
+def test_a_table_whose_numbers_do_not_fit_is_split_and_repeats_the_names(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    cells = {f"Loss (ev={2**n})": ["4.256 [+0.1]", "n/a"] for n in range(5)}
+    print_table(pd.DataFrame({"Model": ["RoPE + PI", "ALiBi"], "tuned": ["yes", "no"]} | cells), "losses")
+    blocks = blocks_of(capsys.readouterr().out)
+    assert len(blocks) > 1
+    for block in blocks:
+        assert block[0].split()[:2] == ["Model", "tuned"]
+        assert any(line.split()[:4] == ["RoPE", "+", "PI", "yes"] for line in block)
+        assert any(line.split()[:2] == ["ALiBi", "no"] for line in block)
+    everything = "\n".join(line for block in blocks for line in block)
+    assert everything.count("4.256 [+0.1]") == 5  # never folded
+    assert everything.count("Model") == len(blocks)
+
+
+def test_a_name_that_is_wider_than_the_terminal_is_shown_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    name = "a-run-with-a-very-long-name-of-its-own"
+    print_table(pd.DataFrame({"run": [name], "ev=1": ["4.256"]}), "losses")
+    out = capsys.readouterr().out
+    assert name in out
+    assert "4.256" in out
+
+
+def test_numbers_are_to_the_right_and_words_to_the_left(capsys):
+    table = {"Model": ["RoPE", "a longer one"], "ev=1": ["4.2", "10.25"], "mode": ["eager", "on"], "ev=4": ["n/a"] * 2}
+    print_table(pd.DataFrame(table), "losses")
+    (_, _, first, second), *_ = blocks_of(capsys.readouterr().out)
+    assert re.fullmatch(r"  RoPE +   4\.2   eager    n/a *", first)
+    assert re.fullmatch(r"  a longer one   10\.25   on       n/a *", second)
+
+
+def test_long_texts_give_way_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "one two three four five six seven eight nine ten eleven twelve"
+    columns = [
+        Column("name", ["rope"], Kind.NAME), Column("what", [text]), Column("loss", ["4.256 [+0.1]"], Kind.NUMBER)
+    ]  # fmt: skip
+    print_columns(columns, "all")
+    blocks = blocks_of(capsys.readouterr().out)
+    assert len(blocks) == 1
+    assert "4.256 [+0.1]" in "\n".join(blocks[0])
+    assert len(blocks[0]) == 4  # header, rule, and the text in two lines
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("theta=10000.0, pairing=half", 15, ["theta=10000.0,", "pairing=half"]),
+        ("(expe:size=16),max=2048", 16, ["(expe:size=16),", "max=2048"]),
+        ("131,072 targets", 9, ["131,072", "targets"]),
+        ("unbreakable", 4, ["unbreakable"]),
+        ("", 4, [""]),
+        ("x_i + E[i]", 40, ["x_i + E[i]"]),
+    ],
+)
+def test_folding(text, width, lines):
+    assert fold(text, width).split("\n") == lines

@@ -1,0 +1,123 @@
+"""What holds for every probe there is: where its parts are, what the text keeps clear of, chance, what it needs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extrapolate.data.probes.base import Vocabulary, build_list, probes
+
+SPECS = (*probes.names(), "passkey:length=2", "(mqar:pairs=6,queries=6)", "mqar:symbols=8")
+ALL = [build_list(spec)[0] for spec in SPECS]
+
+cases = given(
+    probe=st.sampled_from(ALL),
+    extra=st.integers(0, 200),
+    size=st.integers(140, 3000),
+    eos=st.integers(0, 139),
+    seed=st.integers(0, 2**32),
+    depth=st.none() | st.floats(0, 1),
+)
+
+
+@cases
+@settings(max_examples=150, deadline=None)
+def test_the_parts_are_in_the_text_and_no_other_place_tells(text_in, probe, extra, size, eos, seed, depth):
+    vocabulary = Vocabulary(size, eos)
+    length = probe.least() + extra
+    probe.check(length, vocabulary)
+    text = text_in(vocabulary)
+    tokens, answers = probe.sequence(np.random.default_rng(seed), length, text, vocabulary, depth)
+    parts = probe.parts(np.random.default_rng(seed), length, vocabulary, depth is not None)  # drawn before all else
+    assert tokens.shape == (length + 1,)
+    assert answers[-1] == length  # the last input predicts the last answer
+    assert (np.diff(answers) > 0).all()
+    assert np.isin(tokens[answers], vocabulary.symbols(probe.symbols)).all()
+    # The probe's marker twice, none of the first ones, and a key only in its parts.
+    first, last = np.flatnonzero(tokens == vocabulary.marker(probe.marker))
+    assert not np.isin(tokens, [vocabulary.marker(m) for m in range(4) if m != probe.marker]).any()
+    assert (tokens[first : first + len(parts.block)] == parts.block).all()
+    assert (tokens[last:] == parts.question).all()
+    assert (answers == last + parts.answers).all()
+    around = np.concatenate([tokens[:first], tokens[first + len(parts.block) : last]])
+    assert not np.isin(around, parts.keys).any()
+    # What lies around is the text's own: a piece of it, in its order, but for what gave way.
+    fits = [
+        all(a in (b, eos) for a, b in zip(around, text.stream[start:], strict=False))
+        for start in range(text.n_tokens - len(around) + 1)
+    ]
+    assert any(fits)
+    assert (text.stream == text.before).all()
+    # Depth is where it says.
+    if depth is not None:
+        assert abs(first - depth * (last - len(parts.block))) <= 0.5
+
+
+@pytest.mark.parametrize("probe", ALL, ids=SPECS)
+def test_in_training_the_block_is_anywhere(text_in, probe):
+    vocabulary = Vocabulary(300, 7)
+    text = text_in(vocabulary)
+    places, rooms, distances = set(), set(), set()
+    for seed in range(600):
+        parts = probe.parts(np.random.default_rng(seed), 40, vocabulary, False)
+        made = probe.sequence(np.random.default_rng(seed), 40, text, vocabulary)
+        first, last = np.flatnonzero(made.tokens == vocabulary.marker(probe.marker)).tolist()
+        places.add(first)
+        rooms.add(41 - len(parts.block) - len(parts.question))
+        distances.add(last - first)
+    assert len(distances) > 15  # the distance is not constant either
+    assert min(places) == 0
+    if len(rooms) == 1:
+        assert places == set(range(rooms.pop() + 1))
+
+
+@pytest.mark.parametrize("probe", ALL, ids=SPECS)
+def test_answers_are_uniform_so_that_chance_is_what_is_said(text_in, probe):
+    vocabulary, rng = Vocabulary(300, 7), np.random.default_rng(1)
+    text = text_in(vocabulary)
+    windows = [probe.sequence(rng, 40, text, vocabulary) for _ in range(1500)]
+    answers = np.concatenate([w.tokens[w.answers] for w in windows])
+    counts = np.array([(answers == symbol).sum() for symbol in vocabulary.symbols(probe.symbols)])
+    assert counts.sum() == len(answers)
+    expected = len(answers) / probe.symbols
+    chi2 = ((counts - expected) ** 2 / expected).sum()
+    assert chi2 < probe.symbols + 4 * np.sqrt(2 * probe.symbols)  # four standard deviations of chi-squared
+    each = 1 / probe.symbols
+    assert probe.chance == pytest.approx(each ** (len(windows[0].answers) if probe.whole else 1))
+
+
+@pytest.mark.parametrize("probe", ALL, ids=SPECS)
+def test_what_does_not_fit_is_refused(text_in, probe):
+    probe.check(probe.least(), Vocabulary(probe.vocabulary_needed, 0))
+    with pytest.raises(ValueError, match=f"takes at least {probe.least()} tokens, and a window has"):
+        probe.check(probe.least() - 1, Vocabulary(300, 0))
+    with pytest.raises(ValueError, match="vocabulary of at least"):
+        probe.check(64, Vocabulary(probe.vocabulary_needed - 1, 0))
+    vocabulary = Vocabulary(300, 0)
+    probe.sequences(40, 0.0, 1, text_in(vocabulary, 41), vocabulary)
+    with pytest.raises(ValueError, match="has 40 tokens, which do not fill a window of 40"):
+        probe.sequences(40, 0.0, 1, text_in(vocabulary, 40), vocabulary)
+
+
+@pytest.mark.parametrize("probe", ALL, ids=SPECS)
+def test_the_smallest_vocabulary_holds_every_part_once(probe):
+    vocabulary = Vocabulary(probe.vocabulary_needed, 0)
+    keys = probe.parts(np.random.default_rng(0), probe.least(), vocabulary, True).keys
+    others = vocabulary.symbols(probe.symbols).tolist() + (vocabulary.keys(probe.symbols).tolist() if len(keys) else [])
+    ids = [*{vocabulary.marker(number) for number in (0, 1, 2, 3, probe.marker)}, *others]
+    assert len(others) == probe.symbols * (2 if len(keys) else 1)
+    assert len(set(ids)) == len(ids)
+
+
+def test_what_is_evaluated_depends_on_the_probe_the_place_and_the_split_alone(text_in):
+    vocabulary = Vocabulary(300, 7)
+    text, other = text_in(vocabulary), text_in(vocabulary)
+    other.name = "another"
+    for probe in ALL:
+        few, places = probe.sequences(40, 0.5, 3, text, vocabulary)
+        many, _ = probe.sequences(40, 0.5, 8, text, vocabulary)
+        assert (few == many[:3]).all()
+        assert places[-1] == 40
+        assert len({window.tobytes() for window in many}) == 8
+        for changed in (probe.sequences(40, 0.75, 3, text, vocabulary), probe.sequences(40, 0.5, 3, other, vocabulary)):
+            assert (changed[0] != few).any()

@@ -1,0 +1,78 @@
+"""Which files a path means."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data.sources import open_source
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, write_jsonl, write_parquet) -> Path:
+    """A folder with every kind of file, two of them of the same name, and one that is none of ours."""
+    folder = tmp_path / "mixed"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.txt").write_text("text")
+    (folder / "inner" / "a.txt").write_text("inner text")
+    (folder / "b.md").write_text("# title")
+    write_jsonl(folder / "c.jsonl", [{"text": "line 1"}, {"text": "line 2"}])
+    write_parquet(folder / "inner" / "d.parquet", ["row 0", "row 1"])
+    (folder / "photo.png").write_bytes(b"\0\1")
+    return folder
+
+
+TEXTS = frozenset({"text", "inner text", "# title", "line 1", "line 2", "row 0", "row 1"})
+
+
+def test_a_folder_is_read_whole_in_a_fixed_order(mixed: Path, documents) -> None:
+    found = documents(mixed)
+    assert {document.text for document in found} == TEXTS
+    assert len(found) == len(TEXTS)
+    assert len({document.id for document in found}) == len(found)
+    assert documents(mixed) == found
+    assert {document.id for document in found} >= {"a.txt", "inner/a.txt", "c.jsonl:2", "inner/d.parquet:0"}
+
+
+def test_ids_do_not_say_where_the_folder_is(mixed: Path, tmp_path: Path, documents) -> None:
+    before = documents(mixed)
+    assert documents(mixed.rename(tmp_path / "elsewhere")) == before
+
+
+def test_a_glob_takes_what_matches(mixed: Path, documents) -> None:
+    found = documents(f"{mixed}/**/*.txt")
+    assert {document.text for document in found} == {"text", "inner text"}
+    assert len({document.id for document in found}) == len(found)
+
+
+def test_a_glob_may_start_at_home(mixed: Path, monkeypatch: pytest.MonkeyPatch, documents) -> None:
+    # A quoted glob reaches the program with its tilde, as a quoted folder does.
+    monkeypatch.setenv("HOME", str(mixed))
+    assert [document.text for document in documents("~/inner/*.txt")] == ["inner text"]
+
+
+def test_a_relative_glob_works(mixed: Path, monkeypatch: pytest.MonkeyPatch, documents) -> None:
+    monkeypatch.chdir(mixed)
+    assert [document.id for document in documents("inner/*.txt")] == ["inner/a.txt"]
+
+
+def test_a_glob_that_matches_another_kind_of_file_is_refused(mixed: Path) -> None:
+    with pytest.raises(ValueError, match=r"photo\.png: cannot read '\.png'"):
+        open_source(f"{mixed}/*")
+
+
+def test_a_glob_that_matches_nothing_is_refused(mixed: Path) -> None:
+    with pytest.raises(ValueError, match=r"no source '.*\*\.text'"):
+        open_source(f"{mixed}/*.text")
+
+
+def test_a_folder_with_nothing_to_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"\0\1")
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} holds no .jsonl, .md, .parquet, .txt file")):
+        open_source(str(tmp_path))
+
+
+def test_an_empty_file_in_a_folder_is_refused_by_name(mixed: Path) -> None:
+    (mixed / "void.md").touch()
+    with pytest.raises(ValueError, match=r"void\.md is empty"):
+        open_source(str(mixed))

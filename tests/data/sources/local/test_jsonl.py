@@ -1,0 +1,56 @@
+"""JSON Lines, and every way in which a line can be unusable."""
+
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data.documents import Document
+
+
+def test_a_row_is_a_document_named_by_its_line(tmp_path: Path, documents) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one"}\n\n{"text": "two é", "other": 3}\n', encoding="utf-8")
+    assert documents(path) == [Document("a.jsonl:1", "one"), Document("a.jsonl:3", "two é")]
+
+
+def test_another_field_can_be_named(tmp_path: Path, documents, write_jsonl) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "no", "body": "yes"}])
+    assert [document.text for document in documents(path, "body")] == ["yes"]
+
+
+def test_a_missing_field_is_refused_with_those_there(tmp_path: Path, documents, write_jsonl) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}, {"body": "two", "title": "t"}])
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2 has no 'text'; it has body, title.*--text-field"):
+        documents(path)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (3, "int"), (["a"], "list")])
+def test_a_value_that_is_not_text_is_refused(tmp_path: Path, value: object, kind: str, documents, write_jsonl) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}, {"text": value}])
+    with pytest.raises(ValueError, match=rf"line 2: 'text' is {kind}, not text"):
+        documents(path)
+
+
+def test_invalid_json_is_refused_with_its_line(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n{"text": \n')
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 3 is not valid JSON"):
+        documents(tmp_path / "a.jsonl")
+
+
+def test_a_row_that_is_no_object_is_refused(tmp_path: Path, documents, write_jsonl) -> None:
+    with pytest.raises(ValueError, match="line 1 is not a JSON object"):
+        documents(write_jsonl(tmp_path / "a.jsonl", [["text"]]))
+
+
+@pytest.mark.parametrize(("raw", "what"), [(b'{"text": "caf\xe9"}', "UTF-8"), (b'{"text": "\0"}', "binary")])
+def test_a_line_that_is_not_utf8_text_is_refused(tmp_path: Path, raw: bytes, what: str, documents) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "one"}\n' + raw + b"\n")
+    with pytest.raises(ValueError, match=f"line 2 is .*{what}"):
+        documents(tmp_path / "a.jsonl")
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, documents) -> None:
+    # JSON can escape what UTF-8 cannot encode; no tokenizer takes it.
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "\\ud800"}\n')
+    with pytest.raises(ValueError, match="line 2"):
+        documents(tmp_path / "a.jsonl")

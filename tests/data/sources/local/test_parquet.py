@@ -1,0 +1,62 @@
+"""Parquet files, and every way in which one can be unusable."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+
+def test_a_row_is_a_document_named_by_its_number(tmp_path: Path, documents, write_parquet) -> None:
+    # More rows than are read at a time.
+    texts = [f"text {number}" for number in range(600)]
+    path = write_parquet(tmp_path / "a.parquet", texts, row_group_size=100)
+    found = documents(path)
+    assert [document.text for document in found] == texts
+    assert found[599].id == "a.parquet:599"
+    assert len({document.id for document in found}) == len(found)
+
+
+def test_another_column_can_be_named(tmp_path: Path, documents, write_parquet) -> None:
+    assert [d.text for d in documents(write_parquet(tmp_path / "a.parquet", ["x"], "body"), "body")] == ["x"]
+
+
+def test_a_missing_column_is_refused_with_those_there(tmp_path: Path, documents, write_parquet) -> None:
+    path = write_parquet(tmp_path / "a.parquet", ["x"], "body")
+    with pytest.raises(ValueError, match=r"a\.parquet has no 'text'; it has body, number.*--text-field"):
+        documents(path)
+
+
+def test_a_null_is_refused_with_its_row(tmp_path: Path, documents, write_parquet) -> None:
+    with pytest.raises(ValueError, match=r"row 1: 'text' is NoneType, not text"):
+        documents(write_parquet(tmp_path / "a.parquet", ["x", None]))
+
+
+def test_a_column_of_numbers_is_refused(tmp_path: Path, documents, write_parquet) -> None:
+    with pytest.raises(ValueError, match=r"row 0: 'number' is int, not text"):
+        documents(write_parquet(tmp_path / "a.parquet", ["x"]), "number")
+
+
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"not a table at all")
+    with pytest.raises(ValueError, match=r"a\.parquet is not a Parquet file"):
+        documents(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("where", ["in the middle", "at the end"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, where: str, documents, write_parquet) -> None:
+    path = write_parquet(tmp_path / "a.parquet", [f"text {number}" for number in range(1000)])
+    raw = bytearray(path.read_bytes())
+    # The first page follows the magic number; the description of the file ends it.
+    place = slice(4, 40) if where == "in the middle" else slice(len(raw) - 60, len(raw) - 20)
+    raw[place] = b"\xff" * (place.stop - place.start)
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=r"a\.parquet"):
+        documents(path)
+
+
+def test_text_that_is_not_utf8_is_refused_by_name(tmp_path: Path, documents) -> None:
+    column = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet"):
+        documents(tmp_path / "a.parquet")

@@ -1,0 +1,193 @@
+"""In how many bits every registered encoding works: float32, also under autocast, and bfloat16 where it stores so."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from extrapolate import attention, specs
+from extrapolate.config import ModelConfig
+from extrapolate.encodings.base import Context, Dims, Encoding, build
+from extrapolate.extensions.base import Plan
+from extrapolate.model import Model
+
+# Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
+DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)
+POS_T = torch.tensor([0.0, 1.0, 37.0, 257.0, 300.25, 511.0])
+POS_S = torch.tensor([0.0, 3.0, 129.0, 259.0])
+
+Layers = Callable[[str, Dims], list[Encoding]]
+
+
+def content() -> tuple[Tensor, Tensor, Tensor]:
+    """The residual stream, float32 as it is under autocast too, and queries and keys of these positions."""
+    torch.manual_seed(1)
+    return torch.randn(2, len(POS_T), 32), torch.randn(2, 2, len(POS_T), 16), torch.randn(2, 2, len(POS_S), 16)
+
+
+def context_of(state: Any = None) -> Context:
+    hidden_TS = POS_S[None, :] > POS_T[:, None]
+    return Context(POS_T, POS_S, slice(0, len(POS_T)), slice(0, len(POS_S)), hidden_TS, state)
+
+
+def assert_same(under_autocast: Any, exact: Any) -> None:
+    """Both are None, or every tensor is the same, bit for bit, and as wide."""
+    if exact is None or under_autocast is None:
+        assert exact is under_autocast
+        return
+    pairs = zip(under_autocast, exact, strict=True) if isinstance(exact, tuple) else [(under_autocast, exact)]
+    for ours, theirs in pairs:
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+
+
+def made_from_positions(encoding: Encoding) -> list[Any]:
+    """What the hooks return that read positions, the residual stream, and float32 queries and keys."""
+    x_BTD, q_BHTK, k_BHSK = content()
+    return [
+        encoding.positions(torch.arange(40.0)),
+        encoding.embed(x_BTD, POS_T) if encoding.dims.layer == 0 else None,
+        encoding.attention_input(x_BTD, POS_T),
+        encoding.rotate(q_BHTK, k_BHSK, POS_T, POS_S),
+        encoding.bias(POS_T, POS_S),
+    ]
+
+
+def test_autocast_leaves_what_is_made_from_positions_alone(name: str, make_layers: Layers) -> None:
+    """Nothing that these hooks read was rounded before, and nothing is here."""
+    for encoding in make_layers(name, DIMS):
+        exact = made_from_positions(encoding)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = made_from_positions(encoding)
+        for ours, theirs in zip(rounded, exact, strict=True):
+            assert_same(ours, theirs)
+
+
+def test_bfloat16_queries_and_keys_are_rounded_once(name: str, make_layers: Layers) -> None:
+    """As autocast's projections make them: turned in float32, and rounded again at the end."""
+    for encoding in make_layers(name, DIMS):
+        _, q_BHTK, k_BHSK = content()
+        q, k = q_BHTK.bfloat16(), k_BHSK.bfloat16()
+        exact = tuple(x.bfloat16() for x in encoding.rotate(q.float(), k.float(), POS_T, POS_S))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert_same(encoding.rotate(q, k, POS_T, POS_S), exact)
+
+
+class Replayed(nn.Module):
+    """Stands in for a layer of weights: gives what that gave under autocast; in float32, where there is no autocast."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+        self.output: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            self.output = self.layer(x)
+            return self.output
+        assert self.output is not None
+        return self.output.float()
+
+
+def test_sums_over_content_are_float32_under_autocast(name: str, make_layers: Layers) -> None:
+    """What an encoding reads from the residual stream goes through a layer of weights, in bfloat16 as all of them are.
+
+    What it makes of that layer's output is float32's.
+    """
+    x_BTD, _, _ = content()
+    for encoding in make_layers(name, DIMS):
+        for module in list(encoding.modules()):
+            for key, child in list(module.named_children()):
+                if isinstance(child, nn.Linear):
+                    setattr(module, key, Replayed(child))
+        with torch.autocast("cpu", torch.bfloat16):
+            state = encoding.prepare(x_BTD)
+        assert_same(state, encoding.prepare(x_BTD))
+        assert state is None or state.dtype == torch.float32
+
+
+def test_scores_of_the_same_queries_and_keys_are_the_same_under_autocast(name: str, make_layers: Layers) -> None:
+    """These queries and keys are bfloat16 already; positions, and sums over content, stay float32 beside them."""
+    for encoding in make_layers(name, DIMS):
+        x_BTD, q_BHTK, k_BHSK = content()
+        state = encoding.prepare(x_BTD)
+        q, k = q_BHTK.bfloat16(), k_BHSK.bfloat16()
+        exact = encoding.scores(q, k, context_of(state))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert_same(encoding.scores(q, k, context_of(state)), exact)
+        assert exact is None or exact.dtype == torch.float32
+
+
+SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+
+
+def test_stored_in_bfloat16_an_encodings_own_values_are_others(name: str) -> None:
+    """Those of a wrapped base too. At distances that need more than 8 bits, so that every slope shows."""
+    spec = specs.parse(name)
+    torch.manual_seed(0)
+    model = Model(SIZES, spec.name, spec.arguments, 16).eval()
+    with torch.no_grad():
+        for block in model.blocks:
+            for parameter in block.encoding.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        tokens = torch.randint(0, 61, (1, min(320, model.encoding.max_length or 320)))
+        exact, rounded = (model(tokens, Plan(storage=storage)) for storage in ("fp32", "bf16"))
+    # What reads no position has no numbers of its own, or a table, of which there is a test below.
+    assert not (model.encoding.positional and torch.equal(exact, rounded))
+    torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)
+
+
+def representable(x: Tensor) -> bool:
+    return torch.equal(x, x.bfloat16().float())
+
+
+def test_what_is_stored_is_what_the_model_reads(name: str, make_layers: Layers) -> None:
+    """All of an encoding's own values, not some step on the way to them: without content nothing else is left."""
+    exact = make_layers(name, DIMS)[0]
+    encoding = exact.extended(Plan(storage="bf16"))
+    nothing = torch.zeros(2, len(POS_T), 32)
+    assert representable(encoding.embed(nothing, POS_T))
+    assert representable(encoding.attention_input(nothing, POS_T)[0])
+    if specs.parse(name).name != "pope":  # there content of any size multiplies them
+        one = torch.eye(16)[:, None, None].expand(-1, 2, len(POS_T), -1)  # a channel at a time
+        for turned in encoding.rotate(one, one, POS_T, POS_T.clone()):
+            assert representable(turned)
+    q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
+    if encoding.bias(POS_T, POS_S) is not None:
+        scores_BHTS = attention.explicit_scores(q_BHTK, k_BHSK, encoding, context_of(), None)
+        assert representable(scores_BHTS)
+
+
+@pytest.mark.parametrize("name", ["shaw", "cope", "random:base=shaw"])
+def test_a_table_that_queries_multiply_is_stored_too(name: str, make_layers: Layers) -> None:
+    """As if it had been rounded by hand."""
+    _, q_BHTK, k_BHSK = content()
+    encoding, by_hand = (make_layers(name, DIMS)[0] for _ in range(2))
+    with torch.no_grad():
+        for parameter in by_hand.parameters():
+            parameter.copy_(parameter.bfloat16().float())
+    scores_BHTS = encoding.extended(Plan(storage="bf16")).scores(q_BHTK, k_BHSK, context_of())
+    assert_same(scores_BHTS, by_hand.scores(q_BHTK, k_BHSK, context_of()))
+
+
+def test_dapes_base_is_stored_before_it_is_added(make_layers: Layers) -> None:
+    for base in ("kerple", "fire", "t5"):
+        encoding = make_layers(f"dape:base={base}", DIMS)[0]
+        with torch.no_grad():
+            for parameter in encoding.network.parameters():
+                parameter.zero_()
+        q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
+        exact, rounded = (
+            encoding.extended(Plan(storage=storage)).scores(q_BHTK, k_BHSK, context_of())
+            for storage in ("fp32", "bf16")
+        )
+        assert torch.equal(rounded, exact.bfloat16().float())
+        assert not torch.equal(rounded, exact)
+
+
+def test_a_plan_reaches_every_base() -> None:
+    """However deep."""
+    encoding = build("random", {"base": "dape:base=kerple"}, DIMS)[0].extended(Plan(storage="bf16"))
+    assert [encoding.storage, encoding.inner.storage, encoding.inner.inner.storage] == ["bf16"] * 3

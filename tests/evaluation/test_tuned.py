@@ -1,0 +1,187 @@
+"""A tuned run: which length its own extension, another one, a fitted constant and the controls count from.
+
+Its line began at L = 16 and it was tuned at 64. An extension whose factor follows from a length tells the two apart.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate.config import OriginConfig
+from extrapolate.configure import TrainingRequest, resolve
+from extrapolate.data.probes import build_list
+from extrapolate.data.sources import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.encodings.base import Dims
+from extrapolate.encodings.base import build as build_encoding
+from extrapolate.evaluation import applied, fitting, lengths, probes
+from extrapolate.evaluation.applied import applied_to
+from extrapolate.evaluation.fitting import fitted
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
+from extrapolate.evaluation.targets import in_order
+from extrapolate.extensions import recipe
+from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.runs import Run
+
+L, TUNED = 16, 64
+LENGTHS = (L, TUNED, 2 * TUNED)
+FACTORS = tuple(length / L for length in LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+@pytest.fixture(scope="module")
+def tuned(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | None], Run]:
+    """A run with random weights, scaled up so that losses differ between positions."""
+
+    def make(extension: str | None) -> Run:
+        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
+        config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 8192}), store)
+        origin = OriginConfig(run="rope", weights_sha256="0", config_hash="0", label="RoPE", seq_len=L)
+        training = config.training.model_copy(update={"seq_len": TUNED})
+        config = config.model_copy(update={"origin": origin, "extension": extension, "training": training})
+        run = Run.create(tmp_path_factory.mktemp("runs") / "tuned", config, store.path / "tokenizer.json")
+        torch.manual_seed(0)
+        model = run.build_model()
+        with torch.no_grad():
+            model.head.weight.mul_(20)
+            for block in model.blocks:
+                block.attention.qkv.weight.mul_(10)
+        run.save_weights(model, 32, 8192, final=True)
+        return run
+
+    return make
+
+
+def given(text: str) -> Plan:
+    """The plan of an extension whose factor is given, for the encoding of these runs."""
+    return recipe.build(text).plan(build_encoding("rope", {}, Dims(32, 2, 16, seq_len=L))[0], L, L)
+
+
+# What the run's own extension is at each of LENGTHS, where L is 16.
+OWN = {
+    None: (PLAIN, PLAIN, PLAIN),
+    "pi": (PLAIN, Plan(position_scale=1 / 4), Plan(position_scale=1 / 8)),
+    "pi:factor=4": (Plan(position_scale=1 / 4),) * 3,
+    "yarn": (PLAIN, given("yarn:factor=4"), given("yarn:factor=8")),
+    "dynamic-ntk": (PLAIN, given("ntk:factor=7"), given("ntk:factor=15")),  # s = 2 N/L - 1
+}
+
+
+def plans_of(own: str | None) -> dict[str, tuple[Plan, ...]]:
+    """What applies at each of LENGTHS: log-n counts from the 64 that the run was tuned at."""
+    sharper = (PLAIN, PLAIN, Plan(log_length=TUNED))
+    joined = tuple(replace(plan, log_length=extra.log_length) for plan, extra in zip(OWN[own], sharper, strict=True))
+    return {PLAIN_NAME: OWN[own], "log-n": joined} | ({} if own is None else {OFF: (PLAIN,) * 3})
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store, tuned: Callable[..., Run]) -> None:
+    run = tuned(own)
+    extensions = ("none", "log-n")
+    settings = EvaluationSettings(FACTORS, extensions, ("windows", "fixed-target"), max_targets=256)
+    rows = pd.DataFrame([row for piece, _ in lengths.evaluate(run, store, settings) for row in piece])
+    model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
+
+    def loss(groups: tuple, plan: Plan) -> float:
+        return float(in_order(groups, [target_losses(model, split, group, plan) for group in groups]).mean())
+
+    for protocol in settings.protocols:
+        layout = settings.layout(protocol, split, L)
+        control = loss(layout.control, OWN[own][0])
+        for extension, plans in plans_of(own).items():
+            for length, plan in zip(LENGTHS, plans, strict=True):
+                here = (rows["protocol"] == protocol) & (rows["extension"] == extension) & (rows["length"] == length)
+                row = rows[here].squeeze()
+                assert row["loss"] == pytest.approx(loss(layout.rows[length], plan), rel=1e-5), (extension, length)
+                assert row["control_loss"] == pytest.approx(control, rel=1e-5), (extension, length)
+
+
+@pytest.mark.parametrize("own", ["pi", "dynamic-ntk"])
+def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -> None:
+    run = tuned(own)
+    (probe,) = build_list("needle")
+    settings = EvaluationSettings(FACTORS, ("none", "log-n"), (), probes=(probe,), probe_trials=4)
+    rows = pd.DataFrame([row for piece in probes.evaluate(run, store, settings) for row in piece])
+    model = run.load_model(run.checkpoints("last")[0])
+    for at, length in enumerate(LENGTHS):
+        made = Sequences.make(probe, length, DEPTHS[2], 4, store, store.split("test"))
+        control = control_score(model, made, L, OWN[own][0]).loss_WA.mean()
+        for extension, plans in plans_of(own).items():
+            here = (rows["extension"] == extension) & (rows["length"] == length) & (rows["depth"] == DEPTHS[2])
+            row = rows[here].squeeze()
+            expected = score(model, made.tokens_WN, made.answers_A, plans[at]).loss_WA.mean()
+            assert row["loss"] == pytest.approx(expected, rel=1e-4), (extension, length)
+            assert row["control_loss"] == pytest.approx(control, rel=1e-4), (extension, length)
+
+
+class TestFitting:
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple]]:
+        """The split, the length that is counted from, the length and the precision of every fit."""
+        calls: list[tuple] = []
+
+        def noted(recipe, plan_of, model, split, seq_len, length, precision, *others):
+            calls.append((split.name, seq_len, length, precision))
+            return fitted(recipe, plan_of, model, split, seq_len, length, precision, *others)
+
+        monkeypatch.setattr(applied, "fitted", noted)
+        return calls
+
+    @pytest.mark.parametrize("split", ["test", "validation"])
+    def test_a_constant_is_fitted_to_validation_text_whatever_is_evaluated(
+        self, split: str, store: Store, tuned: Callable[..., Run], asked: list[tuple], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And counts from the length that the run was tuned at: up to there nothing is fitted."""
+        run = tuned("pi")
+        model = run.load_model(run.checkpoints("last")[0])
+        opened = []
+        split_of = Store.split
+        monkeypatch.setattr(Store, "split", lambda self, name: opened.append(name) or split_of(self, name))
+        chosen = applied_to(run, model, ["temperature"])["temperature"]
+        plans = [chosen.fitted_plan(run, model, store, length, "fp32") for length in LENGTHS]
+        assert set(opened) == {"validation"}
+        assert [plan.logit_scale == 1.0 for plan in plans] == [True, True, False]
+        assert [plan.position_scale for plan in plans] == [1.0, 1 / 4, 1 / 8]
+        asked.clear()
+        settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), split, max_targets=256)
+        rows = [row for piece, _ in lengths.evaluate(run, store, settings) for row in piece]
+        assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
+        assert {row["split"] for row in rows} == {split}
+
+    def test_a_constant_is_fitted_to_windows_of_the_length_that_it_is_for(
+        self, store: Store, tuned: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tried = []
+        loss_of = fitting.validation_loss
+        monkeypatch.setattr(
+            fitting,
+            "validation_loss",
+            lambda model, split, windows, *others, **options: (
+                tried.extend(windows) or loss_of(model, split, windows, *others, **options)
+            ),
+        )
+        settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), max_targets=256)
+        list(lengths.evaluate(tuned(None), store, settings))
+        assert {group.length for group in tried} == {2 * TUNED}
+
+    def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
+        self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
+    ) -> None:
+        settings = EvaluationSettings((4,), ("temperature",), ("windows",), max_targets=64, precisions=("bf16",))
+        list(lengths.evaluate(tuned(None), store, settings))
+        assert [precision for *_, precision in asked] == ["bf16"]
