@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from extrapolate.evaluation import validation
+from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions.base import PLAIN
@@ -46,8 +47,11 @@ def test_validation_windows_are_as_many_as_targets_allow_and_at_least_one(most: 
 def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precision(monkeypatch) -> None:
     asked = []
 
-    def losses(model: str, split: str, group: Windows, plan: object, *, precision: str) -> np.ndarray:
-        asked.append((model, split, group, plan, precision))
+    def losses(
+        model: str, split: str, group: Windows, plan: object, *, precision, batch_tokens, progress
+    ) -> np.ndarray:
+        asked.append((model, split, group, plan, precision, batch_tokens))
+        progress(len(group.start_W))
         return np.full((len(group.start_W), group.scored), 1.0 + len(asked), np.float32)
 
     monkeypatch.setattr(validation, "target_losses", losses)
@@ -55,8 +59,10 @@ def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precisi
         Windows(np.array([0, 0]), np.array([0, 8]), 8, 8),
         Windows(np.array([1]), np.array([0]), 8, 4),
     )
-    found = validation.validation_loss("model", "split", groups, PLAIN, "bf16")
+    told: list[int] = []
+    found = validation.validation_loss("model", "split", groups, PLAIN, "bf16", batch_tokens=64, progress=told.append)
     assert found == pytest.approx((16 * 2.0 + 4 * 3.0) / 20)
-    assert [call[:2] + call[3:] for call in asked] == [("model", "split", PLAIN, "bf16")] * 2
+    assert [call[:2] + call[3:] for call in asked] == [("model", "split", PLAIN, "bf16", 64)] * 2
+    assert told == [2, 1]
     validation.validation_loss("model", "split", groups)
-    assert asked[-1][3:] == (PLAIN, "fp32")
+    assert asked[-1][3:] == (PLAIN, "fp32", BATCH_TOKENS)
