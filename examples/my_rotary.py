@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 class PhaseRoPE(Encoding):

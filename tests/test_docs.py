@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from extrapolate import specs
-from extrapolate.config import ModelConfig
-from extrapolate.data import probes
-from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.catalogue import encodings_page, extensions_page
+from extrapolate.data.probes import base as probes
+from extrapolate.encodings.base import Dims, encodings
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.extensions import recipe
-from extrapolate.extensions.base import PLAIN
-from extrapolate.model import Model
-from extrapolate.reference import encodings_page, extensions_page
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+from extrapolate.model.plan import PLAIN
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)

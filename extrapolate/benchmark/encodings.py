@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 
 from extrapolate import specs
-from extrapolate.allocator import keep_freed_memory
 from extrapolate.benchmark.training import bench_config, peak_memory_mib
-from extrapolate.config import RunConfig
-from extrapolate.configure import fast_bf16
 from extrapolate.evaluation.losses import BATCH_TOKENS
-from extrapolate.model import Model
-from extrapolate.training import optimizer_of
+from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.machine.devices import fast_bf16
+from extrapolate.model.decoder import Model
+from extrapolate.runs.config import RunConfig
+from extrapolate.training.optimizer import optimizer_of
 
 FACTORS = (1, 16)
 LEAST_REPEATS = 3

@@ -17,16 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from extrapolate.allocator import keep_freed_memory
 from extrapolate.benchmark.training import peak_memory_mib, transformers_llama
-from extrapolate.config import RunConfig
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols import PROTOCOLS, Layout, Windows
 from extrapolate.evaluation.sharing import measure as measure_windows
 from extrapolate.evaluation.sharing import prefixes_agree
-from extrapolate.extensions.base import PLAIN
-from extrapolate.model import Model
+from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
+from extrapolate.runs.config import RunConfig
 
 Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]
 FACTORS = (1, 2, 4, 8, 16)

@@ -16,12 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extrapolate import config as configs
-from extrapolate.allocator import keep_freed_memory
-from extrapolate.config import ModelConfig, RunConfig
-from extrapolate.configure import micro_batch_tokens
-from extrapolate.model import Model
-from extrapolate.training import optimizer_of
+from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.runs import config as configs
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.presets import preset as preset_sections
+from extrapolate.runs.resolve import micro_batch_tokens
+from extrapolate.training.optimizer import optimizer_of
 
 Who = Literal["extrapolate", "transformers", "floor"]
 WARM_UP_STEPS = 3  # the first of them compiles
@@ -54,7 +56,7 @@ VARIANTS = [
 
 def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> RunConfig:
     """A preset as a run would have it, on a CPU; training length 64 where the preset has none."""
-    sections = configs.preset(preset)
+    sections = preset_sections(preset)
     training = {"seq_len": 64, **sections["training"]} | ({"seq_len": seq_len} if seq_len else {})
     training["micro_batch_tokens"] = micro_batch_tokens(sections["model"]["vocab_size"], "cpu")
     sections["model"].setdefault("kv_heads", sections["model"].get("heads", 4))

@@ -39,11 +39,11 @@ def bench(
 def _bench_encodings(pe: list[str] | None, preset: str, seq_len: int | None, seconds: float) -> None:
     import pandas as pd
 
-    from extrapolate import provenance
     from extrapolate.benchmark.encodings import FACTORS, EncodingSpeed, measure_encodings
     from extrapolate.cli.progress import Progress
     from extrapolate.cli.render import print_table
     from extrapolate.encodings.base import encodings
+    from extrapolate.runs import provenance
 
     names = ["rope", *(name for name in pe or encodings.names() if name != "rope")]
     speeds: dict[str, EncodingSpeed] = {}
@@ -79,12 +79,12 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
 
     import pandas as pd
 
-    from extrapolate import provenance
     from extrapolate.benchmark import evaluation as benchmark
     from extrapolate.benchmark.training import bench_config
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
     from extrapolate.evaluation.protocols import PROTOCOLS
+    from extrapolate.runs import provenance
 
     config = bench_config(preset, seq_len)
     if tokens < (least := benchmark.least_tokens(config)):
@@ -144,10 +144,10 @@ def _bench_training(preset: str, seq_len: int | None, compile: bool, seconds: fl
 
     import pandas as pd
 
-    from extrapolate import provenance
     from extrapolate.benchmark import training as benchmark
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
+    from extrapolate.runs import provenance
 
     config = benchmark.bench_config(preset, seq_len)
     variants = [v for v in benchmark.VARIANTS if compile or not v.compiled]

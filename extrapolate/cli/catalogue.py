@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from extrapolate.reference import Entry
+    from extrapolate.catalogue import Entry
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="print the page of docs/ that has them all")]
 
@@ -15,14 +15,14 @@ def encodings(
     markdown: Markdown = False,
 ) -> None:
     """List the encodings by family, or show one."""
-    from extrapolate import reference
+    from extrapolate import catalogue
 
     if markdown:
-        print(reference.encodings_page(), end="")
+        print(catalogue.encodings_page(), end="")
     elif name is not None:
-        _show(reference.encoding_entry(name), "Extensions that apply")
+        _show(catalogue.encoding_entry(name), "Extensions that apply")
     else:
-        _list("Encodings", "family", reference.encoding_entries())
+        _list("Encodings", "family", catalogue.encoding_entries())
 
 
 def extensions(
@@ -30,14 +30,14 @@ def extensions(
     markdown: Markdown = False,
 ) -> None:
     """List the extensions by what they change, or show one."""
-    from extrapolate import reference
+    from extrapolate import catalogue
 
     if markdown:
-        print(reference.extensions_page(), end="")
+        print(catalogue.extensions_page(), end="")
     elif name is not None:
-        _show(reference.extension_entry(name), "Applies to")
+        _show(catalogue.extension_entry(name), "Applies to")
     else:
-        _list("Extensions", "changes", reference.extension_entries())
+        _list("Extensions", "changes", catalogue.extension_entries())
 
 
 def columns(
@@ -45,8 +45,8 @@ def columns(
     markdown: Annotated[bool, typer.Option("--markdown", help="print docs/results.md")] = False,
 ) -> None:
     """List the tables that runs and reports hold, and what each column means."""
-    from extrapolate import results_page
     from extrapolate.cli.render import Column, Kind, print_columns, print_text
+    from extrapolate.results import page as results_page
 
     if markdown:
         print(results_page.results_page(), end="")
@@ -80,8 +80,8 @@ def _list(title: str, group: str, entries: "list[Entry]") -> None:
 
 
 def _show(entry: "Entry", applies: str) -> None:
+    from extrapolate.catalogue import paragraphs
     from extrapolate.cli.render import Column, Kind, print_columns, print_text
-    from extrapolate.reference import paragraphs
 
     print_text(f"{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")
     if entry.arguments:

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from extrapolate.data.store import Store
     from extrapolate.evaluation.lengths import EvaluationSettings
-    from extrapolate.runs import Run
+    from extrapolate.runs.run import Run
 
 
 class Which(StrEnum):
@@ -62,18 +62,18 @@ def eval_lengths(
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     """
     from extrapolate import files, results
-    from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
-    from extrapolate.configure import device_of
     from extrapolate.data.probes.base import build_list
     from extrapolate.evaluation import lengths
     from extrapolate.evaluation import probes as probing
     from extrapolate.evaluation.names import PROBES_TABLE
     from extrapolate.folders import listed, unique_names
+    from extrapolate.machine.allocator import keep_freed_memory
+    from extrapolate.machine.devices import device_of
     from extrapolate.report import tables
     from extrapolate.report.probes import printed
-    from extrapolate.runs import find_runs
+    from extrapolate.runs.find import find_runs
 
     keep_freed_memory()
     cap, caps = _max_targets(max_targets or "")
@@ -147,7 +147,7 @@ def eval_lengths(
 def _brought_in(runs: list[Path], seq_len: int | None) -> list[Path]:
     """The paths, with the run that each checkpoint of Hugging Face became in its place."""
     from extrapolate.cli.progress import say
-    from extrapolate.imported import PREFIX, bring_in
+    from extrapolate.interop.imported import PREFIX, bring_in
 
     if seq_len is not None and not any(str(path).startswith(PREFIX) for path in runs):
         raise ValueError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")

@@ -54,14 +54,14 @@ def train(
     ] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
-    from extrapolate.allocator import keep_freed_memory
     from extrapolate.cli.progress import Progress, say
-    from extrapolate.configure import TrainingRequest, data_path, resolve, run_name
     from extrapolate.data.store import Store
-    from extrapolate.resuming import resumed, run_in
-    from extrapolate.runs import STATE, Run
-    from extrapolate.training import train as train_run
-    from extrapolate.tuning import continued, parent_of
+    from extrapolate.machine.allocator import keep_freed_memory
+    from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+    from extrapolate.runs.resuming import resumed, run_in
+    from extrapolate.runs.run import STATE, Run
+    from extrapolate.training.fine_tuning import continued, parent_of
+    from extrapolate.training.loop import train as train_run
 
     keep_freed_memory()
     flags = {

@@ -4,20 +4,16 @@ Shapes: B batch, T queries, S keys, D width, H heads, G key and value heads, K h
 """
 
 import copy
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from extrapolate import specs
-
-if TYPE_CHECKING:
-    from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 # What an extension may change: see `Encoding.accepts`. Every model has logits.
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
@@ -129,7 +125,7 @@ class Encoding(nn.Module):
         """The frequencies, where there are any that an extension may scale."""
         return None
 
-    def extended(self, plan: "Plan") -> Self:
+    def extended(self, plan: Plan) -> Self:
         """This encoding with the plan's changes to what is its own; parameters stay shared."""
         if plan.window is None and plan.storage == self.storage:
             return self
@@ -140,7 +136,7 @@ class Encoding(nn.Module):
         """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
         return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
 
-    def reaches(self, length: int, plan: "Plan") -> bool:
+    def reaches(self, length: int, plan: Plan) -> bool:
         """Whether windows of so many tokens are defined, given what the plan makes of their positions."""
         return self.max_length is None or (length - 1) * plan.position_scale <= self.max_length - 1 + 1e-6
 
@@ -194,27 +190,3 @@ def find(name: str) -> type[Encoding]:
     if not hasattr(cls, "display"):
         raise ValueError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
     return cls
-
-
-def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
-    """One instance per layer; `kv_heads` is G (default H).
-
-    Raises ValueError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
-    does not do what an encoding must.
-    """
-    cls = find(name)
-    converted = specs.convert_arguments(cls, arguments, owner=name)
-    if ":" in name:
-        from extrapolate import contract  # it asks for attention, which is built on this module
-
-        file = Path(name.rpartition(":")[0])
-        contract.check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
-    return layers_of(cls, converted, dims)
-
-
-def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
-    """One instance per layer, of a class and its converted arguments."""
-    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
-    for layer in layers[1:]:
-        layer.share(layers[0])
-    return layers

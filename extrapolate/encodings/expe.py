@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import LOGITS, POSITIONS, VALUES, Dims, Encoding, register
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 @register("expe")

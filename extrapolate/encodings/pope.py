@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
 from extrapolate.encodings.rope import scaled
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 @register("pope")

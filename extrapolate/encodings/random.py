@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import LOGITS, Dims, register
 from extrapolate.encodings.wrapper import Wrapper
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 @register("random")

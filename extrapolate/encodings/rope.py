@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 @register("rope")

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Context, Dims, Encoding, Spectrum, find
-from extrapolate.extensions.base import Plan
+from extrapolate.model.plan import Plan
 
 
 class Wrapper(Encoding):

@@ -7,10 +7,10 @@ from extrapolate.data.store import Store
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model import Model
-from extrapolate.runs import Run
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.run import Run
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from extrapolate.data.store import Split
 from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.validation import validation_loss, validation_windows
-from extrapolate.extensions.base import Plan
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
 
 FIT_TARGETS = 8_192
 LOW, HIGH = -0.5, 1.0

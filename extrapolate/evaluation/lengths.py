@@ -25,12 +25,13 @@ from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixe
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.base import Plan
-from extrapolate.imported import check_text
-from extrapolate.model import Model
+from extrapolate.interop.imported import check_text
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
 from extrapolate.progress import Advance, unseen
-from extrapolate.results import EVAL_DOCUMENTS, EVALS, read
-from extrapolate.runs import Checkpoint, Run
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, read
+from extrapolate.runs.run import Run
+from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
 
 CONTROL = 0  # a key beside the lengths
@@ -129,7 +130,7 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
 ) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.py`), a setting at a time.
+    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.tables`), a setting at a time.
 
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """

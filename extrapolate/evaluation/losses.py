@@ -12,8 +12,8 @@ from torch import Tensor
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.protocols import Windows
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache

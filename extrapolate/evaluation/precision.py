@@ -6,8 +6,8 @@ import logging
 
 from torch import nn
 
-from extrapolate.extensions.base import Plan
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
 
 
 def in_precision(model: Model, precision: str) -> Model:

@@ -22,16 +22,16 @@ from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
-from extrapolate.evaluation.memory import forget_peak, peak_mib
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
 from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.protocols import lengths_of
 from extrapolate.evaluation.rows import common, label_of
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.machine.memory import forget_peak, peak_mib
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import Advance, unseen
-from extrapolate.results import PROBES, read
-from extrapolate.runs import Run
+from extrapolate.results.tables import PROBES, read
+from extrapolate.runs.run import Run
 
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -163,7 +163,7 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `eval_probes.parquet` (see `results.py`), a probe and an extension at a time.
+    """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
 
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """

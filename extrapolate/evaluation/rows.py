@@ -1,4 +1,4 @@
-"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.py`).
+"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.tables`).
 
 Shapes: N targets, in the order of `Targets`.
 """
@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from extrapolate import __version__, provenance
-from extrapolate.config import RunConfig, short_hash
+from extrapolate import __version__
 from extrapolate.data.store import Split
 from extrapolate.evaluation.sharing import Measured
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model import Model
-from extrapolate.results import EVAL_DOCUMENTS
-from extrapolate.runs import Checkpoint, Run
+from extrapolate.model.decoder import Model
+from extrapolate.results.tables import EVAL_DOCUMENTS
+from extrapolate.runs import provenance
+from extrapolate.runs.config import RunConfig, short_hash
+from extrapolate.runs.run import Run
+from extrapolate.runs.weights import Checkpoint
 
 # Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
 # documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.

@@ -14,11 +14,11 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import losses_at
-from extrapolate.evaluation.memory import forget_peak, peak_mib
 from extrapolate.evaluation.protocols import Windows
 from extrapolate.evaluation.targets import in_order
-from extrapolate.extensions.base import Plan
-from extrapolate.model import Model
+from extrapolate.machine.memory import forget_peak, peak_mib
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
 
 TOLERANCE = 1e-3  # of normalised hidden states, in float32: rounding is a hundredth of it
 

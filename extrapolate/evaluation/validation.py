@@ -7,8 +7,8 @@ import numpy as np
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 
 def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:

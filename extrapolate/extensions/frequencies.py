@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from extrapolate.encodings.base import FREQUENCIES, Spectrum
-from extrapolate.extensions.base import Extension, Plan, register
+from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.positions import check_factor, reach
+from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

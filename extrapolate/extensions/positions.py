@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Literal
 
 from extrapolate.encodings.base import POSITIONS, TABLE, VALUES
-from extrapolate.extensions.base import Extension, Plan, register
+from extrapolate.extensions.base import Extension, register
+from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

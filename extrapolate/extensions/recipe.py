@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
-from extrapolate.extensions.base import PLAIN, SCALE, Extension, Plan, extensions
+from extrapolate.extensions.base import SCALE, Extension, extensions
+from extrapolate.model.plan import PLAIN, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
-    from extrapolate.model import Model
+    from extrapolate.model.decoder import Model
 
 
 @dataclass(frozen=True)

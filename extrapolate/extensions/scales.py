@@ -4,7 +4,8 @@ import math
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import LOGITS
-from extrapolate.extensions.base import SCALE, Extension, Plan, register
+from extrapolate.extensions.base import SCALE, Extension, register
+from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

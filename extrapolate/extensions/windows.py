@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import MASK
-from extrapolate.extensions.base import Branch, Extension, Pairs, Plan, register
+from extrapolate.extensions.base import Extension, register
+from extrapolate.model.plan import Branch, Pairs, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

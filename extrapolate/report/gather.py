@@ -8,7 +8,7 @@ from typing import Any
 from extrapolate import results
 from extrapolate.evaluation.names import PROBES_TABLE
 from extrapolate.folders import RUN_FILE, below, listed, unique_names
-from extrapolate.results import Table
+from extrapolate.results.tables import Table
 
 TEXT, DOCUMENTS = "evals.parquet", "eval_documents.parquet"
 PAGE = "report.md"  # what a report writes beside the tables that it copied

@@ -7,8 +7,8 @@ import pytest
 from extrapolate.benchmark import evaluation as benchmark
 from extrapolate.benchmark.evaluation import Variant
 from extrapolate.benchmark.training import bench_config
-from extrapolate.config import RunConfig
 from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.runs.config import RunConfig
 
 TOKENS = 2048
 

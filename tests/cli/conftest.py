@@ -24,9 +24,9 @@ def refused(cli, contents, leftovers, tmp_path):
 @pytest.fixture
 def state_of_half(cli, tiny, tmp_path, monkeypatch):
     """A run that stopped on its way: it has a saved state and no weights."""
-    from extrapolate import training
+    from extrapolate.training import loop
 
-    log = training._Training._log
+    log = loop._Training._log
 
     def stop(self, metrics, values):
         log(self, metrics, values)
@@ -34,7 +34,7 @@ def state_of_half(cli, tiny, tmp_path, monkeypatch):
             raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(training._Training, "_log", stop)
+        patched.setattr(loop._Training, "_log", stop)
         message = cli("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half").error(FAILED)
     assert "the power is gone" in message
     assert (tmp_path / "half/state.pt").is_file()

@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
+from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.encodings.base import FAMILIES, encodings
 from extrapolate.extensions.base import extensions
-from extrapolate.reference import encodings_page, extensions_page
 from extrapolate.specs import parameters
 
 

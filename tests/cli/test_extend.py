@@ -11,7 +11,7 @@ from extrapolate import results
 from extrapolate.evaluation.names import OFF, PLAIN_NAME
 from extrapolate.extensions.base import extensions
 from extrapolate.extensions.recipe import applicable
-from extrapolate.runs import Run
+from extrapolate.runs.run import Run
 
 FEW = ["--factors", "1,2,4", "--max-targets", "256", "--protocol", "windows"]
 
@@ -249,11 +249,11 @@ class TestTuning:
         torch.testing.assert_close(ours.p_H, theirs.p_H, atol=1e-4, rtol=0)
 
     def test_a_stopped_one_is_resumed_to_the_same_weights(self, cli, ckpt, monkeypatch):
-        from extrapolate import training
+        from extrapolate.training import loop
 
         flags = ["--from", "ckpt/rope", "--seq-len", 32, "--extend", "yarn:factor=2", "--tokens", 4096, "--no-compile"]
         cli("train", *flags, "--out", "whole").succeeded()
-        log = training._Training._log
+        log = loop._Training._log
 
         def stop(self, metrics, values):
             log(self, metrics, values)
@@ -261,7 +261,7 @@ class TestTuning:
                 raise RuntimeError("the power is gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(training._Training, "_log", stop)
+            patched.setattr(loop._Training, "_log", stop)
             cli("train", *flags, "--out", "half", "--save-every", 512).error(1)
         cli("train", *flags, "--out", "half", "--resume").succeeded()
         assert Path("half/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()

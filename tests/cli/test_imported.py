@@ -10,13 +10,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from extrapolate import results, runs
-from extrapolate.config import RunConfig
+from extrapolate import results
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.evaluation.protocols import windows
 from extrapolate.evaluation.statistics import interval
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")
 
@@ -211,7 +212,7 @@ class TestTheRun:
 
         few = ["--data", bpe_store, "--factors", "1", "--max-targets", "64"]
         with monkeypatch.context() as patched:
-            patched.setattr(runs.Run, "save_weights", stop)
+            patched.setattr(Run, "save_weights", stop)
             assert "power" in cli("eval-lengths", "hf:small-llama", *few).error(1)
         assert not (tmp_path / "ckpt/hf-small-llama/model.safetensors").exists()
         cli("eval-lengths", "hf:small-llama", *few).succeeded()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.runs import Run
+from extrapolate.runs.run import Run
 
 MIXTURE = "needle=0.25,passkey:length=2=0.25"
 FEW = ["--protocol", "none", "--factors", "1,4", "--probe-trials", "4"]

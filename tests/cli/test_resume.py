@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate import training
+from extrapolate.training import loop
 
 STEPS = 10
 
@@ -15,7 +15,7 @@ def stopped(cli, monkeypatch):
     """Begins a run that dies after so many steps, with a state saved after each step, or none at all."""
 
     def call(*arguments: object, after: int = 5, save_every: int = 512) -> None:
-        log = training._Training._log
+        log = loop._Training._log
 
         def stop(self, metrics, values):
             log(self, metrics, values)
@@ -23,7 +23,7 @@ def stopped(cli, monkeypatch):
                 raise RuntimeError("the power is gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(training._Training, "_log", stop)
+            patched.setattr(loop._Training, "_log", stop)
             cli("train", *arguments, "--save-every", save_every).error(1)
 
     return call

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from extrapolate import specs
-from extrapolate.encodings.base import Dims, Encoding, build, encodings
+from extrapolate.encodings.base import Dims, Encoding, encodings
+from extrapolate.model.layers import build
 
 VARIANTS = [
     "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",

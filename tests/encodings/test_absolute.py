@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, build
+from extrapolate.encodings.base import Dims
 from extrapolate.encodings.expe import ExPE
 from extrapolate.encodings.exqpe import ExQPE
 from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.sinusoidal import Sinusoidal
-from extrapolate.extensions.base import Plan
+from extrapolate.model.layers import build
+from extrapolate.model.plan import Plan
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32)
 NAMES = {"expe": ExPE, "exqpe": ExQPE}

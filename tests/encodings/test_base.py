@@ -2,7 +2,8 @@
 
 import pytest
 
-from extrapolate.encodings.base import Dims, build
+from extrapolate.encodings.base import Dims
+from extrapolate.model.layers import build
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate import attention, specs
-from extrapolate.config import ModelConfig
+from extrapolate import specs
 from extrapolate.encodings.alibi import slopes
-from extrapolate.encodings.base import Dims, Encoding, build
+from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.t5 import T5
-from extrapolate.model import Model
+from extrapolate.model import attention
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
 
 B, H, K = 2, 4, 8
 DIMS = Dims(width=H * K, heads=H, head_dim=K, seq_len=32, layers=3)

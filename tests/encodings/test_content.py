@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from extrapolate import attention, specs
-from extrapolate.encodings.base import Dims, Encoding, build
+from extrapolate import specs
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.model import attention
+from extrapolate.model.layers import build
 
 B, H, K, D = 2, 2, 8, 20
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=16)

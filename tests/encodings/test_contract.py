@@ -6,10 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from extrapolate import attention, contract, specs
-from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, build, find, layers_of
-from extrapolate.model import Model
+from extrapolate import specs
+from extrapolate.contract.check import check
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
+from extrapolate.model import attention
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build, layers_of
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
@@ -83,7 +86,7 @@ def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, 
     cls = find(spec.name)
     specs.check_signature(cls, Encoding, Path("mine.py"))
     arguments = specs.convert_arguments(cls, spec.arguments, owner=name)
-    contract.check(cls, Path("mine.py"), lambda: layers_of(cls, arguments, dims), dims, kv_heads)
+    check(cls, Path("mine.py"), lambda: layers_of(cls, arguments, dims), dims, kv_heads)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

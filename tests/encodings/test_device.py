@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from extrapolate import specs
-from extrapolate.config import ModelConfig
 from extrapolate.encodings.base import encodings
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.base import PLAIN, Plan, extensions
-from extrapolate.model import Model
+from extrapolate.extensions.base import extensions
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 L, N = 16, 64
 SIZES = ModelConfig(

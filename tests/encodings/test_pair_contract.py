@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import Context, Dims, Encoding, build
+from extrapolate.encodings.base import Context, Dims, Encoding
+from extrapolate.model.layers import build
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=64, layers=3)
 # As the branches of an extension have them: queries and keys of one window, each with positions of their own.

@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extrapolate import attention, specs
-from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import Context, Dims, Encoding, build
-from extrapolate.extensions.base import Plan
-from extrapolate.model import Model
+from extrapolate import specs
+from extrapolate.encodings.base import Context, Dims, Encoding
+from extrapolate.model import attention
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+from extrapolate.model.plan import Plan
 
 # Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)

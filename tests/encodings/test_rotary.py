@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.attention import attend
-from extrapolate.encodings.base import Dims, Encoding, build, scaled_product
+from extrapolate.encodings.base import Dims, Encoding, scaled_product
 from extrapolate.encodings.fope import FoPE
 from extrapolate.encodings.hope import HoPE
 from extrapolate.encodings.pope import PoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.encodings.xpos import XPos
+from extrapolate.model.attention import attend
+from extrapolate.model.layers import build
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)

@@ -9,12 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate import attention, specs
-from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import Dims, Encoding, build, encodings
+from extrapolate import specs
+from extrapolate.encodings.base import Dims, Encoding, encodings
 from extrapolate.encodings.wrapper import Wrapper
-from extrapolate.extensions.base import Plan
-from extrapolate.model import Model
+from extrapolate.model import attention
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+from extrapolate.model.plan import Plan
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L, layers=3)

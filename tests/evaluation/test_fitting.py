@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from extrapolate.config import ModelConfig
 from extrapolate.evaluation import fitting
 from extrapolate.evaluation.fitting import lowest
 from extrapolate.extensions.recipe import build
-from extrapolate.model import Model
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
 
 
 @pytest.mark.parametrize("valley", [-0.5, -0.2, 0.0, 0.31, 0.999])

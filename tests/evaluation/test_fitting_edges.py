@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from extrapolate.evaluation import fitting
-from extrapolate.extensions.base import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe, build
+from extrapolate.model.plan import PLAIN, Plan
 
 L = 16
 

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import build_list
 from extrapolate.data.store import Store, StoreSettings, build
@@ -18,8 +17,9 @@ from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
 from extrapolate.evaluation.sharing import measure
-from extrapolate.extensions.base import Plan
-from extrapolate.runs import Run
+from extrapolate.model.plan import Plan
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 
 L = 16
 

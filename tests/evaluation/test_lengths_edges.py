@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
@@ -17,8 +16,9 @@ from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, 
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, targets_hash
 from extrapolate.evaluation.targets import Targets
-from extrapolate.results import EVAL_DOCUMENTS, EVALS, write
-from extrapolate.runs import Run
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, write
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 
 L = 8
 SPEC = "markov:states=4,concentration=0.3,documents=120,length=70"

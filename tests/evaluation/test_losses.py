@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 import torch
 
-from extrapolate.config import ModelConfig
 from extrapolate.data.store import Split
 from extrapolate.evaluation import losses
 from extrapolate.evaluation.protocols import PROTOCOLS
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 V = 47
 

@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate import attention
-from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
@@ -16,10 +14,12 @@ from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.evaluation.targets import Targets
+from extrapolate.model import attention
 from extrapolate.report.comparison import OPTIMUM, comparable_rows, comparisons
 from extrapolate.report.page import optimum_section
-from extrapolate.runs import Run
-from extrapolate.training import train
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
+from extrapolate.training.loop import train
 
 L = 16
 FACTORS = (1, 2, 4)

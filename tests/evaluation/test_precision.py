@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from extrapolate import specs
-from extrapolate.config import ModelConfig
-from extrapolate.encodings.base import Dims, build, encodings
+from extrapolate.encodings.base import Dims, encodings
 from extrapolate.evaluation.precision import in_precision, stored
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+from extrapolate.model.plan import PLAIN, Plan
 
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
 TOKENS = torch.randint(0, 61, (2, 48), generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.configure import TrainingRequest, resolve
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import Vocabulary, build, build_list
 from extrapolate.data.store import Store, StoreSettings
@@ -16,9 +15,10 @@ from extrapolate.data.store import build as build_store
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score, wilson
-from extrapolate.extensions.base import PLAIN
-from extrapolate.results import PROBES, write
-from extrapolate.runs import Run
+from extrapolate.model.plan import PLAIN
+from extrapolate.results.tables import PROBES, write
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 
 L = 32
 

@@ -25,7 +25,7 @@ from extrapolate.evaluation.protocols import (
     targets_hash,
     windows,
 )
-from extrapolate.runs import Run
+from extrapolate.runs.run import Run
 
 Target = tuple[int, int]
 

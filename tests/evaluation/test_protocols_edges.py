@@ -10,7 +10,7 @@ from extrapolate.evaluation import validation
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
 from extrapolate.evaluation.validation import validation_windows
-from extrapolate.extensions.base import PLAIN
+from extrapolate.model.plan import PLAIN
 
 
 def places(groups: tuple[Windows, ...]) -> list[int]:

@@ -6,19 +6,14 @@ from typing import Any
 import pytest
 
 from extrapolate import __version__
-from extrapolate.config import (
-    DataConfig,
-    EncodingConfig,
-    ImportedConfig,
-    ModelConfig,
-    OriginConfig,
-    RunConfig,
-    TrainingConfig,
-)
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.recipe import build
-from extrapolate.model import Model
-from extrapolate.runs import Checkpoint, Run
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.runs.config import DataConfig, EncodingConfig, ImportedConfig, OriginConfig, RunConfig
+from extrapolate.runs.run import Run
+from extrapolate.runs.weights import Checkpoint
+from extrapolate.training.config import TrainingConfig
 
 SIZES = ModelConfig(vocab_size=31, width=16, layers=1, heads=1, kv_heads=1, head_dim=16, ff_width=16)
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate.config import ModelConfig
 from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
@@ -14,8 +13,9 @@ from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import in_order
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 L, V = 8, 43
 LENGTHS = [L, 2 * L, 4 * L]

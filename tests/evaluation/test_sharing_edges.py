@@ -12,7 +12,7 @@ from extrapolate.evaluation import sharing
 from extrapolate.evaluation.protocols import PROTOCOLS, Windows
 from extrapolate.evaluation.sharing import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import Targets
-from extrapolate.extensions.base import PLAIN, Plan
+from extrapolate.model.plan import PLAIN, Plan
 
 L = 4
 MODEL = SimpleNamespace(embedding=torch.nn.Embedding(1, 1))

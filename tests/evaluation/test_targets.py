@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.protocols import Windows
 from extrapolate.evaluation.targets import Targets
-from extrapolate.runs import Run
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 
 L = 16
 SHORT, LONG = ["a", "bé"], ["straßen", "longer-words"]

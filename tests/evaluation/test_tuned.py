@@ -11,13 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.config import OriginConfig
-from extrapolate.configure import TrainingRequest, resolve
-from extrapolate.data.probes import build_list
-from extrapolate.data.sources import Document
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import build_list
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.encodings.base import Dims
-from extrapolate.encodings.base import build as build_encoding
 from extrapolate.evaluation import applied, fitting, lengths, probes
 from extrapolate.evaluation.applied import applied_to
 from extrapolate.evaluation.fitting import fitted
@@ -27,8 +24,11 @@ from extrapolate.evaluation.names import OFF, PLAIN_NAME
 from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.runs import Run
+from extrapolate.model.layers import build as build_encoding
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.config import OriginConfig
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 
 L, TUNED = 16, 64
 LENGTHS = (L, TUNED, 2 * TUNED)

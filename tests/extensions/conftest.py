@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate import attention, branches, specs
-from extrapolate.config import ModelConfig
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate import specs
+from extrapolate.model import attention, branches
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 VOCAB_SIZE, WIDTH, HEAD_DIM = 61, 32, 16
 

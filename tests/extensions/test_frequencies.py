@@ -12,11 +12,12 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from extrapolate import specs
-from extrapolate.encodings.base import Dims, Encoding, build
+from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions import recipe
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+from extrapolate.model.plan import PLAIN, Plan
 
 CPU = torch.device("cpu")
 RISING = ",".join(f"{1 + m / 3:.4f}" for m in range(8))

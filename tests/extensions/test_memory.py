@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from extrapolate import attention, branches
 from extrapolate.extensions import recipe
-from extrapolate.model import Model
+from extrapolate.model import attention, branches
+from extrapolate.model.decoder import Model
 
 L, LENGTH, CHUNK, HEADS = 16, 256, 4, 2
 

@@ -16,8 +16,8 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.t5 import T5
 from extrapolate.extensions import recipe
-from extrapolate.extensions.base import PLAIN, Plan
-from extrapolate.model import Model
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 L, WIDTH = 16, 32
 POSITIONAL = [

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from extrapolate.encodings.base import encodings
 from extrapolate.extensions import recipe
-from extrapolate.extensions.base import PLAIN, Plan, extensions
-from extrapolate.model import Model
+from extrapolate.extensions.base import extensions
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
 
 L = 16
 ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope"

@@ -1,0 +1,25 @@
+"""What this machine can do."""
+
+import shutil
+
+import torch
+
+
+def device_of(wanted: str) -> str:
+    """`auto` as what this machine has. Raises ValueError where cuda is wanted and there is none."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ValueError("this machine has no CUDA device that torch can use; use --device cpu")
+    return wanted
+
+
+def fast_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices natively."""
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def can_compile(device: str) -> bool:
+    """Whether torch.compile finds a compiler."""
+    return device == "cuda" or shutil.which("g++") is not None or shutil.which("clang++") is not None

@@ -1,0 +1,69 @@
+"""Attention in which pairs pretend to be elsewhere than they are: several rotations, one softmax.
+
+Shapes as in attention.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Encoding
+from extrapolate.model.attention import QUERIES_PER_CHUNK, chunk_context, explicit_scores
+from extrapolate.model.plan import Branch, Plan
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """A branch's queries and keys at their pretended positions."""
+
+    branch: Branch
+    q_BHTK: Tensor
+    k_BHTK: Tensor
+    query_pos_T: Tensor
+    key_pos_T: Tensor
+
+
+def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding) -> list[Rotated]:
+    """Queries and keys, not yet rotated, as each branch of the plan's pairs has them."""
+    assert plan.pairs is not None
+    index_T = torch.arange(q_BHTK.shape[2], dtype=torch.float32, device=q_BHTK.device)
+    groups = q_BHTK.shape[1] // k_BGTK.shape[1]
+    made = []
+    for branch in plan.pairs.branches():
+        query_pos_T = branch.queries(index_T) * plan.position_scale
+        key_pos_T = branch.keys(index_T) * plan.position_scale
+        q, k = encoding.rotate(q_BHTK, k_BGTK, query_pos_T, key_pos_T)
+        made.append(Rotated(branch, q, k.repeat_interleave(groups, dim=1), query_pos_T, key_pos_T))
+    return made
+
+
+def attend_branches(
+    branches: list[Rotated], v_BGTK: Tensor, encoding: Encoding, state: Any, scale_HT: Tensor | None, first: int = 0
+) -> Tensor:
+    """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T - first, K]."""
+    heads, length = branches[0].q_BHTK.shape[1:3]
+    v_BHTK = v_BGTK.repeat_interleave(heads // v_BGTK.shape[1], dim=1)
+    outputs = []
+    for start in range(first, length, QUERIES_PER_CHUNK):
+        end = min(start + QUERIES_PER_CHUNK, length)
+        scores_BHTS: Tensor | None = None
+        for rotated in branches:
+            context = chunk_context(encoding, rotated.query_pos_T, rotated.key_pos_T, state, start, end)
+            queries, keys = context.queries, context.keys
+            index = torch.arange(keys.start, end, device=v_BHTK.device)
+            seen_TS = rotated.branch.seen(index[start - keys.start :, None], index[None, :])
+            if scores_BHTS is not None and not seen_TS.any():
+                continue
+            own = explicit_scores(
+                rotated.q_BHTK[:, :, queries],
+                rotated.k_BHTK[:, :, keys],
+                encoding,
+                context,
+                None if scale_HT is None else scale_HT[:, queries],
+            ).masked_fill(~seen_TS, float("-inf"))
+            scores_BHTS = own if scores_BHTS is None else torch.where(seen_TS, own, scores_BHTS)
+        assert scores_BHTS is not None
+        outputs.append(scores_BHTS.softmax(dim=-1).to(v_BHTK.dtype) @ v_BHTK[:, :, keys])
+    return torch.cat(outputs, dim=2)

@@ -1,0 +1,185 @@
+"""The Llama decoder, readable top to bottom.
+
+Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.model.attention import attend
+from extrapolate.model.branches import attend_branches, branches_of
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.layers import build
+from extrapolate.model.plan import PLAIN, Plan
+
+
+class Attention(nn.Module):
+    """Multi-head, or grouped-query, causal attention."""
+
+    def __init__(self, config: ModelConfig, seq_len: int) -> None:
+        super().__init__()
+        self.sizes = (config.heads * config.head_dim, config.kv_heads * config.head_dim)
+        self.head_dim = config.head_dim
+        queries, keys = self.sizes
+        # One matrix: one product where queries, keys and values read the same input.
+        self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
+        self.out = nn.Linear(queries, config.width, bias=False)
+        self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
+            nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
+        )
+        self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
+
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
+        """What the queries from `first` on gather, [B, T - first, D]."""
+        queries, keys = self.sizes
+        qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
+        if qk_input_BTD is v_input_BTD:
+            q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
+        elif type(self.qkv.weight) is not nn.Parameter:  # quantised, as a whole
+            q, k = self.qkv(qk_input_BTD)[..., : queries + keys].split([queries, keys], dim=-1)
+            v = self.qkv(v_input_BTD)[..., queries + keys :]
+        else:
+            q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
+            v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
+        q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
+        state = encoding.prepare(x_BTD)
+        scale_HT = plan.query_scale(len(pos_T), pos_T.device)
+        if self.ssmax is not None:
+            scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
+        if plan.pairs is None:
+            q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
+            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, state, scale_HT, first)
+        else:
+            branches = branches_of(plan, q_BHTK, k_BGTK, encoding)
+            mixed_BHTK = attend_branches(branches, v_BGTK, encoding, state, scale_HT, first)
+        return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+
+
+class SSMax(nn.Module):
+    """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln(i + 1) for query i, window or not.
+
+    One s a head and layer is learned. Its start is not in the copy of the paper we have; ours makes the factor
+    1 on average over a training window.
+    """
+
+    def __init__(self, heads: int, seq_len: int) -> None:
+        super().__init__()
+        mean = torch.arange(1, seq_len + 1).log().mean()
+        self.s_H = nn.Parameter((1 / mean).repeat(heads))
+
+    def forward(self, length: int) -> Tensor:
+        """The factor of each head and query, [H, T]."""
+        return torch.outer(self.s_H, torch.arange(1, length + 1, device=self.s_H.device).log())
+
+
+class FeedForward(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
+        self.down = nn.Linear(config.ff_width, config.width, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
+        return self.down(F.silu(gate_BTF) * up_BTF)
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each on the normalised residual stream."""
+
+    def __init__(self, config: ModelConfig, encoding: Encoding, seq_len: int) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.attention = Attention(config, seq_len)
+        self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan, first: int = 0) -> Tensor:
+        encoding = self.encoding.extended(plan)
+        mixed_BTD = self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan, first)
+        x_BTD = (x_BTD[:, first:] if first else x_BTD) + self.dropout(mixed_BTD)
+        return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
+
+
+class Model(nn.Module):
+    """A Llama decoder whose position enters through `encoding`, one instance per layer."""
+
+    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
+        """Builds the model with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
+
+        `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
+        Raises ValueError where the encoding refuses its arguments or the sizes.
+        """
+        super().__init__()
+        self.config, self.seq_len = config, seq_len
+        self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
+        with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
+            instances = build(encoding, arguments, self.dims, config.kv_heads)
+        self.embedding = nn.Embedding(config.vocab_size, config.width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
+        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.head = nn.Linear(config.width, config.vocab_size, bias=False)
+        if config.tied_embeddings:
+            self.head.weight = self.embedding.weight
+        encoding_parameters = {id(p) for instance in instances for p in instance.parameters()}
+        for parameter in self.parameters():
+            if parameter.ndim == 2 and id(parameter) not in encoding_parameters:
+                nn.init.normal_(parameter, std=0.02)
+
+    @property
+    def encoding(self) -> Encoding:
+        """The first layer's encoding: the one that sees the embedding."""
+        return cast(Block, self.blocks[0]).encoding
+
+    def label(self) -> str:
+        """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
+        combined = (("SSMax", self.config.ssmax), ("QK-norm", self.config.qk_norm))
+        return "+".join([self.encoding.label(), *(name for name, used in combined if used)])
+
+    def parameter_count(self) -> int:
+        """Trained parameters; tied embeddings count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
+        """The normalised output of the last block, [B, T - first, D], for the tokens from index `first` on.
+
+        The first token of every window has index 0.
+        """
+        index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
+        encoding = self.encoding.extended(plan)
+        pos_T = encoding.positions(index_T)
+        if plan.position_scale != 1.0:
+            pos_T = pos_T * plan.position_scale
+        x_BTD = self.dropout(encoding.embed(self.embedding(tokens_BT), pos_T))
+        *blocks, last = self.blocks
+        for block in blocks:
+            x_BTD = block(x_BTD, pos_T, plan)
+        return self.norm(last(x_BTD, pos_T, plan, first))
+
+    def forward(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
+        """Logits, [B, T, V]."""
+        return self.head(self.hidden(tokens_BT, plan))
+
+    def loss(
+        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan = PLAIN, weight_BT: Tensor | None = None
+    ) -> Tensor:
+        """Mean negative log-likelihood of the targets, nats, float32.
+
+        With weights, which add up to 1 in every window, the mean over windows of their weighted means.
+        """
+        logits_BTV = self(tokens_BT, plan)
+        if weight_BT is None:
+            return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+        loss_N = F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none")
+        return (loss_N * weight_BT.flatten()).sum() / len(weight_BT)

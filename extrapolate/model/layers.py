@@ -1,0 +1,32 @@
+"""A model's encoding: one instance a layer, checked first where the class is of a user's own file."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from extrapolate import specs
+from extrapolate.contract.check import check
+from extrapolate.encodings.base import Dims, Encoding, find
+
+
+def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
+    """One instance per layer; `kv_heads` is G (default H).
+
+    Raises ValueError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
+    does not do what an encoding must.
+    """
+    cls = find(name)
+    converted = specs.convert_arguments(cls, arguments, owner=name)
+    if ":" in name:
+        file = Path(name.rpartition(":")[0])
+        check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
+    return layers_of(cls, converted, dims)
+
+
+def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
+    """One instance per layer, of a class and its converted arguments."""
+    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
+    for layer in layers[1:]:
+        layer.share(layers[0])
+    return layers

@@ -1,0 +1,74 @@
+"""What changes in a model at one evaluation length: frozen, and the same numbers where it is equal."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Some of the pairs of a query and a key, and where they pretend to be: all by index in the window.
+
+    `queries` and `keys` give pretended positions, `seen(i, j)` whether query i attends to key j here.
+    """
+
+    queries: Callable[[Tensor], Tensor]
+    keys: Callable[[Tensor], Tensor]
+    seen: Callable[[Tensor, Tensor], Tensor]
+
+
+class Pairs(ABC):
+    """Which pairs attend, at which pretended positions: branches whose pairs differ, one softmax over all.
+
+    Subclasses are frozen dataclasses: equal ones give the same numbers.
+    """
+
+    @abstractmethod
+    def branches(self) -> list[Branch]:
+        """At least one; no pair is seen in two."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What changes at one evaluation length. The defaults change nothing, exactly.
+
+    position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
+    ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
+    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
+    window hides keys further back than so many tokens; pairs decides which keys are seen, and from where; storage
+    is what an encoding's own values are rounded to. Two lengths, or two extensions, whose plans are equal give the
+    same numbers.
+    """
+
+    position_scale: float = 1.0
+    value_scale: float = 1.0
+    frequency_scale: tuple[float, ...] = ()
+    logit_scale: float = 1.0
+    log_length: int | None = None
+    window: int | None = None
+    pairs: Pairs | None = None
+    storage: Literal["fp32", "bf16"] = "fp32"
+
+    def query_scale(self, length: int, device: torch.device) -> Tensor | None:
+        """What the scores of each query are multiplied by, [1, T], from its true index; None for nothing."""
+        if self.log_length is None:
+            return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
+        index_T = torch.arange(1, length + 1, device=device)
+        return self.logit_scale * (index_T.log() / torch.tensor(self.log_length).log()).clamp(min=1.0)[None]
+
+    def joined(self, other: "Plan") -> "Plan":
+        """Both: logit scales multiply, the rest must not be in both."""
+        changed = {
+            field.name: getattr(other, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(other, field.name) != field.default
+        }
+        return dataclasses.replace(self, **changed | {"logit_scale": self.logit_scale * other.logit_scale})
+
+
+PLAIN = Plan()

@@ -1,0 +1,55 @@
+"""Where a result comes from: version, commit, libraries, machine."""
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from extrapolate import __version__
+
+_LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
+
+
+@cache
+def commit() -> str:
+    """The commit of the working tree this package runs from, with `+` if it has changes; empty when installed."""
+    folder = Path(__file__).parent.parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != folder.parent.resolve():
+            return ""
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(folder)) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+@cache
+def machine() -> str:
+    """The processor, its cores and the GPU if there is one: `AMD EPYC, 2 cores`."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    torch = sys.modules.get("torch")
+    gpu = f", {torch.cuda.get_device_name()}" if torch is not None and torch.cuda.is_available() else ""
+    return f"{name}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores{gpu}"
+
+
+def provenance() -> dict[str, object]:
+    """Version, commit, library versions, Python and machine, for a run's config.json."""
+    return {
+        "version": __version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "libraries": {name: metadata.version(name) for name in _LIBRARIES},
+        "machine": machine(),
+    }

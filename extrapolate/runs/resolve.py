@@ -1,0 +1,217 @@
+"""From a preset, a file and flags to a resolved RunConfig. Later ones win."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from extrapolate import specs
+from extrapolate.data.store import Store
+from extrapolate.encodings.base import Dims
+from extrapolate.machine.devices import can_compile, device_of, fast_bf16
+from extrapolate.model.layers import build
+from extrapolate.runs import config as configs
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.presets import preset as preset_sections
+from extrapolate.runs.run import USER_ENCODING, file_sha256
+from extrapolate.training.config import TrainingConfig
+
+# Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above so many operations.
+COMPILE_ABOVE = 5e13
+# Tokens in a forward pass on a CPU, for small and for large vocabularies: more is slower, or fills the memory.
+MICRO_BATCH_TOKENS = (4096, 2048)
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What the user asked for; None where they said nothing.
+
+    `model` and `training` are flags by their configuration names; device and precision may be "auto".
+    """
+
+    pe: str | None = None
+    preset: str | None = None
+    file: Path | None = None
+    model: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+
+
+def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | None]:
+    """The configuration of a run on a store, and the user's encoding file if it has one.
+
+    Raises ValueError on anything unknown or out of range.
+    """
+    file = read_file(request.file)
+    wanted_hash = section(file, "data").get("corpus_hash", store.corpus_hash)
+    if wanted_hash != store.corpus_hash:
+        raise ValueError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
+    preset = request.preset or file.get("preset") or "tiny"
+    sections = preset_sections(preset)
+    given_model = section(file, "model") | given_values(request.model)
+    if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
+        raise ValueError(
+            f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
+            "leave it out, or tokenise with that vocabulary"
+        )
+    model = sections["model"] | given_model | {"vocab_size": store.vocab_size}
+    if "heads" in given_model and "kv_heads" not in given_model:
+        model["kv_heads"] = model["heads"]
+    training = sections["training"] | section(file, "training") | given_values(request.training)
+    if "seq_len" not in training:
+        raise ValueError("name the training length in tokens: --seq-len 512")
+    raw = {
+        "preset": preset,
+        "encoding": encoding_section(request, file),
+        "model": model,
+        "training": training | hardware(training),
+        "data": data_section(store),
+    }
+    config = configs.validate(raw, str(request.file) if request.file else "configuration")
+    config = config.model_copy(update={"training": with_automatic(config, training)})
+    return with_resolved_encoding(config)
+
+
+def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
+    """The configuration with every argument of its encoding, and the user's file if it is one."""
+    name, arguments = config.encoding.name, config.encoding.arguments
+    user_file = Path(name.rpartition(":")[0]) if ":" in name else None
+    encoding = configs.EncodingConfig(
+        name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
+        arguments=build(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
+        file_sha256=file_sha256(user_file) if user_file else None,
+    )
+    return config.model_copy(update={"encoding": encoding}), user_file
+
+
+def dims_of(config: RunConfig) -> Dims:
+    """What the first layer's encoding may know of its model."""
+    model = config.model
+    return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
+
+
+def run_name(config: RunConfig) -> str:
+    """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset where it is not tiny."""
+    encoding = config.encoding
+    unusual = encoding.arguments
+    if not encoding.file_sha256:
+        unusual = build(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
+    given = [f"{key}={value}" for key, value in unusual.items()]
+    parts = [] if config.preset == "tiny" else [config.preset]
+    combined = [name for name, used in (("ssmax", config.model.ssmax), ("qk-norm", config.model.qk_norm)) if used]
+    parts += [
+        encoding.name.rpartition(":")[2],
+        *given,
+        *combined,
+        *(["from", config.origin.run] if config.origin else []),
+        *([config.extension] if config.extension else []),
+        *([re.sub("[()]", "", config.training.probes)] if config.training.probes else []),
+        f"L{config.training.seq_len}",
+        f"s{config.training.seed}",
+    ]
+    return re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
+
+
+def read_file(path: Path | None) -> dict[str, Any]:
+    """The sections of settings in a TOML file or a run's config.json, empty where there is no file.
+
+    Raises ValueError where one is unknown, or the file is of a run that cannot be made again from its settings.
+    """
+    if path is None:
+        return {}
+    content = configs.read_config_file(path)
+    if isinstance(content, dict):
+        content = content.get("config", content)  # a run's own config.json
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold sections of settings: [encoding], [model], [training]")
+    content = {key: value for key, value in content.items() if value is not None}
+    if "imported" in content:
+        raise ValueError(f"{path} is of an imported checkpoint: how that was trained is not known")
+    if tuned := {"origin", "extension"} & content.keys():
+        raise ValueError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
+    for key in content:
+        if key not in RunConfig.model_fields:
+            raise ValueError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
+        if not isinstance(content[key], str if key == "preset" else dict):
+            kind = "a preset's name" if key == "preset" else "a section of settings"
+            raise ValueError(f"{path}: {key} must be {kind}, not {content[key]!r}")
+    return content
+
+
+def data_path(request: TrainingRequest) -> Path | None:
+    """The token store that the request's file names, if it names one."""
+    path = section(read_file(request.file), "data").get("path")
+    return None if path is None else Path(str(path))
+
+
+def data_section(store: Store) -> dict[str, str]:
+    """The data section of a run on a store."""
+    return {
+        "path": str(store.path.resolve()),
+        "source": store.manifest["source"],
+        "corpus_hash": store.corpus_hash,
+    }
+
+
+def section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One section of a file's settings, empty where it has none."""
+    return dict(file.get(name, {}))
+
+
+def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The flags that were given."""
+    return {key: value for key, value in (flags or {}).items() if value is not None}
+
+
+def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
+    """The encoding section: --pe, or the file's, whose name may be a spec, or a run's own copy of a user's file."""
+    if request.pe is not None:
+        spec = specs.parse(request.pe)
+        return {"name": spec.name, "arguments": dict(spec.arguments)}
+    given = section(file, "encoding")
+    if "name" not in given:
+        raise ValueError("name an encoding: --pe rope (extrapolate encodings lists them)")
+    if not isinstance(given["name"], str):
+        raise ValueError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
+    spec = specs.parse(given["name"])
+    name = spec.name
+    if given.pop("file_sha256", None) is not None and request.file is not None:
+        name = f"{request.file.parent / USER_ENCODING}:{name.rpartition(':')[2]}"
+    arguments = given.get("arguments", {})
+    merged = dict(spec.arguments) | arguments if isinstance(arguments, dict) else arguments
+    return given | {"name": name, "arguments": merged}
+
+
+def hardware(training: Mapping[str, Any]) -> dict[str, str]:
+    """Device and precision, where they are left to the machine."""
+    device = device_of(training.get("device", "auto"))
+    precision = training.get("precision", "auto")
+    if precision == "auto":
+        precision = "bf16" if device == "cuda" or fast_bf16() else "fp32"
+    return {"device": device, "precision": precision}
+
+
+def with_automatic(config: RunConfig, given: Mapping[str, Any]) -> TrainingConfig:
+    """The training section with what was not given and depends on the sizes."""
+    training = config.training
+    automatic: dict[str, Any] = {}
+    if "micro_batch_tokens" not in given:
+        automatic["micro_batch_tokens"] = micro_batch_tokens(config.model.vocab_size, training.device)
+    if "compile" not in given:
+        automatic["compile"] = _operations(config) > COMPILE_ABOVE and can_compile(training.device)
+    return training.model_copy(update=automatic)
+
+
+def micro_batch_tokens(vocab_size: int, device: str) -> int:
+    """Tokens in a forward pass that the device works on fast, without filling its memory."""
+    if device == "cuda":
+        return 2**29 // vocab_size
+    return MICRO_BATCH_TOKENS[0 if vocab_size <= 8192 else 1]
+
+
+def _operations(config: RunConfig) -> float:
+    """Floating point operations of the whole training, attention's scores left out: 6 a parameter and token."""
+    sizes = config.model
+    attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+    parameters = sizes.layers * (attention + 3 * sizes.width * sizes.ff_width) + sizes.vocab_size * sizes.width
+    return 6.0 * parameters * config.training.tokens

@@ -1,0 +1,173 @@
+"""The run directory: one trained model. Every write is atomic, every read checked.
+
+`config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.pt` while
+training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and a copy of the
+user's encoding, `encoding.py`, where there is one.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from extrapolate import files
+from extrapolate.folders import RUN_FILE
+from extrapolate.model.decoder import Model
+from extrapolate.runs import config as configs
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.provenance import provenance
+from extrapolate.runs.weights import (
+    METADATA,
+    Checkpoint,
+    describe,
+    load_weights,
+    read_weights,
+    unique_weights,
+    weights_sha256,
+)
+
+FORMAT = 1
+CONFIG, WEIGHTS, STATE, METRICS = RUN_FILE, "model.safetensors", "state.pt", "metrics.jsonl"
+USER_ENCODING = "encoding.py"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run directory."""
+
+    path: Path
+    config: RunConfig
+    provenance: dict[str, Any]
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, tokenizer: Path, user_encoding: Path | None = None) -> "Run":
+        """Starts a run in `path`: everything but weights."""
+        path.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(path / "tokenizer.json", tokenizer.read_bytes())
+        if user_encoding is not None:
+            files.write_bytes(path / USER_ENCODING, user_encoding.read_bytes())
+        made = provenance()
+        files.write_json(path / CONFIG, {"format": FORMAT, "config": config.model_dump(), "provenance": made})
+        return cls(path, config, made)
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Raises ValueError where there is no run, or its configuration is damaged."""
+        if not (path / CONFIG).is_file():
+            raise ValueError(f"{path} is not a run: it has no {CONFIG}")
+        record = files.read_json(path / CONFIG)
+        if isinstance(record, dict) and "architectures" in record:
+            raise ValueError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
+        config = configs.validate(record.get("config", {}), str(path / CONFIG))
+        return cls(path, config, dict(record.get("provenance", {})))
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.resolve().name
+
+    @property
+    def finished(self) -> bool:
+        """Whether training ended: the final weights are there."""
+        return (self.path / WEIGHTS).is_file()
+
+    def build_model(self) -> Model:
+        """The run's model with fresh weights, on the CPU. Raises ValueError where the user's file was changed."""
+        encoding = self.config.encoding
+        name = encoding.name
+        if encoding.file_sha256 is not None:
+            copy = self.path / USER_ENCODING
+            if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
+                raise ValueError(f"{copy} is missing or was changed since training: its hash differs")
+            name = f"{copy}:{name.rpartition(':')[2]}"
+        return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
+
+    def load_model(self, checkpoint: Checkpoint) -> Model:
+        """The model with a checkpoint's weights, in eval mode. Raises ValueError where they are damaged."""
+        model = self.build_model()
+        load_weights(model, read_weights(checkpoint), str(checkpoint.path))
+        return model.eval()
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        """`last`, the final weights alone, or `all`, those kept along the way before them.
+
+        Raises ValueError where training is not finished, or weights are damaged.
+        """
+        if not self.finished:
+            raise ValueError(
+                f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
+                "--resume"
+            )
+        kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
+        found = [describe(path) for path in [*kept, self.path / WEIGHTS]]
+        return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
+
+    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
+        """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
+        path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
+        path.parent.mkdir(exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_weights(model).items()}
+        # One entry: the library writes several in a random order, and equal weights should be equal files.
+        record = json.dumps({"step": step, "tokens": tokens, "sha256": weights_sha256(weights)})
+        files.write_bytes(path, save(weights, {METADATA: record}))
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        """Writes what a killed training continues from."""
+        # By way of memory: torch reports a full disk as an error of its own that names neither disk nor file.
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        files.write_bytes(self.path / STATE, buffer.getbuffer())
+
+    def load_state(self) -> dict[str, Any] | None:
+        """What was saved last, or None. Raises ValueError where it is damaged."""
+        path = self.path / STATE
+        if not path.exists():
+            return None
+        try:
+            with zipfile.ZipFile(path) as archive:  # torch does not check the sums itself
+                if (broken := archive.testzip()) is not None:
+                    raise ValueError(f"{broken} is not what was written")
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds for a damaged file
+            raise ValueError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl; a last line that a kill cut short is left out."""
+        path = self.path / METRICS
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def training_seconds(self) -> float | None:
+        """Median step time times steps, seconds: what training took, whatever interrupted it."""
+        rates = sorted(row["tokens_per_s"] for row in self.metrics() if row.get("tokens_per_s"))
+        if not rates:
+            return None
+        training = self.config.training
+        return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
+
+
+def check_same(run: Run, config: RunConfig) -> None:
+    """Raises ValueError where a configuration would not make this run."""
+    if changed := configs.differences(run.config, config):
+        raise ValueError(
+            f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
+            "give the settings that it was started with, or choose another --out"
+        )
+
+
+def file_sha256(path: Path) -> str:
+    """A hash of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,64 @@
+"""How a model is trained."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from extrapolate.data.mixture import NO_PROBES, Mixture
+from extrapolate.sections import Section
+
+
+class TrainingConfig(Section):
+    """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them.
+
+    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
+    """
+
+    seq_len: int = Field(gt=1)
+    tokens: int = Field(1_000_000, gt=0)
+    batch_tokens: int = Field(4096, gt=0)
+    micro_batch_tokens: int = Field(4096, gt=0)
+    lr: float = Field(3e-3, gt=0)
+    min_lr_ratio: float = Field(0.1, ge=0, le=1)
+    warmup_ratio: float = Field(0.05, ge=0, le=1)
+    weight_decay: float = Field(0.1, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.95, ge=0, lt=1)
+    clip: float = Field(1.0, gt=0)
+    seed: int = Field(0, ge=0)
+    device: Literal["cpu", "cuda"] = "cpu"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    probes: str | None = None
+
+    @field_validator("probes")
+    @classmethod
+    def _one_text_for_one_mixture(cls, probes: str | None) -> str | None:
+        return None if probes is None or probes.strip() == NO_PROBES else Mixture.parse(probes).text
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainingConfig":
+        if self.batch_tokens < self.seq_len:
+            raise ValueError(
+                f"batch_tokens ({self.batch_tokens}) holds no window of {self.seq_len}: give more --batch-tokens"
+            )
+        if self.tokens < self.batch_size * self.seq_len:
+            raise ValueError(
+                f"tokens ({self.tokens}) is less than a batch of {self.batch_size * self.seq_len}: give more --tokens"
+            )
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """Windows in a step."""
+        return self.batch_tokens // self.seq_len
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Windows in a forward pass: the gradients of several make a step."""
+        return max(1, min(self.micro_batch_tokens // self.seq_len, self.batch_size))
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps that the budget pays for."""
+        return self.tokens // (self.batch_size * self.seq_len)

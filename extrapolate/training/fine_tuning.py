@@ -1,0 +1,122 @@
+"""A run that continues another: at another length, with an extension, or with another encoding."""
+
+from pathlib import Path
+from typing import Any
+
+from extrapolate import specs
+from extrapolate.data.store import Store
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.rows import label_of
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
+from extrapolate.runs import config as configs
+from extrapolate.runs import resolve
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.resolve import TrainingRequest
+from extrapolate.runs.run import USER_ENCODING, Run
+
+# Of a run that continues another: its learning rate, and its budget, as shares of that run's.
+TUNING_LR, TUNING_TOKENS = 0.1, 0.1
+
+
+def continued(start: Path, request: TrainingRequest, extend: str | None, store: Store) -> tuple[RunConfig, Path | None]:
+    """The configuration of a run that starts from the weights of `start`, and the user's encoding file if it has one.
+
+    Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
+    belongs to the new run. Raises ValueError where that run is not finished, the corpus is another, or something is
+    asked for that its weights decide.
+    """
+    parent = parent_of(start)
+    if store.corpus_hash != parent.config.data.corpus_hash:
+        raise ValueError(
+            f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
+            f"{store.corpus_hash}: name its own token store with --data"
+        )
+    if request.file is not None or request.preset is not None or resolve.given_values(request.model):
+        raise ValueError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
+    before = parent.config.training
+    training = before.model_dump() | {
+        "lr": before.lr * TUNING_LR,
+        "tokens": max(round(before.tokens * TUNING_TOKENS), before.batch_tokens),
+        "device": "auto",
+        "precision": "auto",
+    }
+    given = resolve.given_values(request.training)
+    training |= given
+    if "batch_tokens" not in given:
+        training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])
+    encoding = parent.config.encoding.model_dump() if request.pe is None else None
+    if encoding is None:
+        spec = specs.parse(request.pe or "")
+        encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
+    elif encoding.pop("file_sha256") is not None:
+        encoding["name"] = f"{parent.path / USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
+    extension = extend if extend is not None or request.pe else parent.config.extension
+    raw = parent.config.model_dump() | {
+        "encoding": encoding,
+        "training": training | resolve.hardware(training),
+        "extension": None if extension in (None, PLAIN_NAME) else recipes.build(extension).text,
+        "origin": origin_of(start),
+    }
+    config = configs.validate(raw, str(start))
+    config = config.model_copy(update={"training": resolve.with_automatic(config, given)})
+    config, user_file = resolve.with_resolved_encoding(config)
+    check_own_extension(config, user_file)
+    return config, user_file
+
+
+def parent_of(start: Path) -> Run:
+    """The run to continue. Raises ValueError where there is none, or how it was trained is not known."""
+    parent = Run.open(start)
+    check_trained_here(parent)
+    return parent
+
+
+def check_trained_here(run: Run) -> None:
+    """Raises ValueError where a run was imported."""
+    if run.config.imported is not None:
+        raise ValueError(
+            f"{run.path} was imported from {run.config.imported.source}: how it was trained is not known, and it can "
+            "be evaluated but not continued"
+        )
+
+
+def origin_of(start: Path) -> dict[str, Any]:
+    """What a run keeps of the one that it starts from. Raises ValueError where that one is not finished."""
+    parent = parent_of(start)
+    return {
+        "run": parent.name,
+        "weights_sha256": parent.checkpoints("last")[-1].sha256,
+        "config_hash": parent.config.config_hash(),
+        "label": label_of(parent.config, parent.build_model(), _own(parent.config)),
+        "seq_len": parent.config.seq_len,
+    }
+
+
+def _own(config: RunConfig) -> Recipe | None:
+    return None if config.extension is None else recipes.build(config.extension)
+
+
+def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
+    """Raises ValueError where a run's extension means nothing for its model or has a constant left to fit, or its
+    training windows are longer than its encoding is defined.
+    """
+    name = config.encoding.name
+    if user_file is not None:
+        name = f"{user_file}:{name.rpartition(':')[2]}"
+    model = Model(config.model, name, config.encoding.arguments, config.seq_len)
+    plan, length = PLAIN, config.training.seq_len
+    if (recipe := _own(config)) is not None:
+        recipes.check_applies(recipe, model)
+        if recipe.to_fit is not None:
+            raise ValueError(
+                f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out"
+            )
+        plan = recipe.plan(model.encoding, model.seq_len, length)
+    if not model.encoding.reaches(length, plan):
+        hint = "; give --extend table-resize" if "table-resize" in recipes.applicable(model) else ""
+        raise ValueError(
+            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and --seq-len is {length}{hint}"
+        )

@@ -1,0 +1,244 @@
+"""The training loop: optimiser, schedule, validation, saving, exact resume."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from extrapolate import files
+from extrapolate.data.store import Store
+from extrapolate.evaluation.validation import validation_loss
+from extrapolate.extensions import recipe as recipes
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.progress import Advance, unseen
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.run import CONFIG, METRICS, STATE, WEIGHTS, Run, check_same
+from extrapolate.runs.weights import Checkpoint, load_start
+from extrapolate.training.data import TrainingData
+from extrapolate.training.optimizer import learning_rate, optimizer_of
+from extrapolate.training.stopping import Interrupted, stop_requests
+
+SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
+VALIDATIONS = 10  # in the course of a run, the last at its end
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def initial_model(config: RunConfig, run: Run) -> Model:
+    """Fresh weights, decided by the seed alone."""
+    torch.manual_seed(config.training.seed)
+    return run.build_model()
+
+
+def own_plan(config: RunConfig, model: Model) -> Plan:
+    """What the run's own extension does to its training windows."""
+    if config.extension is None:
+        return PLAIN
+    return recipes.build(config.extension).plan(model.encoding, model.seq_len, config.training.seq_len)
+
+
+def train(
+    config: RunConfig,
+    store: Store,
+    path: Path,
+    *,
+    resume: bool = False,
+    user_encoding: Path | None = None,
+    start: Checkpoint | None = None,
+    save_every: int | None = None,
+    keep_every: int | None = None,
+    report: Report = lambda row: None,
+    progress: Advance = unseen,
+) -> Run:
+    """Trains a run in the folder `path`, or with `resume` continues the one that is there.
+
+    start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
+    every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
+    every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
+    forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
+    ValueError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
+    the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
+    with the state saved.
+    """
+    if config.origin is not None and start is None and not (resume and _begun(path)):
+        raise ValueError(
+            f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
+            "with --from"
+        )
+    data = TrainingData(config.training, store)
+    with files.locked(path):
+        files.remove_partials(path)
+        run = _opened(config, store, path, resume, user_encoding)
+        if not run.finished:
+            _Training(run, data, start, report, progress).loop(save_every, keep_every)
+    return run
+
+
+def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
+    if not _begun(path):  # nothing there, or what was killed before it first saved
+        (path / METRICS).unlink(missing_ok=True)
+        return Run.create(path, config, store.path / "tokenizer.json", user_encoding)
+    if not resume:
+        raise ValueError(f"{path} already holds a run; continue it with --resume, or choose another --out")
+    run = Run.open(path)
+    check_same(run, config)
+    return run
+
+
+def _begun(path: Path) -> bool:
+    return (path / STATE).exists() or (path / WEIGHTS).exists()
+
+
+class _Training:
+    """One run's training, from its last saved state to its end."""
+
+    def __init__(
+        self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report, progress: Advance = unseen
+    ) -> None:
+        self.run, self.data, self.report, self.progress = run, data, report, progress
+        self.training = run.config.training
+        self.model = initial_model(run.config, run)
+        if start is not None:
+            load_start(self.model, start)
+        self.model.to(self.training.device)
+        self.plan = own_plan(run.config, self.model)
+        self.optimizer = optimizer_of(self.model, self.training)
+        self.step = 0
+        self._restore()
+        self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
+        self._untold = self.tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens trained on so far, inputs of all windows."""
+        return self.step * self.training.batch_size * self.training.seq_len
+
+    def _passed(self, every: int) -> bool:
+        """Whether the last step passed a multiple of so many tokens."""
+        per_step = self.training.batch_size * self.training.seq_len
+        return self.tokens // every > (self.tokens - per_step) // every
+
+    def loop(self, save_every: int | None, keep_every: int | None) -> None:
+        """Trains to the end, saving as it goes, and writes the final weights."""
+        validate_at = {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}
+        saved_at = time.monotonic()
+        if not self.training.compile:
+            self._tell(0)
+        self.model.train()
+        with (self.run.path / METRICS).open("a", encoding="utf-8") as metrics, stop_requests() as stop:
+            while self.step < self.training.steps:
+                self._log(metrics, self._step())
+                if self.step in validate_at:
+                    self._log(metrics, self._validate())
+                if keep_every and self._passed(keep_every):
+                    self.run.save_weights(self.model, self.step, self.tokens, final=False)
+                due = self._passed(save_every) if save_every else time.monotonic() - saved_at > SAVE_EVERY_S
+                if self.step < self.training.steps and (due or stop):
+                    self._save()
+                    saved_at = time.monotonic()
+                    if stop:
+                        raise Interrupted(
+                            f"stopped after step {self.step} of {self.training.steps}, which is saved; "
+                            f"extrapolate train --out {self.run.path} --resume continues"
+                        )
+        rows = pd.DataFrame(self.run.metrics())
+        files.write_atomically(self.run.path / "metrics.parquet", rows.to_parquet)
+        self.run.save_weights(self.model, self.step, self.tokens, final=True)
+        (self.run.path / STATE).unlink(missing_ok=True)
+
+    def _step(self) -> dict[str, Any]:
+        began = time.perf_counter()
+        lr = learning_rate(self.training, self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
+        loss = self._accumulate(batch, weight)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise RuntimeError(
+                f"the loss is {loss:g} and its gradient's norm {float(norm):g} at step {self.step + 1} "
+                f"of {self.run.path}; a lower --lr is the first thing to try"
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        seconds = time.perf_counter() - began
+        return {
+            "loss": loss,
+            "lr": lr,
+            "grad_norm": float(norm),
+            "tokens_per_s": batch[:, 1:].numel() / seconds,
+        }
+
+    def _accumulate(self, batch: Tensor, weight: Tensor | None = None) -> float:
+        """Gradients of the batch's mean loss, from as many forward passes as memory asks for."""
+        total, size, device = 0.0, self.training.micro_batch_size, self.training.device
+        parts = batch.to(device).split(size)
+        weights = [None] * len(parts) if weight is None else weight.to(device).split(size)
+        for part, part_weight in zip(parts, weights, strict=True):
+            with torch.autocast(device, torch.bfloat16, enabled=self.training.precision == "bf16"):
+                loss = self.loss(part[:, :-1], part[:, 1:], self.plan, part_weight) * (len(part) / len(batch))
+            loss.backward()
+            total += loss.item()
+            self._tell(part[:, 1:].numel())
+        return total
+
+    def _tell(self, tokens: int) -> None:
+        """Tells progress of so many tokens more, at first with those of the steps before."""
+        self.progress("training", self._untold + tokens)
+        self._untold = 0
+
+    def _validate(self) -> dict[str, Any]:
+        self.progress("validating", 0)
+        self.model.eval()
+        loss = validation_loss(
+            self.model,
+            self.data.validation,
+            self.data.validation_windows,
+            self.plan,
+            batch_tokens=self.training.micro_batch_tokens,
+            progress=lambda tokens: self.progress("validating", 0),
+        )
+        self.model.train()
+        return {"val_loss": loss}
+
+    def _log(self, metrics: Any, values: dict[str, Any]) -> None:
+        row = {"step": self.step, "tokens": self.tokens} | values
+        metrics.write(json.dumps(row) + "\n")
+        metrics.flush()
+        self.report(row)
+
+    def _save(self) -> None:
+        self.run.save_state(
+            {
+                "step": self.step,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "rng": torch.get_rng_state(),
+                "cuda_rng": torch.cuda.get_rng_state() if self.training.device == "cuda" else None,
+            }
+        )
+
+    def _restore(self) -> None:
+        state = self.run.load_state()
+        if state is None:
+            return
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step = state["step"]
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise ValueError(f"{self.run.path / STATE} does not belong to its {CONFIG}: {error}") from error
+        torch.set_rng_state(state["rng"])
+        if state["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(state["cuda_rng"])
+        # Steps after the saved one are taken again, and logged once.
+        rows = [row for row in self.run.metrics() if row["step"] <= self.step]
+        files.write_text(self.run.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,417 @@
+"""What is wrong in a user's own encoding is refused when it is loaded, in words; what is right passes."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+import torch
+
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import build
+
+DIMS = Dims(width=32, heads=4, head_dim=8, seq_len=64, layers=2)
+HEAD = """
+import math, sys
+import torch
+from torch import nn
+from extrapolate.encodings.base import *
+from extrapolate.encodings.base import DISTANCES, FREQUENCIES, LOGITS, MASK, POSITIONS, RELATIVE
+from extrapolate.encodings.rope import RoPE, geometric
+
+class Mine(Encoding):
+    display = "Mine"
+"""
+DISTANCE = "(pos_T[:, None] - pos_S[None, :]).clamp(min=0)"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., list[Encoding]]:
+    """Builds the class Mine of mine.py, whose body is given."""
+
+    def call(body: str, dims: Dims = DIMS, kv_heads: int | None = None, head: str = HEAD) -> list[Encoding]:
+        (tmp_path / "mine.py").write_text(head + indent(dedent(body), "    "))
+        return build(f"{tmp_path / 'mine.py'}:Mine", {}, dims, kv_heads)
+
+    return call
+
+
+@pytest.fixture
+def refused(load: Callable[..., list[Encoding]]) -> Callable[..., str]:
+    """The message, from the file's name on, that a body of Mine is refused with."""
+
+    def call(body: str, *words: str, **options: object) -> str:
+        with pytest.raises(ValueError, match=r"mine\.py: ") as raised:
+            load(body, **options)
+        message = str(raised.value)
+        message = message[message.index("mine.py: ") :]
+        for word in words:
+            assert word in message, message
+        return message
+
+    return call
+
+
+RIGHT = {
+    "nothing": "pass",
+    "one bias for all heads": f"def bias(self, pos_T, pos_S): return -{DISTANCE}[None]",
+    "a bias that hides, and is nan after the query": """
+        def bias(self, pos_T, pos_S):
+            distance = pos_T[:, None] - pos_S
+            return (-distance.sqrt()).masked_fill(distance > 5, -math.inf).expand(self.dims.heads, -1, -1)
+        """,
+    "keys that take from the key before": """
+        def rotate(self, q, k, pos_T, pos_S):
+            return q, k + 0.5 * nn.functional.pad(k, (0, 0, 1, 0))[:, :, :-1]
+        """,
+    "queries turned by the content before them": """
+        def rotate(self, q, k, pos_T, pos_S):
+            angle = q[..., :1].cumsum(dim=2)
+            return torch.cat([q[..., :4] * angle.cos(), q[..., 4:]], dim=-1), k
+        """,
+    "a convolution over the embedding": """
+        def embed(self, x_BTD, pos_T):
+            return x_BTD + nn.functional.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
+        """,
+    "a count of tokens where positions may not change": """
+        accepts = frozenset({LOGITS})
+        def embed(self, x_BTD, pos_T):
+            return x_BTD + torch.arange(x_BTD.shape[1])[:, None]
+        """,
+    "a table that ends": """
+        accepts = frozenset({POSITIONS, LOGITS})
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.max_length = 10
+            self.table = nn.Parameter(torch.zeros(10, dims.width))
+        def embed(self, x_BTD, pos_T):
+            return x_BTD + self.table[pos_T.long()]
+        """,
+    "scores from gates": """
+        def prepare(self, x_BTD):
+            return x_BTD[..., :4].cumsum(dim=1).transpose(1, 2)
+        def scores(self, q, k, context):
+            gate = context.state
+            return scaled_product(q, k) + gate[:, :, context.queries, None] - gate[:, :, None, context.keys]
+        """,
+    "an argument of every kind": """
+        def __init__(self, dims, *, a: int | None = None, b: float = 2, c: bool = True, d: str = "x", e: float = 1e-3):
+            super().__init__(dims)
+            self.a, self.b, self.c, self.d, self.e = dims.width // 2 if a is None else a, b, c, d, e
+        """,
+    "helpers of its own": """
+        def rotate_half(self, x): return x
+        def table(self, pos_T): return pos_T
+        def _rotat(self): pass
+        def rotate(self, q, k, pos_T, pos_S): return q, k
+        def rotated(self, x): return x
+        """,
+}
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_what_is_right_passes(load, body: str) -> None:
+    assert len(load(body)) == 2
+
+
+class TestPlaces:
+    """Wrong numbers in silence: places taken from lengths, or from the wrong slice."""
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "places = -(torch.arange(len(pos_T))[:, None] - torch.arange(len(pos_S))).clamp(min=0).float()",
+            "places = -(torch.arange(len(pos_T))[:, None] - pos_S).clamp(min=0).float()",
+            "places = -(pos_T[:, None] - torch.arange(len(pos_S))).clamp(min=0).float()",
+            "places = self.table[: len(pos_T), : len(pos_S)]",
+            "places = self.zeros[: len(pos_T), : len(pos_S)]",
+        ],
+    )
+    def test_a_bias_of_a_chunk_is_that_of_the_whole(self, refused, body: str) -> None:
+        init = """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.table = -(torch.arange(64.)[:, None] - torch.arange(64.)).clamp(min=0)
+            self.zeros = nn.Parameter(torch.zeros(64, 64))
+        def bias(self, pos_T, pos_S):
+            BODY
+            return places.expand(self.dims.heads, -1, -1)
+        """.replace("BODY", body)
+        refused(init, "mine.py: bias gives query ", "in a chunk of queries", "take their places from pos_T and pos_S")
+
+    def test_keys_that_are_counted_are_found_by_a_window(self, refused) -> None:
+        body = """
+        def bias(self, pos_T, pos_S):
+            return -(pos_T[:, None] - torch.arange(len(pos_S))).clamp(min=0).expand(self.dims.heads, -1, -1)
+        """
+        assert "with a window of" in refused(body)
+        assert "with a window of" not in refused("window = 5\n" + dedent(body))
+
+    def test_a_bias_counted_from_the_last_key_is_blind_to_positions(self, refused) -> None:
+        refused(
+            """
+            def bias(self, pos_T, pos_S):
+                index = torch.arange(float(len(pos_S)))
+                return -(index[-len(pos_T):, None] - index).clamp(min=0).expand(self.dims.heads, -1, -1)
+            """,
+            "mine.py: bias is the same where every token has position 0",
+            "accepts = frozenset()",
+        )
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "index = torch.arange(q.shape[2]); distance = index[:, None] - context.pos_S",
+            "index = context.pos_T - context.pos_T[0]; distance = index[:, None] - context.pos_S",
+        ],
+    )
+    def test_scores_of_a_chunk_are_those_of_the_whole(self, refused, line: str) -> None:
+        refused(
+            f"""
+            def scores(self, q, k, context):
+                {line}
+                return scaled_product(q, k) - 0.1 * distance.abs()
+            """,
+            "mine.py: scores gives query ",
+            "take their places from context",
+        )
+
+    def test_a_state_is_sliced(self, refused) -> None:
+        body = """
+        def prepare(self, x_BTD):
+            return x_BTD[..., :4].cumsum(dim=1).transpose(1, 2)
+        def scores(self, q, k, context):
+            gate = context.state
+            return scaled_product(q, k) + gate[:, :, :q.shape[2], None] - gate[:, :, None, :k.shape[2]]
+        """
+        refused(body, "mine.py: scores gives query ")
+        whole = body.replace(":q.shape[2]", ":").replace(":k.shape[2]", ":")
+        refused(whole, "scores returned [2, 4, 64, 64]; expected [B=2, H=4, T=1, S=1] (queries 0..0 of 64, keys 0..0)")
+
+    def test_nothing_for_one_query_and_something_for_more(self, refused) -> None:
+        refused(
+            f"""
+            def bias(self, pos_T, pos_S):
+                return -{DISTANCE}[None] if len(pos_T) > 1 else None
+            """,
+            "bias returned None for some queries, and a tensor for others",
+        )
+
+    def test_the_layer_is_named(self, refused) -> None:
+        refused(
+            """
+            def bias(self, pos_T, pos_S):
+                index = torch.arange(float(len(pos_T))) if self.dims.layer else pos_T
+                return -(index[:, None] - pos_S).abs()[None]
+            """,
+            "mine.py: bias of layer 1 gives",
+        )
+
+    @pytest.mark.parametrize("times", ["pos_T", "torch.arange(float(q.shape[2]))"])
+    @pytest.mark.parametrize("keys", ["pos_S", "torch.arange(float(k.shape[2]))"])
+    def test_rotate_turns_queries_and_keys_by_their_own_positions(self, load, refused, times: str, keys: str) -> None:
+        body = f"""
+        def rotate(self, q, k, pos_T, pos_S):
+            def turned(x, pos):
+                angle = torch.outer(pos, geometric(10.0, 8, x.device))
+                a, b = x.chunk(2, dim=-1)
+                return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], dim=-1)
+            return turned(q, {times}), turned(k, {keys})
+        """
+        if (times, keys) == ("pos_T", "pos_S"):
+            load(body)
+        else:
+            refused(body, "mine.py: rotate gives tokens 24..63 other numbers", "take positions from pos_T and pos_S")
+
+    def test_rotate_with_one_table_for_both_is_refused(self, refused) -> None:
+        message = refused(
+            """
+            def rotate(self, q, k, pos_T, pos_S):
+                cos = torch.outer(pos_T, torch.ones(8)).cos()
+                return q * cos, k * cos
+            """
+        )
+        assert re.search(r"rotate failed: RuntimeError: .* \(tokens 24\.\.63 and 10\.\.63 of 64\)", message)
+
+    def test_embed_and_attention_input_read_positions(self, refused) -> None:
+        for hook, result in (("embed", "made"), ("attention_input", "(made, x_BTD)")):
+            refused(
+                f"""
+                def {hook}(self, x_BTD, pos_T):
+                    made = x_BTD + 0.1 * torch.arange(x_BTD.shape[1])[:, None]
+                    return {result}
+                """,
+                f"mine.py: {hook} gives tokens 24..63 other numbers",
+                "take positions from pos_T, not from a length or arange",
+            )
+
+
+class TestAnswers:
+    """Form, type and numbers of what a hook returns."""
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ("def positions(self, index_T): return index_T[:-1]", "positions returned [63]; expected [T=64]"),
+            ("def positions(self, index_T): return index_T.long()", "positions returned int64; expected float32"),
+            ("def positions(self, index_T): return index_T / 0", "positions returned nan at t=0; expected finite"),
+            ("def positions(self, index_T): return index_T.long() if self.training else index_T",
+             "positions returned int64; expected float32"),
+            ("def embed(self, x, pos_T): x + 1", "embed returned None; expected a tensor [B=2, T=64, D=32]"),
+            ("def embed(self, x, pos_T): return x.sum(-1)", "embed returned [2, 64]; expected [B=2, T=64, D=32]"),
+            ("def embed(self, x, pos_T): return x.double()", "embed returned float64; expected float32"),
+            ("def embed(self, x, pos_T): return x / 0 * 0", "embed returned nan at b=0, t=0, d=0"),
+            ("def attention_input(self, x, pos_T): return x",
+             "attention_input returned a tensor [2, 64, 32]; expected a tuple of 2: what W_q and W_k read"),
+            ("def attention_input(self, x, pos_T): return x, x, x", "attention_input returned a tuple of 3"),
+            ("def attention_input(self, x, pos_T): return x, None",
+             "attention_input returned None; expected a tensor [B=2, T=64, D=32]"),
+            ("def rotate(self, q, k, pos_T, pos_S): return q",
+             "rotate returned a tensor [2, 4, 64, 8]; expected a tuple of 2: queries [B=2, H=4, T=64, K=8] and keys"),
+            ("def rotate(self, q, k, pos_T, pos_S): return q[:, :2], k",
+             "rotate returned [2, 2, 64, 8]; expected [B=2, H=4, T=64, K=8]"),
+            ("def rotate(self, q, k, pos_T, pos_S): return torch.cat([q, q], -1), k",
+             "rotate returned queries [2, 4, 64, 16] and keys [2, 4, 64, 8]; expected both as wide"),
+            ("def rotate(self, q, k, pos_T, pos_S): return q.half(), k", "rotate returned float16; expected float32"),
+            ("def bias(self, pos_T, pos_S): return torch.zeros(2, len(pos_T), len(pos_S))",
+             "bias returned [2, 64, 64]; expected [H=4, T=64, S=64]"),
+            ("def bias(self, pos_T, pos_S): return torch.zeros(len(pos_T), len(pos_S))",
+             "bias returned [64, 64]; expected [H=4, T=64, S=64]"),
+            ("def bias(self, pos_T, pos_S): return 0.0", "bias returned 0.0; expected a tensor [H=4, T=64, S=64]"),
+            (f"def bias(self, pos_T, pos_S): return ({DISTANCE} > 3)[None]", "bias returned bool; expected float32"),
+            (f"def bias(self, pos_T, pos_S): return {DISTANCE}.double()[None]", "bias returned float64; expected"),
+            (f"def bias(self, pos_T, pos_S): return 1 / {DISTANCE}[None]",
+             "bias returned inf at h=0, t=0, s=0; expected finite numbers"),
+            ("def bias(self, pos_T, pos_S): return (pos_T[:, None] * pos_S * -math.inf)[None]", "bias returned nan at"),
+            (f"def bias(self, pos_T, pos_S): return -{DISTANCE}[None] - math.inf", "bias hides every key of a query"),
+            ("def scores(self, q, k, context): return (q @ k.mT)[0]",
+             "scores returned [4, 64, 64]; expected [B=2, H=4, T=64, S=64]"),
+            ("def scores(self, q, k, context): return (q @ k.mT).long()", "scores returned int64; expected a floating"),
+            ("def scores(self, q, k, context): return (context.pos_T[:, None] - context.pos_S).sqrt() + q @ k.mT",
+             "scores returned nan at b=0, h=0, t=0, s=1"),
+            ("def extended(self, plan): pass", "extended returned None; expected an encoding"),
+        ],
+    )  # fmt: skip
+    def test_a_wrong_one_is_refused_with_what_was_expected(self, refused, body: str, message: str) -> None:
+        refused(body, f"mine.py: {message}")
+
+    @pytest.mark.parametrize(
+        ("hook", "arguments"),
+        [
+            ("positions", "index_T"),
+            ("embed", "x, pos_T"),
+            ("attention_input", "x, pos_T"),
+            ("prepare", "x"),
+            ("rotate", "q, k, pos_T, pos_S"),
+            ("bias", "pos_T, pos_S"),
+            ("scores", "q, k, context"),
+            ("extended", "plan"),
+        ],
+    )
+    def test_a_hook_that_fails_is_named(self, refused, hook: str, arguments: str) -> None:
+        line = len(HEAD.splitlines()) + 2
+        body = f"def {hook}(self, {arguments}):\n    return [][3]"
+        refused(body, f"mine.py: {hook} failed: IndexError: list index out of range, in line {line}")
+        refused(body.replace("return [][3]", "sys.exit()"), f"mine.py: {hook} failed: SystemExit, in line {line}")
+        refused(body.replace(arguments, "one, two, three, four, five"), f"mine.py: {hook} failed: TypeError: ")
+
+    def test_heads_are_not_always_as_many_for_keys(self, load, refused, tmp_path: Path) -> None:
+        body = """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.scale = nn.Parameter(torch.ones(dims.heads, 1, 1))
+        def rotate(self, q, k, pos_T, pos_S):
+            return q, k * self.scale
+        """
+        load(body)
+        refused(body, "rotate returned [2, 4, 64, 8]; expected [B=2, G=1, S=64, K=8]", kv_heads=1)
+        sizes = {"vocab_size": 50, "width": 32, "layers": 1, "heads": 4, "head_dim": 8}
+        Model(ModelConfig(**sizes, kv_heads=4), f"{tmp_path / 'mine.py'}:Mine", {}, 64)
+        with pytest.raises(ValueError, match=r"mine\.py: rotate failed: RuntimeError"):
+            Model(ModelConfig(**sizes, kv_heads=2), f"{tmp_path / 'mine.py'}:Mine", {}, 64)
+
+
+class TestFrequencies:
+    BODY = """
+    accepts = RELATIVE | {FREQUENCIES}
+    frequency_scale = ()
+    def spectrum(self):
+        return Spectrum(10.0, 4)
+    def extended(self, plan):
+        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+    def rotate(self, q, k, pos_T, pos_S):
+        frequencies = geometric(10.0, 8, q.device)
+        if self.frequency_scale:
+            frequencies = frequencies * torch.tensor(self.frequency_scale)
+        def turned(x, pos):
+            angle = torch.outer(pos, frequencies)
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], dim=-1)
+        return turned(q, pos_T), turned(k, pos_S)
+    """
+
+    def test_they_are_taken(self, load, refused) -> None:
+        load(self.BODY)
+        refused(self.BODY.replace("frequency_scale=plan.frequency_scale", ""), "rotate turns as before", "halved")
+        refused(
+            self.BODY.replace("Spectrum(10.0, 4)", "None"), "spectrum returned None; expected Spectrum(theta, count)"
+        )
+        refused(self.BODY.replace("Spectrum(10.0, 4)", "Spectrum(10.0, 3)"), "rotate failed: RuntimeError", "halved")
+
+
+class TestClass:
+    """Arguments, names of methods, and what an instance says of itself."""
+
+    @pytest.mark.parametrize(
+        ("name", "hook"),
+        [("rotat", "rotate"), ("biass", "bias"), ("embedd", "embed"), ("score", "scores"), ("position", "positions")],
+    )
+    def test_a_method_that_is_nearly_a_hook_is_refused(self, refused, name: str, hook: str) -> None:
+        refused(f"def {name}(self, x): return x", f"mine.py: {name} is no hook", f"did you mean '{hook}'?")
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ("def __init__(self, dims, *, theta: float = 1.0): super().__init__(dims)",
+             "keep argument theta as self.theta"),
+            ("def __init__(self, dims, *, theta: float = 1.0):\n"
+             "    super().__init__(dims)\n    self.theta = nn.Parameter(torch.tensor(theta))",
+             "self.theta is a tensor [], and argument theta is a finite number: keep the argument as self.theta"),
+            ("def __init__(self, dims, *, size: int = 3):\n    super().__init__(dims)\n    self.size = size / 2",
+             "self.size is 1.5, and argument size is a whole number"),
+            ("def __init__(self, dims, *, size: int = None):\n    super().__init__(dims)\n    self.size = size",
+             "self.size is None, and argument size is a whole number"),
+            ("def __init__(self, dims, *, size: int = 3):\n    super().__init__(dims)\n    self.size = size * 2",
+             "self.size is 6, and an encoding made with size=6 has 12"),
+            ("def __init__(self, dims): self.x = 1", "__init__ must begin with super().__init__(dims)"),
+            ("def __init__(self, dims): self.x = nn.Parameter(torch.ones(1))", "__init__ failed: AttributeError"),
+            ("def __init__(self, dims):\n    super().__init__(dims)\n    self.bias = nn.Parameter(torch.ones(1))",
+             "__init__ failed: KeyError"),
+            ("def __init__(self, dims): raise ValueError('too wide')", "mine.py: too wide"),
+            ("def __init__(self, dims): sys.exit(0)", "__init__ failed: SystemExit: 0"),
+            ("window = 0", "window is 0; expected a positive whole number of tokens, or None"),
+            ("max_length = 2.5", "max_length is 2.5; expected a positive whole number of tokens, or None"),
+        ],
+    )  # fmt: skip
+    def test_instances(self, refused, body: str, message: str) -> None:
+        refused(body, message)
+
+
+def test_random_numbers_are_those_of_an_encoding_that_is_not_checked(load) -> None:
+    body = """
+    def __init__(self, dims):
+        super().__init__(dims)
+        self.table = nn.Parameter(torch.randn(3))
+        self.asked = []
+    def bias(self, pos_T, pos_S):
+        self.asked.append(len(pos_T))
+        return torch.rand(1, 1, 1).expand(1, len(pos_T), len(pos_S)) * 0
+    """
+    torch.manual_seed(3)
+    encoding = load(body)[0]
+    torch.manual_seed(3)
+    assert torch.equal(encoding.table, torch.randn(3))
+    assert encoding.asked == [], "a hook may remember what it was asked: the check has instances of its own"

@@ -1,0 +1,85 @@
+"""The attention paths against a dense float64 computation of the definition."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.model import attention
+from extrapolate.model.layers import build
+
+B, H, K = 2, 4, 8
+
+
+class Windowed(Encoding):
+    """A window and nothing else."""
+
+    def __init__(self, dims: Dims, window: int) -> None:
+        super().__init__(dims)
+        self.window = window
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, window: int | None) -> Tensor:
+    """Softmax attention, one query at a time, in float64."""
+    q, k, v = q.double(), k.double(), v.double()
+    groups = q.shape[1] // k.shape[1]
+    out = torch.zeros_like(q)
+    for h in range(q.shape[1]):
+        for t in range(q.shape[2]):
+            first = 0 if window is None else max(0, t - window + 1)
+            scores = (k[:, h // groups, first : t + 1] @ q[:, h, t, :, None])[..., 0] / math.sqrt(q.shape[-1])
+            if bias is not None:
+                scores = scores + bias[h, t, first : t + 1].double()
+            out[:, h, t] = (scores.softmax(dim=-1)[..., None] * v[:, h // groups, first : t + 1]).sum(dim=1)
+    return out
+
+
+@pytest.mark.parametrize("length", [1, 7, 40])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("kind", ["none", "alibi", "window"])
+@pytest.mark.parametrize("path", ["explicit", "fused", "chunked"])
+def test_every_path_is_the_definition(
+    path: str, kind: str, kv_heads: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(B, heads, length, K) for heads in (H, kv_heads, kv_heads))
+    dims = Dims(H * K, H, K, seq_len=16)
+    encoding = Windowed(dims, window=5) if kind == "window" else build(kind, {}, dims)[0]
+    pos = torch.arange(length, dtype=torch.float32)
+    expected = dense(q, k, v, encoding.bias(pos, pos), encoding.window)
+    if path == "chunked":
+        monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 3)
+    with torch.set_grad_enabled(path == "explicit"):
+        actual = attention.attend(q, k, v, encoding, pos)
+    torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest bias asked for has QUERIES_PER_CHUNK rows, whatever the length."""
+    rows = []
+    encoding = build("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
+    original = encoding.bias
+
+    def spy(pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
+        rows.append(len(pos_T))
+        return original(pos_T, pos_S)
+
+    monkeypatch.setattr(encoding, "bias", spy)
+    q = torch.randn(1, H, 1024, K)
+    with torch.no_grad():
+        attention.attend(q, q, q, encoding, torch.arange(1024, dtype=torch.float32))
+    assert max(rows) == attention.QUERIES_PER_CHUNK
+    assert sum(rows) >= 1024
+
+
+def test_a_bias_is_not_rounded_to_the_queries_precision() -> None:
+    """At distance 1000 bfloat16 would move ALiBi's bias by a nat: the chunked path must not round it."""
+    encoding = build("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
+    pos = torch.arange(1024, dtype=torch.float32)
+    q, k, v = torch.randn(3, 1, H, 1024, K).bfloat16().unbind()
+    with torch.no_grad():
+        actual = attention.attend(q, k, v, encoding, pos)
+    expected = dense(q, k, v, encoding.bias(pos, pos), None)
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=0.03)

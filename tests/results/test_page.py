@@ -1,0 +1,120 @@
+"""docs/results.md: it is what the code says, the files have its columns, and its examples run."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from extrapolate import results
+from extrapolate.results.page import TABLES, kind, results_page, table
+
+PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+# Their columns depend on the factors.
+BY_FACTOR = ("loss_by_ev", "optimum_by_ev")
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == results_page(), "run: extrapolate columns --markdown > docs/results.md"
+
+
+@pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
+def test_every_column_has_a_meaning_and_says_when_it_is_empty(one) -> None:
+    for column in one.columns:
+        assert column.meaning.endswith("."), column.name
+        assert bool(column.empty) != column.required, column.name
+    assert len({column.name for column in one.columns}) == len(one.columns)
+
+
+def test_the_meaning_is_in_the_file(tmp_path: Path) -> None:
+    results.write(tmp_path / "evals.parquet", [], results.EVALS)
+    metadata = pq.read_schema(tmp_path / "evals.parquet").field("loss").metadata
+    assert metadata[b"meaning"] == b"The mean negative log-likelihood of the targets."
+    assert metadata[b"unit"] == b"nats per target"
+
+
+@pytest.fixture(scope="module")
+def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with evaluated runs in `ckpt`, one of them on a probe too, and their report in `report`."""
+    from extrapolate.cli import main
+
+    made = tmp_path_factory.mktemp("results")
+    shutil.copytree(evaluated, made / "ckpt")
+    probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "none", "--factors", "1,2"]
+    for command in (
+        ["eval-lengths", made / "ckpt/rope", *probing],
+        ["report", made / "ckpt", "--out", made / "report"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(list(map(str, command)))
+        assert not ended.value.code
+    return made
+
+
+def kinds_in(path: Path) -> dict[str, str]:
+    """The columns of a file, and whether each holds numbers."""
+    frame = pd.read_parquet(path)
+    numbers = {name: pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns}
+    return {name: "number" if numbers[name] else "other" for name in frame.columns}
+
+
+@pytest.mark.parametrize("one", [one for one in TABLES if one.name not in BY_FACTOR], ids=lambda one: one.name)
+def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
+    paths = [folder / place / f"{one.name}.parquet" for place in ("ckpt/rope", "report")]
+    paths = [path for path in [*paths, folder / "report/probes.parquet"] if path.exists()]
+    paths = [path for path in paths if (path.name == "probes.parquet") <= (one.name == "eval_probes")]
+    assert paths
+    wanted = {c.name: "number" if "number" in kind(c) else "other" for c in one.columns}
+    for path in paths:
+        found = kinds_in(path)
+        assert set(found) == set(wanted), path
+        frame = pd.read_parquet(path)
+        for column in one.columns:
+            assert found[column.name] == wanted[column.name] or frame[column.name].isna().all(), column.name
+            assert not column.required or frame[column.name].notna().all(), column.name
+
+
+def test_loss_by_ev_has_a_column_for_every_factor(folder: Path) -> None:
+    found = [
+        re.sub(r"ev=[0-9.]+", "ev=K", name) for name in pd.read_parquet(folder / "report/loss_by_ev.parquet").columns
+    ]
+    assert list(dict.fromkeys(found)) == [column.name for column in table("loss_by_ev").columns]
+
+
+def test_optimum_by_ev_has_its_columns() -> None:
+    from extrapolate.report.optimum import optimum_by_ev
+
+    rows = pd.DataFrame({"model": "RoPE", "factor": [1.0, 2.0], "loss": [2.0, 1.9], "optimum_loss": [1.9, 1.7]})
+    found = [re.sub(r"ev=[0-9.]+", "ev=K", name) for name in optimum_by_ev(rows, ["RoPE"]).columns]
+    assert list(dict.fromkeys(found)) == [column.name for column in table("optimum_by_ev").columns]
+
+
+def test_the_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 3
+    made: list[dict[str, object]] = []
+    for example in examples:
+        made.append({})
+        exec(example, made[-1])
+    assert (folder / "curve.png").stat().st_size
+    joined = made[1]["joined"]
+    assert isinstance(joined, pd.DataFrame)
+    weighted = joined["total"].groupby([joined["protocol"], joined["factor"], joined["extension"]]).sum()
+    counts = joined["n_targets"].groupby([joined["protocol"], joined["factor"], joined["extension"]]).sum()
+    rows = joined.groupby(["protocol", "factor", "extension"])["loss"].first()
+    pd.testing.assert_series_equal(weighted / counts, rows, check_names=False)
+    assert "ExPE" in capsys.readouterr().out
+
+
+def test_the_command_prints_a_table(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    out = cli("columns").succeeded().out
+    assert all(column.meaning in out for one in TABLES for column in one.own())
+    out = cli("columns", "eval_probes.parquet").succeeded().out
+    assert all(f" {column.name} " in out for column in table("eval_probes").columns)
+    assert cli("columns", "--markdown").succeeded().out == results_page()
+    assert "did you mean 'metrics'" in cli("columns", "metric").error()

@@ -1,0 +1,280 @@
+"""From preset, file and flags to a run's configuration: who wins, what is filled in, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from extrapolate.data.store import Store
+from extrapolate.machine import devices
+from extrapolate.runs import resolve as resolving
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.resolve import TrainingRequest, resolve, run_name
+
+USER_FILE = """
+from extrapolate.encodings.base import Encoding
+
+class Mine(Encoding):
+    display = "Mine"
+    source = "ours"
+
+    def __init__(self, dims, *, size: int = 3, base: str | None = None):
+        super().__init__(dims)
+        self.size, self.base = size, base
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """What resolving asks of a store is in its manifest."""
+    return Store(tmp_path / "store", {"source": "made up", "corpus_hash": "0123456789abcdef", "vocab_size": 300})
+
+
+@pytest.fixture(autouse=True)
+def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without CUDA or fast bfloat16, whatever runs the tests."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(resolving, "fast_bf16", lambda: False)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, plain_cpu: None) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+
+def request(file: Path | None = None, pe: str | None = "rope", **training: Any) -> TrainingRequest:
+    return TrainingRequest(pe=pe, file=file, training={"seq_len": 64} | training)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def config(store: Store, asked: TrainingRequest) -> RunConfig:
+    return resolve(asked, store)[0]
+
+
+class TestPrecedence:
+    def test_flags_win_over_the_file_which_wins_over_the_preset(self, store: Store, tmp_path: Path) -> None:
+        file = write(
+            tmp_path / "a.toml",
+            'preset = "expe-35m"\n[model]\nlayers = 3\nwidth = 96\n[training]\nlr = 0.5\nseed = 5\nseq_len = 32\n',
+        )
+        asked = TrainingRequest("rope", None, file, {"layers": 2, "width": None}, {"seed": 9, "lr": None})
+        resolved = config(store, asked)
+        assert resolved.preset == "expe-35m"
+        assert (resolved.model.layers, resolved.training.seed) == (2, 9)  # flags
+        assert (resolved.model.width, resolved.training.lr, resolved.training.seq_len) == (96, 0.5, 32)  # the file
+        assert (resolved.model.ff_width, resolved.training.batch_tokens) == (1024, 32_768)  # the preset
+        assert (resolved.model.norm_eps, resolved.training.beta2) == (1e-5, 0.95)  # the defaults
+
+    def test_a_preset_given_wins_over_that_of_the_file(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", 'preset = "expe-35m"')
+        resolved = config(store, TrainingRequest("rope", "gpt-256", file))
+        assert (resolved.preset, resolved.model.width, resolved.training.seq_len) == ("gpt-256", 512, 256)
+
+    def test_the_encoding_given_replaces_that_of_the_file_with_its_arguments(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        file = write(tmp_path / "a.toml", '[encoding]\nname = "rope"\narguments = {theta = 500}\n')
+        from_file = config(store, request(file, pe=None)).encoding
+        assert (from_file.name, from_file.arguments) == ("rope", {"theta": 500.0, "pairing": "half"})
+        given = config(store, request(file, pe="rope:pairing=interleaved")).encoding
+        assert given.arguments == {"theta": 10_000.0, "pairing": "interleaved"}
+
+    def test_a_runs_own_configuration_gives_the_same_again(self, store: Store, tmp_path: Path) -> None:
+        first = config(store, request(pe="expe:size=3", lr=0.1))
+        file = write(tmp_path / "config.json", json.dumps({"format": 1, "config": first.model_dump()}))
+        assert config(store, TrainingRequest(file=file)) == first
+
+    def test_the_data_are_those_of_the_store_given(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", '[data]\npath = "/x"\nsource = "x"\ncorpus_hash = "0123456789abcdef"')
+        data = config(store, request(file)).data
+        assert (data.path, data.source, data.corpus_hash) == (str(store.path), "made up", "0123456789abcdef")
+
+    def test_a_file_of_another_corpus_is_refused(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", '[data]\ncorpus_hash = "x"')
+        with pytest.raises(ValueError, match="is of corpus x, and"):
+            config(store, request(file))
+
+    def test_values_that_depend_on_the_length_are_resolved(self, store: Store) -> None:
+        arguments = config(store, request(pe="expe", seq_len=40, batch_tokens=400)).encoding.arguments
+        derived = {name: arguments[name] for name in ("size", "start", "step", "slope")}
+        assert derived == {"size": 128 // 8, "start": -1.0, "step": 2 / 40, "slope": 2 / 40}
+
+    def test_keys_and_values_have_as_many_heads_as_queries_unless_given(self, store: Store, tmp_path: Path) -> None:
+        asked = TrainingRequest("rope", "expe-35m", model={"heads": 4})
+        assert config(store, asked).model.kv_heads == 4
+        file = write(tmp_path / "a.toml", "[model]\nkv_heads = 2\n")
+        assert config(store, TrainingRequest("rope", "expe-35m", file)).model.kv_heads == 2
+
+
+class TestAutomatic:
+    def test_on_a_plain_cpu(self, store: Store) -> None:
+        training = config(store, request(device="auto", precision="auto")).training
+        assert (training.device, training.precision) == ("cpu", "fp32")
+        assert training.micro_batch_tokens == 4096
+
+    def test_fast_bfloat16_is_used_unless_told_otherwise(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resolving, "fast_bf16", lambda: True)
+        assert config(store, request()).training.precision == "bf16"
+        assert config(store, request(precision="fp32")).training.precision == "fp32"
+
+    @pytest.mark.usefixtures("gpu")
+    def test_a_gpu_is_used_unless_told_otherwise(self, store: Store) -> None:
+        training = config(store, request()).training
+        assert (training.device, training.precision) == ("cuda", "bf16")
+        assert config(store, request(device="cpu")).training.device == "cpu"
+
+    def test_a_gpu_that_is_not_there_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="no CUDA device that torch can use; use --device cpu"):
+            resolve(request(device="cuda"), store)
+
+    @pytest.mark.parametrize(("vocab_size", "tokens"), [(8192, 4096), (8193, 2048)])
+    def test_a_large_vocabulary_takes_smaller_forward_passes(
+        self, tmp_path: Path, vocab_size: int, tokens: int
+    ) -> None:
+        store = Store(tmp_path, {"source": "x", "corpus_hash": "x", "vocab_size": vocab_size})
+        assert config(store, request()).training.micro_batch_tokens == tokens
+        assert config(store, request(micro_batch_tokens=128)).training.micro_batch_tokens == 128
+
+    def test_compiling_is_for_long_trainings_with_a_compiler(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # The tiny model: 4 layers of 4 x 128 x 128 + 3 x 128 x 384 and a head of 300 x 128, 6 operations each a token.
+        pays = int(5e13 / (6 * (4 * (4 * 128 * 128 + 3 * 128 * 384) + 300 * 128)))
+        monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
+        assert config(store, request(tokens=int(1.01 * pays))).training.compile
+        assert not config(store, request(tokens=int(0.99 * pays))).training.compile
+        assert config(store, request(tokens=10_000, compile=True)).training.compile
+        monkeypatch.setattr(devices.shutil, "which", lambda name: None)
+        assert not config(store, request(tokens=2 * pays)).training.compile
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            (TrainingRequest("rope"), "name the training length in tokens: --seq-len 512"),
+            (request(pe=None), r"name an encoding: --pe rope \(extrapolate encodings lists them\)"),
+            (request(pe="roep"), "unknown encoding 'roep'; did you mean 'rope'"),
+            (request(pe="rope:thata=1"), "rope has no argument 'thata'; did you mean 'theta'"),
+            (request(pe="rope:theta=big"), "rope: theta=big is not a finite number"),
+            (request(pe="rope:theta=-1"), "theta must be more than 1"),
+            (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
+            (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
+            (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),
+            (request(seq_len=9999), r"batch_tokens \(4096\) holds no window of 9999"),
+            (TrainingRequest("rope", model={"layers": 0}, training={"seq_len": 64}),
+             "configuration: model.layers: Input should be greater than 0"),
+            (request(pe="absent.py:Mine"), r"absent\.py: no such file"),
+        ],
+    )  # fmt: skip
+    def test_the_message_says_what_is_wrong(self, store: Store, asked: TrainingRequest, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            resolve(asked, store)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("[modle]\nlayers = 3", "unknown section 'modle'; did you mean 'model'"),
+            ("[model]\nlayrs = 3", r"a\.toml: model.layrs: unknown setting; did you mean 'layers'"),
+            ("[training]\nlearning_rate = 3", r"a\.toml: training.learning_rate: unknown setting"),
+            ("[training]\nlr = 'fast'", r"a\.toml: training.lr: "),
+            ("[training]\ntokens = 'many'", r"a\.toml: training.tokens: "),
+            ("[model]\nwidth = 'wide'", r"a\.toml: model.width: "),
+            ("model = 3", "model must be a section of settings, not 3"),
+            ("preset = 'huge'", "unknown preset 'huge'"),
+        ],
+    )
+    def test_mistakes_in_a_file_are_named(self, store: Store, tmp_path: Path, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            resolve(request(write(tmp_path / "a.toml", text)), store)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[encoding]\nname = 'rope'\ntheta = 500",  # arguments belong in their own table
+            "[encoding]\nname = 'rope'\nargumnets = {theta = 500}",
+            "[encoding]\nname = 'rope'\narguments = 500",
+        ],
+    )
+    def test_an_encoding_argument_in_the_wrong_place_is_never_ignored(
+        self, store: Store, tmp_path: Path, text: str
+    ) -> None:
+        with pytest.raises(ValueError, match="encoding"):
+            resolve(request(write(tmp_path / "a.toml", text), pe=None), store)
+
+    def test_an_encoding_in_a_file_may_be_spelled_as_on_the_command_line(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", "[encoding]\nname = 'rope:theta=500'")
+        assert config(store, request(file, pe=None)) == config(store, request(pe="rope:theta=500"))
+
+    @pytest.mark.parametrize("text", ["[1, 2]", '"rope"', "3", '{"config": []}', '{"config": 3}'])
+    def test_a_json_file_that_is_no_object_is_refused(self, store: Store, tmp_path: Path, text: str) -> None:
+        with pytest.raises(ValueError, match=r"a\.json"):
+            resolve(request(write(tmp_path / "a.json", text)), store)
+
+    def test_another_vocabulary_is_refused_with_both_sizes(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", "[model]\nvocab_size = 301\n")
+        with pytest.raises(ValueError, match=r"model.vocab_size is 301, and the tokenizer of .*store has 300 tokens"):
+            resolve(request(file), store)
+
+    def test_the_vocabulary_of_a_preset_gives_way_to_the_stores(self, store: Store, tmp_path: Path) -> None:
+        file = write(tmp_path / "a.toml", "[model]\nvocab_size = 300\n")
+        assert config(store, TrainingRequest("rope", "expe-35m", file)).model.vocab_size == 300
+        assert config(store, TrainingRequest("rope", "expe-35m")).model.vocab_size == 300
+
+
+class TestUserEncoding:
+    @pytest.fixture
+    def mine(self, tmp_path: Path) -> Path:
+        return write(tmp_path / "mine.py", USER_FILE)
+
+    def test_its_file_and_hash_are_part_of_the_configuration(self, store: Store, mine: Path) -> None:
+        resolved, file = resolve(request(pe=f"{mine}:Mine:size=7"), store)
+        assert file == mine
+        assert resolved.encoding.name == "mine.py:Mine"
+        assert resolved.encoding.arguments == {"size": 7, "base": None}
+        before = resolved.encoding.file_sha256
+        assert before is not None
+        assert len(before) == 64
+        write(mine, USER_FILE + "\n# changed\n")
+        assert config(store, request(pe=f"{mine}:Mine:size=7")).encoding.file_sha256 not in (before, None)
+
+    def test_registered_ones_have_neither(self, store: Store) -> None:
+        resolved, file = resolve(request(), store)
+        assert (file, resolved.encoding.file_sha256) == (None, None)
+
+    def test_a_resolved_configuration_resolves_to_itself(self, store: Store, mine: Path) -> None:
+        first = config(store, request(pe=f"{mine}:Mine"))
+        again = TrainingRequest(
+            file=write(
+                mine.parent / "b.json",
+                json.dumps(first.model_dump() | {"encoding": {"name": f"{mine}:Mine", "arguments": {"base": None}}}),
+            )
+        )
+        assert config(store, again) == first
+
+
+class TestRunNames:
+    @pytest.mark.parametrize(
+        ("asked", "name"),
+        [
+            (request(), "rope-L64-s0"),
+            (request(seed=3, seq_len=32), "rope-L32-s3"),
+            (request(pe="rope:theta=10000"), "rope-L64-s0"),
+            (request(pe="rope:theta=500"), "rope-theta=500.0-L64-s0"),
+            (request(pe="expe:start=-1,size=8"), "expe-size=8-L64-s0"),
+            (TrainingRequest("none", "gpt-256"), "gpt-256-none-L256-s0"),
+        ],
+    )
+    def test_what_is_not_usual_is_in_the_name(self, store: Store, asked: TrainingRequest, name: str) -> None:
+        assert run_name(config(store, asked)) == name
+
+    def test_a_user_encoding_is_named_by_its_class(self, store: Store, tmp_path: Path) -> None:
+        mine = write(tmp_path / "mine.py", USER_FILE)
+        name = run_name(config(store, request(pe=f"{mine}:Mine:size=7,base=a/b c")))
+        assert name == "Mine-size=7-base=a-b-c-L64-s0"

@@ -1,0 +1,47 @@
+"""The package's own shape: which module imports which."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import extrapolate
+
+ROOT = Path(extrapolate.__file__).parent
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node: ast.Import | ast.ImportFrom, modules: set[str]) -> set[str]:
+    """The package's modules that one statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names} & modules
+    base = node.module or ""
+    return {name if (name := f"{base}.{alias.name}") in modules else base for alias in node.names} & modules
+
+
+def imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    """Those of a module itself, and those that only a type checker sees; not those inside functions."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found += imports(node)
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    paths = {module_name(path): path for path in ROOT.rglob("*.py")}
+    graph = {
+        name: {target for node in imports(ast.parse(path.read_text())) for target in imported(node, set(paths))}
+        for name, path in paths.items()
+    }
+    assert sum(map(len, graph.values())) > len(paths)
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_few_modules_lie_loose_at_the_top() -> None:
+    assert len([path for path in ROOT.glob("*.py") if path.name != "__init__.py"]) <= 8

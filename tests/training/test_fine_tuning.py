@@ -1,0 +1,86 @@
+"""The configuration of a run that continues another: what it takes over, and which lengths it counts from."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from extrapolate.data.documents import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
+from extrapolate.training.fine_tuning import continued
+from extrapolate.training.loop import own_plan
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+@pytest.fixture
+def first(store: Store, tmp_path: Path) -> Path:
+    """A finished run of L = 16 with weights of no training, none of whose settings is a default."""
+    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48}
+    settings = {
+        "seq_len": 16, "tokens": 40_960, "batch_tokens": 512, "lr": 2e-3, "min_lr_ratio": 0.2, "warmup_ratio": 0.1,
+        "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.99, "clip": 0.5, "seed": 3,
+    }  # fmt: skip
+    config, _ = resolve(TrainingRequest(pe="rope:theta=500", model=sizes, training=settings), store)
+    return finished(tmp_path / "first", store, config)
+
+
+def finished(path: Path, store: Store, config) -> Path:
+    run = Run.create(path, config, store.path / "tokenizer.json")
+    run.save_weights(run.build_model(), config.training.steps, config.training.tokens, final=True)
+    return path
+
+
+@pytest.fixture
+def tune(store: Store, tmp_path: Path) -> Callable[..., Path]:
+    """Continues a run, as `continued` configures it; weights are those of no training."""
+
+    def call(start: Path, name: str, extend: str | None = None, **training: object) -> Path:
+        config, _ = continued(start, TrainingRequest(training=training), extend, store)
+        return finished(tmp_path / name, store, config)
+
+    return call
+
+
+def test_it_takes_over_every_setting_but_the_learning_rate_and_the_budget(first: Path, tune) -> None:
+    before, after = Run.open(first).config, Run.open(tune(first, "second")).config
+    changed = {
+        name: value for name, value in after.training.model_dump().items() if value != getattr(before.training, name)
+    }
+    assert changed == {"lr": pytest.approx(2e-4), "tokens": 4096}
+    assert (after.model, after.encoding, after.data) == (before.model, before.encoding, before.data)
+    assert Run.open(tune(first, "short", tokens=1024, lr=1e-5)).config.training.tokens == 1024
+
+
+def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune) -> None:
+    """So does an extension of its own without a factor, which the next step takes over."""
+    long = tune(first, "long", "pi", seq_len=64)
+    longer = tune(long, "longer", seq_len=128)
+    off = tune(longer, "off", "none", seq_len=32)
+    expected = ((long, 64, "pi", 1 / 4), (longer, 128, "pi", 1 / 8), (off, 32, None, 1))
+    for path, length, extension, scale in expected:
+        config = Run.open(path).config
+        assert config.origin is not None
+        assert (config.origin.seq_len, config.seq_len, config.trained_length) == (16, 16, length)
+        assert config.extension == extension
+        plan = own_plan(config, Run.open(path).build_model())
+        assert plan == (PLAIN if extension is None else Plan(position_scale=scale))
+    assert Run.open(longer).config.origin.run == "long"
+    assert Run.open(longer).config.origin.label == "RoPE(theta=500) + PI, tuned at 64"
+
+
+def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:
+    request = TrainingRequest(training={"seq_len": 64})
+    with pytest.raises(ValueError, match="no group keeps 64 tokens within 16"):
+        continued(first, request, "self-extend:window=16", store)

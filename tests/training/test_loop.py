@@ -1,0 +1,342 @@
+"""The schedule, the optimiser's groups, accumulation, and a short training in process."""
+
+import copy
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate.data.documents import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.config import OriginConfig, RunConfig
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
+from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
+from extrapolate.training.loop import _Training, train
+from extrapolate.training.optimizer import learning_rate, optimizer_of
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Twelve documents of words drawn from a small grammar: learnable, and made here."""
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 400))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+def config_of(store: Store, **training: object) -> RunConfig:
+    request = TrainingRequest(
+        pe="rope",
+        model={"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48},
+        training={"seq_len": 16, "tokens": 8192, "batch_tokens": 256, "precision": "fp32", **training},
+    )
+    return resolve(request, store)[0]
+
+
+def test_learning_rate_warms_up_and_falls_as_a_cosine(store: Store) -> None:
+    training = config_of(store, tokens=256 * 101, warmup_ratio=0.2).training
+    assert training.steps == 101
+    rates = [learning_rate(training, step) for step in range(101)]
+    assert rates[0] == pytest.approx(training.lr / 20)
+    assert rates[19] == pytest.approx(training.lr)
+    assert max(rates) == pytest.approx(training.lr)
+    assert rates[-1] == pytest.approx(0.1 * training.lr)
+    middle = 20 + (100 - 20) // 2
+    assert rates[middle] == pytest.approx(training.lr * 0.55)
+    assert (np.diff(rates[20:]) < 0).all()
+
+
+@pytest.mark.parametrize("name", ["rope", "learned"])
+def test_norms_embeddings_and_encodings_are_spared_weight_decay(store: Store, tmp_path: Path, name: str) -> None:
+    config = resolve(TrainingRequest(pe=name, training={"seq_len": 16}), store)[0]
+    model = Run.create(tmp_path, config, store.path / "tokenizer.json").build_model()
+    optimizer = optimizer_of(model, config.training)
+    names = {id(parameter): key for key, parameter in model.named_parameters()}
+    decayed, spared = ({names[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert decayed | spared == set(names.values())
+    assert all(key.split(".")[-2] in {"qkv", "out", "gate_up", "down"} for key in decayed)
+    assert {"embedding.weight", "head.weight", "norm.weight"} <= spared
+    assert ("blocks.0.encoding.table_LD" in spared) == (name == "learned")
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_path: Path) -> None:
+    """Micro-batches of unequal size included."""
+    gradients = []
+    for micro in (256, 48):  # 16 windows at once; or five times three and one
+        config = config_of(store, micro_batch_tokens=micro)
+        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+        batch = torch.from_numpy(training.data.windows.batch(0, 16))
+        loss = training._accumulate(batch)
+        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
+        assert loss == pytest.approx(math.log(store.vocab_size), abs=0.1)
+    for whole, parts in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 60)
+    run = train(config, store, tmp_path / "run")
+    rows = run.metrics()
+    steps = [row for row in rows if "loss" in row]
+    validations = [row for row in rows if "val_loss" in row]
+    assert [row["step"] for row in steps] == list(range(1, 61))
+    assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
+    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s"}
+    assert len(validations) == 10
+    assert validations[-1]["step"] == 60
+    assert validations[-1]["val_loss"] < validations[0]["val_loss"] - 1
+    assert pd.read_parquet(run.path / "metrics.parquet")["step"].max() == 60
+    seconds = 256 * 60 / float(np.sort([row["tokens_per_s"] for row in steps])[30])
+    assert run.training_seconds() == pytest.approx(seconds)
+
+
+def test_the_seed_decides_everything(store: Store, tmp_path: Path) -> None:
+    hashes = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run = train(config_of(store, tokens=2048, seed=seed), store, tmp_path / name)
+        hashes.append(run.checkpoints("last")[0].sha256)
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_checkpoints_along_the_way_come_before_the_last(store: Store, tmp_path: Path) -> None:
+    run = train(config_of(store, tokens=256 * 10), store, tmp_path / "run", keep_every=256 * 4)
+    assert [c.step for c in run.checkpoints("all")] == [4, 8, 10]
+    assert [c.step for c in run.checkpoints("last")] == [10]
+    first, last = (run.load_model(c) for c in (run.checkpoints("all")[0], run.checkpoints("last")[0]))
+    assert not torch.equal(first.head.weight, last.head.weight)
+
+
+def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) -> None:
+    losses = []
+    for compiled in (False, True):
+        run = train(config_of(store, tokens=256 * 6, compile=compiled), store, tmp_path / str(compiled))
+        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
+PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
+
+
+def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path) -> None:
+    """Against one forward pass a window, in micro-batches of several sizes."""
+    gradients, losses = [], []
+    for micro in (256, 48):
+        config = config_of(store, micro_batch_tokens=micro, probes=PROBES)
+        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+        batch, weight = training.data.batch(0, 16)
+        losses.append(training._accumulate(batch, weight))
+        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
+    model = training.model
+    model.zero_grad()
+    means = []
+    for tokens, weights in zip(batch, weight, strict=True):
+        loss_T = torch.nn.functional.cross_entropy(model(tokens[None, :-1])[0], tokens[1:], reduction="none")
+        means.append(loss_T[weights > 0].mean())  # text: of all; a probe: of its answers
+    assert {int((weights > 0).sum()) for weights in weight} == {1, 3, 16}  # answers of probes, and text
+    torch.stack(means).mean().backward()
+    assert losses == pytest.approx([float(torch.stack(means).mean())] * 2, rel=1e-5)
+    for whole, parts, slow in zip(*gradients, [p.grad for p in model.parameters()], strict=True):
+        torch.testing.assert_close(whole, slow, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(parts, slow, rtol=1e-4, atol=1e-6)
+
+
+def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) -> None:
+    """The same batches, loss and gradients as plain cross-entropy over all targets, bit for bit."""
+    config = config_of(store)
+    run = Run.create(tmp_path, config, store.path / "tokenizer.json")
+    training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+    batch, weight = training.data.batch(32, 16)
+    assert weight is None
+    assert (batch.numpy() == training.data.windows.batch(32, 16)).all()
+    loss = training._accumulate(batch, weight)
+    ours = [p.grad.clone() for p in training.model.parameters()]
+    training.model.zero_grad()
+    logits = training.model(batch[:, :-1])
+    plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    plain.backward()
+    assert loss == plain.item()
+    assert all(torch.equal(a, p.grad) for a, p in zip(ours, training.model.parameters(), strict=True))
+
+
+def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 12, probes=PROBES)
+    whole = train(config, store, tmp_path / "whole")
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 7:
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(config, store, tmp_path / "cut", save_every=256 * 3, report=stop)
+    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 6
+    resumed = train(config, store, tmp_path / "cut", resume=True)
+    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+    drop = {"tokens_per_s"}
+    rows = [[{k: v for k, v in row.items() if k not in drop} for row in run.metrics()] for run in (whole, resumed)]
+    assert rows[0] == rows[1]
+
+
+def test_what_is_drawn_in_training_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
+    """Positions, and what dropout drops: the generator's state is saved too."""
+    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48, "dropout": 0.2}
+    training = {"seq_len": 16, "tokens": 2048, "batch_tokens": 256, "precision": "fp32"}
+    config, _ = resolve(TrainingRequest(pe="random:max=64", model=sizes, training=training), store)
+    whole = train(config, store, tmp_path / "whole")
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 5:
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(config, store, tmp_path / "cut", save_every=256 * 2, report=stop)
+    torch.manual_seed(9)  # what a new process has is not what the old one had
+    resumed = train(config, store, tmp_path / "cut", resume=True)
+    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+
+
+def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
+    losses = [row["loss"] for row in train(config, store, tmp_path / "run").metrics() if "loss" in row]
+    assert losses[0] == pytest.approx(math.log(store.vocab_size), abs=0.3)
+    assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
+
+
+def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path) -> None:
+    losses = []
+    for compiled in (False, True):
+        config = config_of(store, tokens=256 * 6, compile=compiled, probes=PROBES)
+        run = train(config, store, tmp_path / str(compiled))
+        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_progress_of_a_compiled_run_begins_after_its_first_pass(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """Else the compiler's time would count in its rate."""
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    told: list[tuple[str, float]] = []
+    config = config_of(store, tokens=256 * 4, micro_batch_tokens=64, compile=compiled)
+    train(config, store, tmp_path / "run", progress=lambda what, inputs: told.append((what, inputs)))
+    passes = [inputs for what, inputs in told if what == "training"]
+    assert passes == ([64] * 16 if compiled else [0, *[64] * 16])
+    assert sum(inputs for what, inputs in told if what == "validating") == 0
+    assert [what for what, _ in told].count("validating") >= 8  # at the beginning of each of four, and after passes
+
+
+def training_of(config: RunConfig, store: Store, path: Path) -> _Training:
+    """A training that has not begun."""
+    run = Run.create(path, config, store.path / "tokenizer.json")
+    return _Training(run, TrainingData(config.training, store), None, lambda row: None)
+
+
+def test_steps_are_adamws_with_every_setting_of_the_run(store: Store, tmp_path: Path) -> None:
+    """Three steps by hand, in float64, from the gradients that the optimiser was given: clipped, and no others."""
+    clip, beta1, beta2, decay = 0.05, 0.6, 0.7, 0.4
+    config = config_of(store, clip=clip, beta1=beta1, beta2=beta2, weight_decay=decay)
+    training = training_of(config, store, tmp_path)
+    parameters = dict(training.model.named_parameters())
+    expected = {name: p.detach().double() for name, p in parameters.items()}
+    mean, square = ({name: torch.zeros_like(p) for name, p in expected.items()} for _ in range(2))
+    gradients: list[dict[str, torch.Tensor]] = []
+    training.optimizer.register_step_pre_hook(
+        lambda *_: gradients.append({name: p.grad.double() for name, p in parameters.items()})
+    )
+    for step in range(3):
+        logged = training._step()
+        norm = math.sqrt(sum(float(g.pow(2).sum()) for g in gradients[step].values()))
+        assert norm == pytest.approx(clip, rel=1e-3)
+        assert logged["grad_norm"] > clip
+        lr = learning_rate(config.training, step)
+        for name, g in gradients[step].items():
+            mean[name] = beta1 * mean[name] + (1 - beta1) * g
+            square[name] = beta2 * square[name] + (1 - beta2) * g**2
+            bias1, bias2 = 1 - beta1 ** (step + 1), 1 - beta2 ** (step + 1)
+            if name.split(".")[-2] in {"qkv", "out", "gate_up", "down"}:
+                expected[name] *= 1 - lr * decay
+            expected[name] -= lr * (mean[name] / bias1) / ((square[name] / bias2).sqrt() + 1e-8)
+    for name, p in parameters.items():
+        torch.testing.assert_close(p.detach().double(), expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_every_layers_encoding_is_spared_weight_decay(store: Store, tmp_path: Path) -> None:
+    model = {"width": 32, "layers": 3, "heads": 2, "head_dim": 16, "ff_width": 48}
+    config = resolve(TrainingRequest(pe="dape:base=fire", model=model, training={"seq_len": 16}), store)[0]
+    made = Run.create(tmp_path, config, store.path / "tokenizer.json").build_model()
+    spared = {id(p) for p in optimizer_of(made, config.training).param_groups[1]["params"]}
+    own = [p for name, p in made.named_parameters() if ".encoding." in name]
+    assert len(own) == 3 * (4 + 6)  # a network of two layers each, and FIRE's c and factor
+    assert all(id(p) in spared for p in own)
+
+
+def test_bfloat16_training_is_training_under_autocast(store: Store, tmp_path: Path) -> None:
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        training = training_of(config_of(store, precision=precision), store, tmp_path / precision)
+        batch, weight = training.data.batch(0, 16)
+        losses[precision] = training._accumulate(batch, weight)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            expected = training.model.loss(batch[:, :-1], batch[:, 1:])
+        assert losses[precision] == pytest.approx(expected.item(), rel=1e-6)
+    assert losses["fp32"] != losses["bf16"]
+
+
+def test_held_out_text_is_for_validation_alone_and_probes_are_made_of_training_text(store: Store) -> None:
+    data = TrainingData(config_of(store, probes=PROBES).training, store)
+    assert data.validation.name == "validation"
+    assert data.mixed is not None
+    assert {data.windows.split.name, data.mixed.split.name} == {"train"}
+
+
+class TestValidation:
+    """Its loss is the evaluated model's: nothing is dropped, and the run's own extension applies."""
+
+    @pytest.mark.parametrize("extension", [None, "pi:factor=4", "log-n"])
+    def test_it_is_the_evaluated_models(self, store: Store, tmp_path: Path, extension: str | None) -> None:
+        config = config_of(store)
+        config = config.model_copy(
+            update={"model": config.model.model_copy(update={"dropout": 0.5}), "extension": extension}
+        )
+        if extension == "log-n":  # it counts from the L that the run's line began with
+            origin = OriginConfig(run="before", weights_sha256="0", config_hash="0", label="RoPE", seq_len=4)
+            config = config.model_copy(update={"origin": origin})
+        plan = {None: PLAIN, "pi:factor=4": Plan(position_scale=0.25), "log-n": Plan(log_length=4)}[extension]
+        training = training_of(config, store, tmp_path)
+        with torch.no_grad():
+            for block in training.model.blocks:  # attention far from even
+                block.attention.qkv.weight.mul_(20)
+        training.model.train()
+        found = training._validate()["val_loss"]
+        assert training.model.training
+        model, split = copy.deepcopy(training.model).eval(), store.split("validation")
+        windows = validation_windows(split, 16, VALIDATION_TARGETS)
+        assert found == validation_loss(model, split, windows, plan)
+        assert extension is None or found != validation_loss(model, split, windows, PLAIN)
+
+    @pytest.mark.parametrize(("extension", "plan"), [("pi", Plan(position_scale=0.25)), ("log-n", Plan(log_length=4))])
+    def test_the_own_extension_applies_in_training_too(
+        self, store: Store, tmp_path: Path, extension: str, plan: Plan
+    ) -> None:
+        """Its factor follows from the 16 tokens of a window and the 4 that the run's line began with."""
+        origin = OriginConfig(run="before", weights_sha256="0", config_hash="0", label="RoPE", seq_len=4)
+        config = config_of(store).model_copy(update={"extension": extension, "origin": origin})
+        training = training_of(config, store, tmp_path)
+        with torch.no_grad():
+            for block in training.model.blocks:
+                block.attention.qkv.weight.mul_(20)
+        batch, weight = training.data.batch(0, 16)
+        with torch.no_grad():
+            expected, plain = (training.model.loss(batch[:, :-1], batch[:, 1:], p).item() for p in (plan, PLAIN))
+        assert training._accumulate(batch, weight) == pytest.approx(expected, rel=1e-6)
+        assert expected != pytest.approx(plain, rel=1e-6)

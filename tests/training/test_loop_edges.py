@@ -1,0 +1,244 @@
+"""Training at its edges: schedules of one step, what is saved and validated when, and how it is stopped."""
+
+import json
+import math
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from extrapolate.data.documents import Document
+from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.model.plan import PLAIN
+from extrapolate.runs.config import RunConfig
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
+from extrapolate.training import loop
+from extrapolate.training.config import TrainingConfig
+from extrapolate.training.data import TrainingData
+from extrapolate.training.loop import _Training, own_plan, train
+from extrapolate.training.optimizer import learning_rate
+from extrapolate.training.stopping import Interrupted, stop_requests
+
+STEP = 128  # tokens of a step
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 200))) for i in range(8)]
+    settings = StoreSettings(source="words", vocab_size=270, min_heldout_tokens=100)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> RunConfig:
+    request = TrainingRequest(
+        pe=pe,
+        model={"width": 16, "layers": 1, "heads": 1, "head_dim": 16, "ff_width": 16},
+        training={"seq_len": 16, "tokens": steps * STEP, "batch_tokens": STEP, "precision": "fp32", **training},
+    )
+    return resolve(request, store)[0]
+
+
+def begun(config: RunConfig, store: Store, path: Path) -> _Training:
+    run = Run.create(path, config, store.path / "tokenizer.json")
+    return _Training(run, TrainingData(config.training, store), None, lambda row: None)
+
+
+def rates(steps: int, **more: float) -> list[float]:
+    training = TrainingConfig(seq_len=16, tokens=16 * steps, batch_tokens=16, lr=0.5, **more)
+    return [learning_rate(training, step) for step in range(steps)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "expected"),
+    [
+        (1, {"warmup_ratio": 0.0}, [0.5]),
+        (2, {"warmup_ratio": 0.0}, [0.5, 0.05]),
+        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 0.0}, [0.5, 0.25, 0.0]),
+        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 1.0}, [0.5, 0.5, 0.5]),
+        (5, {"warmup_ratio": 0.0, "min_lr_ratio": 0.2}, [0.3 + 0.2 * math.cos(math.pi * n / 4) for n in range(5)]),
+        (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
+        (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.05]),
+        (1, {"warmup_ratio": 1.0}, [0.5]),
+    ],
+)
+def test_the_schedule_of_a_few_steps(steps: int, more: dict[str, float], expected: list[float]) -> None:
+    assert rates(steps, **more) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("steps", "validated"), [(1, [1]), (7, [1, 2, 3, 4, 5, 6, 7]), (25, [3, 5, 8, 10, 13, 15, 18, 20, 23, 25])]
+)
+def test_ten_validations_spread_over_a_run_the_last_at_its_end(
+    store: Store, tmp_path: Path, steps: int, validated: list[int]
+) -> None:
+    reported: list[dict[str, Any]] = []
+    run = train(config_of(store, steps), store, tmp_path / "run", report=reported.append)
+    assert [row["step"] for row in run.metrics() if "val_loss" in row] == validated
+    assert reported == run.metrics()
+    assert not (run.path / "state.pt").exists()
+
+
+def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: Path, monkeypatch) -> None:
+    saved = []
+    save = Run.save_state
+    monkeypatch.setattr(Run, "save_state", lambda self, state: saved.append(state["step"]) or save(self, state))
+    run = train(config_of(store, 10), store, tmp_path / "run", save_every=300, keep_every=300)
+    # 300, 600, 900 and 1200 of 1280 tokens are passed after 3, 5, 8 and 10 steps of 128; the last is the end.
+    assert saved == [3, 5, 8]
+    assert [c.step for c in run.checkpoints("all")] == [3, 5, 8, 10]
+    assert [c.tokens for c in run.checkpoints("all")] == [384, 640, 1024, 1280]
+
+
+def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch) -> None:
+    saved = []
+    monkeypatch.setattr(Run, "save_state", lambda self, state: saved.append(state["step"]))
+    train(config_of(store, 4), store, tmp_path / "fast")
+    assert saved == []
+    monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)
+    train(config_of(store, 4), store, tmp_path / "slow")
+    assert saved == [1, 2, 3]
+
+
+def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, 6)
+    whole = train(config, store, tmp_path / "whole")
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 3 and "loss" in row:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match=r"after step 3 of 6, which is saved; extrapolate train --out .*cut --resume"):
+        train(config, store, tmp_path / "cut", report=stop)
+    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 3
+    resumed = train(config, store, tmp_path / "cut", resume=True)
+    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+    assert [row["step"] for row in resumed.metrics() if "loss" in row] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_second_request_to_stop_is_not_waited_for() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt), stop_requests() as requests:  # noqa: PT012 (the second request ends it)
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] != before
+        os.kill(os.getpid(), signal.SIGINT)
+        assert requests == [signal.SIGINT]
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_in_another_thread_nothing_is_listened_to() -> None:
+    """Python takes signals in its main thread alone."""
+    seen = []
+
+    def listen() -> None:
+        before = signal.getsignal(signal.SIGINT)
+        with stop_requests() as requests:
+            seen.append((requests, signal.getsignal(signal.SIGINT) is before))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert seen == [([], True)]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(store: Store, tmp_path: Path) -> None:
+    training = begun(config_of(store, 5), store, tmp_path / "run")
+    training._step()
+    with torch.no_grad():
+        training.model.head.weight.fill_(math.nan)
+    with pytest.raises(RuntimeError, match=r"loss is nan .* at step 2 of .*run; a lower --lr"):
+        training._step()
+    assert training.step == 1
+
+
+def test_a_finite_loss_whose_gradient_is_not_ends_the_run_too(store: Store, tmp_path: Path, monkeypatch) -> None:
+    training = begun(config_of(store, 5), store, tmp_path / "run")
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(math.inf))
+    with pytest.raises(RuntimeError, match="gradient's norm inf at step 1"):
+        training._step()
+
+
+def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store, tmp_path: Path) -> None:
+    config, path = config_of(store, 4), tmp_path / "run"
+    run = train(config, store, path)
+    rows, weights = run.metrics(), run.checkpoints("last")[0].sha256
+    with pytest.raises(ValueError, match="already holds a run; continue it with --resume, or choose another --out"):
+        train(config, store, path)
+    with pytest.raises(ValueError, match=r"another configuration \(.*lr.*\); give the settings that it was started"):
+        train(config_of(store, 4, lr=0.5), store, path, resume=True)
+    again = train(config, store, path, resume=True)
+    assert (again.metrics(), again.checkpoints("last")[0].sha256) == (rows, weights)
+
+
+def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path) -> None:
+    config, path = config_of(store, 3), tmp_path / "run"
+    Run.create(path, config, store.path / "tokenizer.json")
+    (path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
+    run = train(config, store, path)
+    assert [row["step"] for row in run.metrics() if "loss" in row] == [1, 2, 3]
+
+
+def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path) -> None:
+    training = begun(config_of(store, 5), store, tmp_path / "run")
+    training._step()
+    training._save()
+    state = torch.load(tmp_path / "run" / "state.pt", weights_only=True)
+    for damaged in ({k: v for k, v in state.items() if k != "step"}, state | {"model": {}}, state | {"optimizer": {}}):
+        training.run.save_state(damaged)
+        with pytest.raises(ValueError, match=r"state\.pt does not belong to its config\.json"):
+            _Training(training.run, training.data, None, lambda row: None)
+
+
+def test_a_step_says_what_it_did(store: Store, tmp_path: Path) -> None:
+    """The gradient's norm before it is clipped, the rate of the step, the inputs a second; and nothing is left over."""
+    training = begun(config_of(store, 5, clip=1e-3, warmup_ratio=0.0), store, tmp_path / "run")
+    batch, weight = training.data.batch(0, 8)
+    loss = training._accumulate(batch, weight)
+    norm = math.sqrt(sum(float(p.grad.square().sum()) for p in training.model.parameters()))
+    training.model.zero_grad()
+    row = training._step()
+    assert row["loss"] == pytest.approx(loss)
+    assert row["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert row["lr"] == training.training.lr == training.optimizer.param_groups[1]["lr"]
+    assert 0 < row["tokens_per_s"] < math.inf
+    assert training.tokens == STEP
+    assert all(p.grad is None for p in training.model.parameters())
+
+
+def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path) -> None:
+    training = begun(config_of(store, 5), store, tmp_path / "run")
+    asked = []
+    batch = training.data.batch
+    training.data.batch = lambda first, size: asked.append((first, size)) or batch(first, size)
+    training._step()
+    training._step()
+    assert asked == [(0, 8), (8, 8)]
+
+
+def test_validation_is_without_dropout_and_training_with(store: Store, tmp_path: Path) -> None:
+    training = begun(config_of(store, 5), store, tmp_path / "run")
+    training.model.train()
+    modes = []
+    hidden = training.model.hidden
+    training.model.hidden = lambda *a, **k: modes.append(training.model.training) or hidden(*a, **k)
+    first, second = training._validate(), training._validate()
+    assert first == second
+    assert set(modes) == {False}
+    assert training.model.training
+
+
+def test_an_extension_of_the_run_applies_to_its_training_windows(store: Store) -> None:
+    config = config_of(store, 5, pe="rope")
+    model = Run(Path(), config, {}).build_model()
+    assert own_plan(config, model) == PLAIN
+    longer = config.model_copy(
+        update={"extension": "pi", "training": config.training.model_copy(update={"seq_len": 64})}
+    )
+    assert own_plan(longer, model).position_scale == 1 / 4  # the model's own L is 16
