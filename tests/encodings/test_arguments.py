@@ -108,3 +108,43 @@ def test_defaults_that_follow_from_l_are_taken_at_any_l(seq_len: int) -> None:
     assert build("fire", {}, dims)[0].arguments()["threshold"] == seq_len / 2
     if seq_len > 1:
         assert build("shaw", {}, dims)[0].arguments()["max_distance"] == min(seq_len - 1, 128)
+
+
+@pytest.mark.parametrize(
+    ("spec", "unusual", "label"),
+    [
+        (("rope", {"theta": 500.0}), {"theta": 500.0}, "RoPE(theta=500)"),
+        (("rope", {"theta": 10_000.0}), {}, "RoPE"),
+        (("random", {"base": "rope:theta=500"}), {"base": "rope:theta=500.0"}, "Random(RoPE(theta=500))"),
+        (("random", {"base": "rope:theta=10000"}), {}, "Random(RoPE)"),
+        (("random", {"base": "alibi", "max": 64}), {"base": "alibi", "max": 64}, "Random(ALiBi, max=64)"),
+        (("dape", {"base": "fire:depth=2", "width": 8}), {"base": "fire:depth=2", "width": 8},
+         "DAPE(FIRE(depth=2), width=8)"),
+    ],
+)  # fmt: skip
+def test_labels_and_folders_have_what_is_not_a_default(
+    spec: tuple[str, dict[str, Any]], unusual: dict[str, Any], label: str
+) -> None:
+    encoding = build(*spec, SMALL)[0]
+    assert encoding.unusual_arguments() == unusual
+    assert encoding.label() == label
+
+
+WITH_STATE = {
+    "cope": {"table_PK"},
+    "dape": {"network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
+    "fire": {"c", "factor", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
+    "fope": {"cos_HMC", "sin_HMC"},  # drawn once, and not trained
+    "fox": {"gate.weight", "gate.bias"},
+    "kerple": {"a_H", "p_H"},
+    "learned": {"table_LD"},
+    "pope": {"delta_HK"},
+    "shaw": {"table_RK"},
+    "t5": {"table_RH"},
+    "wall": {"gate.weight", "gate.bias"},
+}
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_a_checkpoint_holds_what_is_trained_or_drawn_and_no_constants(name: str) -> None:
+    assert set(build(name, {}, SMALL)[0].state_dict()) == WITH_STATE.get(name, set())
