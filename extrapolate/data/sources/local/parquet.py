@@ -10,7 +10,7 @@ from extrapolate.data.sources.local.base import FileKind, kinds
 
 @kinds.register(".parquet")
 class Parquet(FileKind):
-    """Every row is a document."""
+    """Every row is a document; one column has the text."""
 
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
