@@ -89,10 +89,10 @@ def encodings_page() -> str:
         "K the size of a head; i is a query's position, j a key's. Where nothing else is said, scores are scaled by",
         "1/sqrt(K), biases are added after that, and indices count from 0.",
         "",
-        *_contents(entries, "family", "encodings"),
+        *contents(entries, "family", "encodings"),
     ]
     for entry in entries:
-        lines += _section(entry, f"{entry.display} · {entry.group} · {entry.source}")
+        lines += section(entry, f"{entry.display} · {entry.group} · {entry.source}")
         lines.append(f"Extensions that apply: {_names(entry.applies)}.")
     return "\n".join(lines) + "\n"
 
@@ -109,7 +109,7 @@ def extensions_page() -> str:
         "`yarn:factor=8 + log-n`; scales multiply. A factor left out is computed afresh for each length. For a tuned",
         "run L is the length that it was tuned at, but for the extension that belongs to it: there it is the first.",
         "",
-        *_contents(entries, "changes", "extensions"),
+        *contents(entries, "changes", "extensions"),
         "",
         "## What applies to what",
         "",
@@ -126,12 +126,13 @@ def extensions_page() -> str:
         "(`cope`, `fox`, `wall`), no pair of tokens can be presented at another distance.",
     ]
     for entry in entries:
-        lines += _section(entry, f"{entry.display} · changes {entry.group} · {entry.source}")
+        lines += section(entry, f"{entry.display} · changes {entry.group} · {entry.source}")
         lines.append(f"Applies to: {_names(entry.applies)}.")
     return "\n".join(lines) + "\n"
 
 
-def _contents(entries: list[Entry], group: str, what: str) -> list[str]:
+def contents(entries: list[Entry], group: str, what: str) -> list[str]:
+    """A table of Markdown that names every entry and links to its section, a row a group."""
     lines = [f"| {group} | {what} |", "|---|---|"]
     for name in dict.fromkeys(entry.group for entry in entries):
         members = [f"[`{e.name}`](#{e.name})" for e in entries if e.group == name]
@@ -139,7 +140,8 @@ def _contents(entries: list[Entry], group: str, what: str) -> list[str]:
     return lines
 
 
-def _section(entry: Entry, heading: str) -> list[str]:
+def section(entry: Entry, heading: str) -> list[str]:
+    """The lines of an entry's section in Markdown: its name, the heading in bold, its text and its arguments."""
     lines = ["", f"## {entry.name}", "", f"**{heading}**", "", *_paragraphs(entry.text), ""]
     if entry.arguments:
         lines += ["| argument | value | default |", "|---|---|---|"]

@@ -11,7 +11,11 @@ import torch
 
 from extrapolate import specs
 from extrapolate.catalogue import encodings_page, extensions_page
+from extrapolate.data.catalogue import data_page
 from extrapolate.data.probes import base as probes
+from extrapolate.data.sources.base import sources
+from extrapolate.data.sources.local.base import kinds
+from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.extensions import recipe
@@ -34,6 +38,13 @@ def test_the_page_of_encodings_is_what_the_code_says() -> None:
 
 def test_the_page_of_extensions_is_what_the_code_says() -> None:
     assert page("extensions.md") == extensions_page(), "run: extrapolate extensions --markdown > docs/extensions.md"
+
+
+def test_the_page_of_data_is_what_the_code_says() -> None:
+    assert page("data.md") == data_page(), "run: python -m extrapolate.data.catalogue > docs/data.md"
+    for name in (*sources.names(), *processes.names(), *probes.probes.names()):
+        assert f"\n## {name}\n" in page("data.md")
+    assert all(f"| `{suffix}` |" in page("data.md") for suffix in kinds.names())
 
 
 @pytest.mark.parametrize("name", encodings.names())
@@ -118,17 +129,18 @@ def test_the_pictures_of_protocols_are_what_the_code_draws(tmp_path: Path) -> No
     assert set(made) == {f"protocol-{name}.svg" for name in PROTOCOLS}
 
 
-@pytest.mark.parametrize("name", probes.probes.names())
-def test_the_page_of_probes_has_each_with_its_defaults_and_source(name: str) -> None:
+def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
     text = page("probes.md")
-    spec = re.search(rf"^\| `({name}[^`]*)` \|.*\| ([^|]*) \|$", text, re.MULTILINE)
-    assert spec is not None
-    probe = probes.build(spec[1])
-    assert probe == probes.build(name)
-    each, _, power = spec[2].partition(" = ")[0].partition("^")
-    assert each == f"1/{probe.symbols}"
-    assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
-    assert probe.source.startswith("github") or probe.source in text
+    table = text.partition("| probe | in the window")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([^`]*)` \|.*\| ([^|]*) \|$", table, re.MULTILINE)
+    assert len(rows) >= 4
+    for spec, chance in rows:
+        probe = probes.build(spec)
+        assert probe == probes.build(probe.name)
+        each, _, power = chance.partition(" = ")[0].partition("^")
+        assert each == f"1/{probe.symbols}"
+        assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
+        assert probe.source.startswith("github") or probe.source in text
 
 
 def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:

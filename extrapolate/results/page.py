@@ -50,6 +50,7 @@ METRICS = (
     Column("tokens_per_s", _REAL, "tokens per second", False, "The step's speed.", "a row of the validation"),
     Column("val_loss", _REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
+_SEEDS = Column("Seeds", _INT, meaning="How many seeds the means are over.")
 _BY_EV = (
     Column("Model", _TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
     Column(
@@ -64,6 +65,7 @@ LOSS_BY_EV = (
         "Training time", _REAL, "ratio", False, "The training time divided by the baseline's (RoPE, or `--baseline`).",
         "there is no baseline, the model was trained on another machine, or its training time is not known",
     ),
+    _SEEDS,
 )  # fmt: skip
 OPTIMUM_BY_EV = (
     *_BY_EV,
@@ -72,6 +74,7 @@ OPTIMUM_BY_EV = (
         "The share of what longer windows offer that the model took; the row `optimum` has the least possible losses.",
         "the row is `optimum`, or windows of this length offer nothing",
     ),
+    Column("Seeds", _INT, "", False, _SEEDS.meaning, "the row is `optimum`"),
 )  # fmt: skip
 LOSS_BY_POSITION = (
     Column("position", _INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),

@@ -12,7 +12,7 @@ from extrapolate.model.layers import build
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=64, layers=3)
 # As the branches of an extension have them: queries and keys of one window, each with positions of their own.
-QUERIES, KEYS = torch.tensor([9.0, 10.0, 11.0, 24.0, 24.0, 24.0]), torch.tensor([0.0, 1.0, 2.0, 3.0, 0.5, 7.0])
+QUERIES, KEYS = torch.tensor([9.0, 10.0, 24.0, 24.0]), torch.tensor([0.0, 1.0, 0.5, 7.0])
 
 
 def made_of(encoding: Encoding, q_BHTK: Tensor, k_BHSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> dict[str, Tensor]:
@@ -35,11 +35,11 @@ def test_a_pair_is_the_same_whatever_is_beside_it(
     """Also where queries' and keys' positions differ, and no position is that of another pair."""
     encoding = make_layers(name, DIMS)[layer]
     torch.manual_seed(1)
-    q_BHTK, k_BHSK = torch.randn(2, 1, 2, 6, 16).unbind()
+    q_BHTK, k_BHSK = torch.randn(2, 1, 2, 4, 16).unbind()
     with torch.no_grad():
         together = made_of(encoding, q_BHTK, k_BHSK, QUERIES, KEYS)
-        for i in range(6):
-            for j in range(6):
+        for i in range(4):
+            for j in range(4):
                 t, s = slice(i, i + 1), slice(j, j + 1)
                 alone = made_of(encoding, q_BHTK[:, :, t], k_BHSK[:, :, s], QUERIES[t], KEYS[s])
                 for hook, value in alone.items():

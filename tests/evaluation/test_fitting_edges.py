@@ -1,9 +1,11 @@
 """What is tried when a constant is fitted: where nothing is, with which plan, precision and range."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from extrapolate.evaluation import fitting
@@ -27,8 +29,18 @@ class Tried:
         self.windows.append(arguments)
         return "the windows"
 
-    def loss(self, model: object, split: object, windows: object, plan: Plan, precision: str) -> float:
+    def loss(
+        self,
+        model: object,
+        split: object,
+        windows: object,
+        plan: Plan,
+        precision: str,
+        *,
+        progress: Callable[[int], None],
+    ) -> float:
         assert (model, split, windows) == ("the model", "the split", "the windows")
+        progress(7)
         self.trials.append((plan, precision))
         return abs(plan.logit_scale - self.valley)
 
@@ -42,8 +54,8 @@ def plan_of(recipe: Recipe) -> Plan:
     return Plan(logit_scale=recipe.parts[0].arguments()["c"])
 
 
-def fitted(length: int, precision: str = "fp32") -> float:
-    recipe = fitting.fitted(constants(), plan_of, "the model", "the split", L, length, precision)
+def fitted(length: int, precision: str = "fp32", progress: Callable[[int], None] = lambda inputs: None) -> float:
+    recipe = fitting.fitted(constants(), plan_of, "the model", "the split", L, length, precision, progress)
     return recipe.parts[0].arguments()["c"]
 
 
@@ -56,10 +68,19 @@ def test_up_to_the_training_length_the_constant_is_0_and_nothing_is_tried(length
 
 
 def test_one_token_more_is_fitted_to_windows_of_that_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = Tried(monkeypatch, 0.5)
-    assert fitted(L + 1) == pytest.approx(0.5, abs=0.01)
+    tried, told = Tried(monkeypatch, 0.5), []
+    assert fitted(L + 1, progress=told.append) == pytest.approx(0.5, abs=0.01)
+    assert told == [7] * 12
     assert tried.windows == [("the split", L + 1, 8192)]
     assert len(tried.trials) == 12  # two to begin with, and one a step
+
+
+def test_a_fit_takes_as_many_inputs_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve times the windows: of 50 tokens six windows of 8, of 17 two."""
+    split = SimpleNamespace(lengths=np.array([50, 17, 8]))
+    assert fitting.inputs_of_fit(split, 8) == 12 * 8 * 8
+    monkeypatch.setattr(fitting, "FIT_TARGETS", 24)
+    assert fitting.inputs_of_fit(split, 8) == 12 * 3 * 8
 
 
 @pytest.mark.parametrize(("precision", "storage"), [("fp32", "fp32"), ("bf16", "bf16"), ("int8", "bf16")])

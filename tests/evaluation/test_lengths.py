@@ -156,6 +156,24 @@ def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
     assert rows["loss"].tolist() == plain["loss"].tolist()
 
 
+def test_losses_by_position_are_those_of_that_place_in_the_window(store: Store, run_of) -> None:
+    """By the index of the last input: a bucket of L/2 = 8 begins with the one that it is named after."""
+    run = run_of("rope")
+    model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
+    settings = EvaluationSettings((4,), protocols=("windows", "fixed-target"), max_targets=512)
+    _, documents = rows_of(run, store, settings)
+    (group,) = settings.layout("windows", split, L).rows[4 * L]
+    losses_WN = target_losses(model, split, group)
+    tiled = documents[documents["protocol"] == "windows"]
+    assert sorted(set(tiled["position"])) == list(range(0, 4 * L, 8))
+    for position, mine in tiled.groupby("position"):
+        assert mine["n_targets"].sum() == 8 * len(losses_WN)
+        total = (mine["loss"] * mine["n_targets"]).sum()
+        assert total == pytest.approx(losses_WN[:, position : position + 8].sum(), rel=1e-5)
+    # Blocks of L/2 at the end of their windows.
+    assert set(documents.loc[documents["protocol"] == "fixed-target", "position"]) == {4 * L - 8}
+
+
 def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
     """Fills with the plan and the keys of every measurement."""
     calls: list[tuple[Plan, list[int]]] = []

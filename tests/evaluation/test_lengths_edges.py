@@ -1,5 +1,6 @@
 """What is refused before any work, and what every row and its progress say, on text with a known optimum."""
 
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
-from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate
+from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, targets_hash
 from extrapolate.evaluation.targets import Targets
@@ -126,12 +127,16 @@ def test_rows_have_their_targets_hash_and_optimum_and_documents_add_up_to_it(
         assert row["n_documents"] == len(set(targets.document_N.tolist())) == mine["document"].nunique()
 
 
-def test_progress_names_what_is_measured_and_ends_at_its_total(run: Run, store: Store) -> None:
-    told: list[tuple[str, int, int]] = []
-    settings = settings_of(protocols=("windows",), extensions=("pi",))
-    list(evaluate(run, store, settings, progress=lambda *counts: told.append(counts)))
-    last = {what: (done, total) for what, done, total in told}
+def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(run: Run, store: Store) -> None:
+    told: dict[str, float] = defaultdict(float)
+
+    def progress(what: str, inputs: float) -> None:
+        told[what] += inputs
+
+    settings = settings_of(protocols=("windows",), extensions=("pi", "temperature"), precisions=("fp32", "bf16"))
+    list(evaluate(run, store, settings, progress=progress))
     # What pi does at 1x is nothing, so that only 4x is measured again: 256 targets, each window's inputs all new.
-    assert set(last) == {"the-run windows RoPE 1x, 4x", "the-run windows RoPE + PI 4x"}
-    assert all(done == total for done, total in last.values())
-    assert last["the-run windows RoPE + PI 4x"] == (256, 256)
+    plain, pi, warm = (f"the-run windows RoPE{name}" for name in ("", " + PI", " + Temperature"))
+    assert set(told) == {f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting"}
+    assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
+    assert sum(told.values()) == expected_inputs(run, store, settings)

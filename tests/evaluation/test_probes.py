@@ -70,7 +70,7 @@ class Reader:
 
     def says(self, tokens: np.ndarray) -> int:
         """What comes after these tokens."""
-        marks = np.flatnonzero(tokens == self.vocabulary.marker(self.probe.name))
+        marks = np.flatnonzero(tokens == self.vocabulary.marker(self.probe.marker))
         if len(marks) < 2:
             return self.blind
         first, last = marks[[0, -1]]
@@ -104,7 +104,7 @@ def test_a_perfect_reader_is_right_and_cut_back_sees_the_last_l_alone(store: Sto
             control = control_score(reader, made, L)
             assert control.right_WA.shape == found.right_WA.shape
             assert set(reader.seen) <= set(range(L // 2, L + 1)) | {L}
-            first = np.flatnonzero(made.tokens_WN[0] == vocabulary.marker(spec))[0]
+            first = np.flatnonzero(made.tokens_WN[0] == vocabulary.marker(probe.marker))[0]
             if spec != "copy":  # one window of L inputs: the block is in it, whole, or its marker is not
                 assert control.right_WA.all() == (first >= length - L)
                 assert control.right_WA.any() == (first >= length - L)

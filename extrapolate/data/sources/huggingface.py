@@ -10,7 +10,10 @@ from extrapolate.errors import UserError
 
 @sources.register("hf")
 class HuggingFace(NamedSource):
-    """A dataset of the Hugging Face Hub, or a local dataset folder, streamed: `NAME[:CONFIG[:SPLIT]]`."""
+    """A dataset of the Hugging Face Hub, or a local dataset folder, streamed: `hf:NAME[:CONFIG[:SPLIT]]`.
+
+    Every row is a document; one column has the text. Without a SPLIT the split is `train`.
+    """
 
     argument = "NAME"
 

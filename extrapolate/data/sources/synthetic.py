@@ -9,7 +9,10 @@ PREFIX = "synthetic:"
 
 @sources.register("synthetic")
 class Synthetic(NamedSource):
-    """Text from a random process whose best possible prediction is known: `synthetic:markov:states=6`."""
+    """Text from a random process whose best possible prediction is known: `synthetic:markov:states=6`.
+
+    NAME is a process, which may have arguments after another colon. Every state has a token of its own.
+    """
 
     argument = "NAME"
 

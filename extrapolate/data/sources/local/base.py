@@ -27,7 +27,7 @@ kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: "
 
 
 class LocalFiles:
-    """A file, all files of a folder that can be read, or what a glob matches, in the order of their names."""
+    """A file, every file of a folder that can be read, or the files that a glob matches, sorted by their paths."""
 
     def __init__(self, spec: str, text_field: str) -> None:
         self.text_field = text_field

@@ -12,7 +12,7 @@ from extrapolate.errors import UserError
 
 @kinds.register(".jsonl")
 class JsonLines(FileKind):
-    """Every line is a JSON object, UTF-8, and a document; empty lines are left out."""
+    """Every line is a JSON object with a field of text, UTF-8: a document. Empty lines are left out."""
 
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:

@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 
 @kinds.register(".parquet")
 class Parquet(FileKind):
-    """Every row is a document."""
+    """Every row is a document; one column has the text."""
 
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:

@@ -10,7 +10,7 @@ from extrapolate.data.sources.local.base import FileKind, decoded, kinds
 @kinds.register(".txt")
 @kinds.register(".md")
 class TextFile(FileKind):
-    """The file is a document, UTF-8."""
+    """The file is one document, UTF-8."""
 
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:

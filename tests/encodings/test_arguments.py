@@ -1,0 +1,150 @@
+"""Arguments as the docstrings give them: defaults at several sizes, and the last value on each side that is taken."""
+
+from typing import Any
+
+import pytest
+
+from extrapolate.encodings.base import Dims, encodings
+from extrapolate.model.layers import build
+
+SMALL = Dims(width=32, heads=2, head_dim=16, seq_len=16, layers=2)
+LARGE = Dims(width=512, heads=8, head_dim=64, seq_len=2048, layers=12)
+ROTARY = {"theta": 10_000.0, "pairing": "half"}
+EXPE = {"start": -1.0, "learned": "no", "blocks": "all", "value_input": False}
+# Of each encoding: what is the same at all sizes, what follows from the small ones, and from the large.
+# A pair m of M completes a turn where 10 000^(-m/M) >= 2 pi / L: m <= 0.81 of 8 pairs, and 20.1 of 32.
+DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "alibi": ({}, {}, {}),
+    "cope": ({"count": 64, "scaled": False}, {}, {}),
+    "dape": ({"base": "alibi", "width": 32}, {}, {}),
+    "expe": (EXPE, {"size": 4, "step": 1 / 8, "slope": 1 / 8}, {"size": 64, "step": 1 / 1024, "slope": 1 / 1024}),
+    "exqpe": (EXPE, {"size": 4, "step": 1 / 8, "slope": 1 / 8}, {"size": 64, "step": 1 / 1024, "slope": 1 / 1024}),
+    "fire": ({"width": 32, "depth": 1, "shared": False}, {"threshold": 8.0}, {"threshold": 1024.0}),
+    "fope": ({"gain": 0.3, "theta": 10_000.0}, {"kept": 1}, {"kept": 21}),
+    "fox": ({"form": "fox", "gate_bias": 0.0}, {}, {}),
+    "hope": (ROTARY, {"kept": 1}, {"kept": 21}),
+    "kerple": ({"kernel": "log"}, {}, {}),
+    "learned": ({}, {}, {}),
+    "none": ({}, {}, {}),
+    "p-rope": (ROTARY | {"p": 0.75, "drop": "slowest"}, {}, {}),
+    "partial-rope": (ROTARY | {"fraction": 0.25}, {}, {}),
+    "pope": ({"theta": 10_000.0, "delta": "zero"}, {}, {}),
+    "random": ({"evaluate": "sample", "base": "rope:theta=10000.0,pairing=half"}, {"max": 512}, {"max": 65_536}),
+    "rnope": (ROTARY, {"every": 2, "window": 8}, {"every": 4, "window": 1024}),
+    "rope": (ROTARY, {}, {}),
+    "sandwich": ({"size": 128}, {}, {}),
+    "shaw": ({}, {"max_distance": 15}, {"max_distance": 128}),
+    "sinusoidal": ({"theta": 10_000.0}, {}, {}),
+    "t5": ({}, {"buckets": 8, "max_distance": 16}, {"buckets": 32, "max_distance": 128}),
+    "wall": ({"gate_bias": 8.0}, {}, {}),
+    "xpos": ({"gamma": 0.4, "theta": 10_000.0}, {"scale_base": 16.0}, {"scale_base": 2048.0}),
+}
+
+
+def test_every_encoding_is_here() -> None:
+    assert sorted(DEFAULTS) == encodings.names()
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_those_of_the_docstring(name: str) -> None:
+    always, small, large = DEFAULTS[name]
+    assert build(name, {}, SMALL)[0].arguments() == always | small
+    assert build(name, {}, LARGE)[0].arguments() == always | large
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "taken", "refused"),
+    [
+        ("cope", "count", [2], [1]),
+        ("dape", "width", [1], [0]),
+        ("expe", "size", [0, 1, 32], [-1, 33]),
+        ("exqpe", "size", [0, 1, 32], [-1, 33]),
+        ("fire", "width", [1], [0]),
+        ("fire", "depth", [1], [0]),
+        ("fire", "threshold", [0.5], [0.0, -1.0]),
+        ("fope", "gain", [0.0], [-0.1]),
+        ("fope", "kept", [1, 8], [0, 9]),
+        ("hope", "kept", [0, 8], [-1, 9]),
+        ("p-rope", "p", [0.0, 1.0], [-0.01, 1.01]),
+        ("partial-rope", "fraction", [0.0, 0.125, 1.0], [-0.125, 0.05, 0.1875, 1.125]),
+        ("pope", "theta", [1.5], [1.0]),
+        ("random", "max", [16, 17], [15]),
+        ("rnope", "every", [1, 2], [0, 3]),
+        ("rnope", "window", [1], [0]),
+        ("rope", "theta", [1.5], [1.0]),
+        ("sandwich", "size", [2, 4], [0, 1, 3]),
+        ("shaw", "max_distance", [1, 1000], [0]),
+        ("sinusoidal", "theta", [0.5], [0.0]),
+        ("t5", "buckets", [2, 4], [0, 1, 3]),
+        ("t5", "max_distance", [5, 1000], [4]),  # half of the eight buckets is 4
+        ("xpos", "scale_base", [0.5], [0.0]),
+        ("xpos", "gamma", [0.5], [0.0]),
+    ],
+)
+def test_the_last_values_that_are_taken_and_the_first_that_are_not(
+    name: str, argument: str, taken: list[Any], refused: list[Any]
+) -> None:
+    for value in taken:
+        assert build(name, {argument: value}, SMALL)[0].arguments()[argument] == value
+    for value in refused:
+        with pytest.raises(ValueError, match=argument):
+            build(name, {argument: value}, SMALL)
+
+
+@pytest.mark.parametrize(("name", "dims"), [("rope", Dims(30, 2, 15, 16)), ("sinusoidal", Dims(31, 1, 31, 16))])
+def test_sizes_that_do_not_pair_are_refused(name: str, dims: Dims) -> None:
+    with pytest.raises(ValueError, match=f"{name} needs an even"):
+        build(name, {}, dims)
+
+
+@pytest.mark.parametrize("seq_len", [1, 2, 3, 4, 7, 8, 63, 64, 256])
+def test_defaults_that_follow_from_l_are_taken_at_any_l(seq_len: int) -> None:
+    """By their words: half of L, L less 1, and so on, each no less than what is taken."""
+    dims = Dims(width=32, heads=2, head_dim=16, seq_len=seq_len, layers=2)
+    assert build("rnope", {}, dims)[0].arguments()["window"] == max(1, seq_len // 2)
+    buckets, far = build("t5", {}, dims)[0].arguments().values()
+    assert buckets == max(2, min(32, 2 * (seq_len // 4)))
+    assert far == max(buckets // 2 + 1, min(128, seq_len))
+    assert build("fire", {}, dims)[0].arguments()["threshold"] == seq_len / 2
+    if seq_len > 1:
+        assert build("shaw", {}, dims)[0].arguments()["max_distance"] == min(seq_len - 1, 128)
+
+
+@pytest.mark.parametrize(
+    ("spec", "unusual", "label"),
+    [
+        (("rope", {"theta": 500.0}), {"theta": 500.0}, "RoPE(theta=500)"),
+        (("rope", {"theta": 10_000.0}), {}, "RoPE"),
+        (("random", {"base": "rope:theta=500"}), {"base": "rope:theta=500.0"}, "Random(RoPE(theta=500))"),
+        (("random", {"base": "rope:theta=10000"}), {}, "Random(RoPE)"),
+        (("random", {"base": "alibi", "max": 64}), {"base": "alibi", "max": 64}, "Random(ALiBi, max=64)"),
+        (("dape", {"base": "fire:depth=2", "width": 8}), {"base": "fire:depth=2", "width": 8},
+         "DAPE(FIRE(depth=2), width=8)"),
+    ],
+)  # fmt: skip
+def test_labels_and_folders_have_what_is_not_a_default(
+    spec: tuple[str, dict[str, Any]], unusual: dict[str, Any], label: str
+) -> None:
+    encoding = build(*spec, SMALL)[0]
+    assert encoding.unusual_arguments() == unusual
+    assert encoding.label() == label
+
+
+WITH_STATE = {
+    "cope": {"table_PK"},
+    "dape": {"network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
+    "fire": {"c", "factor", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
+    "fope": {"cos_HMC", "sin_HMC"},  # drawn once, and not trained
+    "fox": {"gate.weight", "gate.bias"},
+    "kerple": {"a_H", "p_H"},
+    "learned": {"table_LD"},
+    "pope": {"delta_HK"},
+    "shaw": {"table_RK"},
+    "t5": {"table_RH"},
+    "wall": {"gate.weight", "gate.bias"},
+}
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_a_checkpoint_holds_what_is_trained_or_drawn_and_no_constants(name: str) -> None:
+    assert set(build(name, {}, SMALL)[0].state_dict()) == WITH_STATE.get(name, set())
