@@ -11,6 +11,8 @@ Every call is imported on first use, so that `import extrapolate` is light. docs
 import importlib
 from typing import TYPE_CHECKING
 
+from extrapolate.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from extrapolate.api.compare import compare as compare
     from extrapolate.api.evaluate import evaluate as evaluate
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding as Encoding
     from extrapolate.errors import UserError as UserError
     from extrapolate.extensions.base import Extension as Extension
-
-__version__ = "0.1.0"
 
 _PUBLIC = {
     "Encoding": "encodings.base",

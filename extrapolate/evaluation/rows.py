@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from extrapolate import __version__
 from extrapolate.data.store import Split
 from extrapolate.evaluation.sharing import Measured
 from extrapolate.evaluation.targets import Targets, sums_by
@@ -23,6 +22,7 @@ from extrapolate.runs import provenance
 from extrapolate.runs.config import RunConfig, short_hash
 from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
+from extrapolate.version import __version__
 
 # Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
 # documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from extrapolate import __version__
+from extrapolate.version import __version__
 
 _LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
 

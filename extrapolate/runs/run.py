@@ -10,13 +10,16 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
+from tokenizers import Tokenizer
 
 from extrapolate import files
+from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE
 from extrapolate.model.decoder import Model
@@ -74,6 +77,19 @@ class Run:
     def name(self) -> str:
         """The folder's name."""
         return self.path.resolve().name
+
+    @cached_property
+    def model(self) -> Model:
+        """The model with the final weights, on the CPU, in eval mode; read once.
+
+        Raises UserError where training is not finished, or the weights are damaged.
+        """
+        return self.load_model(self.checkpoints("last")[-1])
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the run's text was made with. Raises UserError where it is damaged."""
+        return tokenizers.read(self.path / "tokenizer.json")
 
     @property
     def finished(self) -> bool:

@@ -1,0 +1,182 @@
+"""Every public call, as a notebook makes it: no command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import extrapolate as xt
+from extrapolate import results
+from extrapolate.data.store import Store
+from extrapolate.runs.run import Run
+
+SMALL = dict(tokens=5120, batch_tokens=512, layers=1, precision="fp32", device="cpu", compile=False)  # ten steps
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Two runs, trained and evaluated by the calls."""
+    folder = tmp_path_factory.mktemp("api")
+    made = {name: xt.train(name, seq_len=16, data=store, out=folder / name, **SMALL) for name in ("rope", "expe")}
+    xt.evaluate(made.values(), factors=(1, 2), max_targets=512)
+    return made
+
+
+class Noted:
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.updates: list[tuple[str, float, float | None]] = []
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+    def display(self, unit: str, stopped: str = "stopped") -> "Noted":
+        return self
+
+    def __enter__(self) -> "Noted":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        self.updates.append((what, done, total))
+
+
+def test_tokenize_makes_a_store_and_opens_it_the_next_time(corpus: Path) -> None:
+    settings = dict(vocab_size=300, min_heldout_tokens=300)
+    made = xt.tokenize(str(corpus), "here", **settings)
+    assert isinstance(made, Store)
+    assert made.vocab_size == 300
+    noted = Noted()
+    again = xt.tokenize(str(corpus), "here", **settings, progress=noted)
+    assert again.corpus_hash == made.corpus_hash
+    assert "nothing to do" in noted.said[0]
+    with pytest.raises(xt.UserError, match="another token store"):
+        xt.tokenize(str(corpus), "here", vocab_size=301, min_heldout_tokens=300)
+
+
+def test_train_takes_a_store_or_its_folder_and_returns_the_run(runs: dict[str, Run], store: Path) -> None:
+    noted = Noted()
+    run = xt.train("rope", seq_len=16, data=Store.open(store), progress=noted, **SMALL)
+    assert run.path == Path("ckpt/rope-L16-s0")
+    assert run.finished
+    same = runs["rope"]
+    assert run.checkpoints("last")[-1].sha256 == same.checkpoints("last")[-1].sha256
+    _, done, total = noted.updates[-1]
+    assert done == total == 5120
+    assert any("validation loss" in line for line in noted.said)
+
+
+def test_train_refuses_what_it_does_not_know(store: Path) -> None:
+    with pytest.raises(xt.UserError, match="did you mean 'rope'"):
+        xt.train("rop", seq_len=16, data=store, **SMALL)
+    assert not Path("ckpt").exists()
+
+
+def test_a_finished_run_is_returned_as_it_is(runs: dict[str, Run]) -> None:
+    noted = Noted()
+    again = xt.train(out=runs["rope"].path, resume=True, progress=noted)
+    assert again.path == runs["rope"].path
+    assert noted.said == [f"{again.path} is already finished: nothing to do"]
+
+
+def test_tuning_starts_from_a_run(runs: dict[str, Run], store: Path) -> None:
+    tuned = xt.train(start=runs["rope"], seq_len=32, extend="pi:factor=2", tokens=1024, data=store)
+    assert tuned.config.origin is not None
+    assert (tuned.config.seq_len, tuned.config.trained_length) == (16, 32)
+
+
+def test_evaluate_returns_the_rows_that_the_runs_keep(runs: dict[str, Run]) -> None:
+    table = xt.evaluate(list(runs.values()), factors=(1, 2), extend="pi", protocols=("windows",), max_targets=512)
+    assert isinstance(table, pd.DataFrame)
+    assert set(table["model"]) == {"RoPE", "RoPE + PI", "ExPE", "ExPE + PI"}
+    assert len(table) == 2 * 2 * 2
+    kept = pd.DataFrame(row for run in runs.values() for row in results.read(run.path / "evals.parquet", results.EVALS))
+    keys = ["run", "extension", "protocol", "factor"]
+    joined = table.merge(kept, on=keys, suffixes=("", "_kept"))
+    assert len(joined) == len(table)
+    assert (joined["loss"] == joined["loss_kept"]).all()
+
+
+def test_evaluate_takes_one_run_a_folder_of_runs_or_several(runs: dict[str, Run]) -> None:
+    settings = dict(factors=(1,), protocols=("windows",), max_targets=256)
+    one, folder = runs["rope"], runs["rope"].path.parent
+    assert set(xt.evaluate(one, **settings)["run"]) == {"rope"}
+    assert set(xt.evaluate(str(one.path), **settings)["run"]) == {"rope"}
+    assert set(xt.evaluate(folder, **settings)["run"]) == {"rope", "expe"}
+
+
+def test_targets_are_limited_for_all_protocols_or_for_each(runs: dict[str, Run]) -> None:
+    table = xt.evaluate(runs["rope"], factors=(1, 2), max_targets={"windows": 256, "fixed-target": 64})
+    counts = table.groupby("protocol")["n_targets"].max()
+    assert counts.to_dict() == {"windows": 256, "fixed-target": 64}
+
+
+def test_probes_are_rows_by_depth(runs: dict[str, Run]) -> None:
+    table = xt.evaluate_probes(runs["rope"], "needle", trials=4, factors=(1, 2))
+    assert set(table["protocol"]) == {"probe:needle"}
+    assert sorted(table["depth"].unique()) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert (runs["rope"].path / "eval_probes.parquet").exists()
+
+
+def test_progress_adds_up_to_the_whole(runs: dict[str, Run]) -> None:
+    noted = Noted()
+    xt.evaluate(runs.values(), factors=(1, 2), max_targets=512, progress=noted)
+    _, done, total = noted.updates[-1]
+    assert done == pytest.approx(total)
+
+
+def test_compare_has_a_row_a_pair_and_factor(runs: dict[str, Run]) -> None:
+    table = xt.compare(runs.values())
+    pair = table[(table["model"] == "RoPE") & (table["other"] == "ExPE") & (table["protocol"] == "windows")]
+    assert pair["factor"].tolist() == [1, 2]
+    assert pair["seeds"].tolist() == [[0], [0]]
+    with pytest.raises(xt.UserError, match="no such folder"):
+        xt.compare("nowhere")
+
+
+def test_report_writes_and_returns_its_tables(runs: dict[str, Run]) -> None:
+    written = xt.report(runs["rope"].path.parent, out="made")
+    assert set(written.tables["windows"]["Model"]) >= {"RoPE", "ExPE"}
+    assert Path("made/report.md").is_file()
+
+
+def test_load_gives_the_model_with_its_weights(runs: dict[str, Run]) -> None:
+    run = xt.load(runs["rope"].path)
+    model = run.model
+    assert not model.training
+    logits = model(torch.zeros(1, 8, dtype=torch.long))
+    assert logits.shape == (1, 8, run.config.model.vocab_size)
+    assert run.model is model  # read once
+    text = run.tokenizer.encode("some words").ids
+    assert all(0 <= token < run.config.model.vocab_size for token in text)
+
+
+def test_the_names_are_there_whatever_was_imported_before() -> None:
+    """A call must not be shadowed by a module of its name."""
+    code = (
+        "import extrapolate.api.report, extrapolate.api.train, extrapolate.cli.tokenize, extrapolate as xt;"
+        "assert all(callable(getattr(xt, name)) for name in xt.__all__ if name != '__version__');"
+        "assert set(xt.__all__) <= set(dir(xt))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = xt.nothing
+
+
+def test_the_import_alone_is_light() -> None:
+    heavy = "torch pandas pyarrow datasets tokenizers numpy typer rich matplotlib"
+    code = f"import sys, extrapolate as xt; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    made = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert made.stdout.strip() == "[]"
