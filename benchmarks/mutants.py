@@ -48,14 +48,14 @@ def main() -> None:
     found = outcomes()
     counts = {module: Counter(tried.values()) for module, tried in sorted(found.items())}
     counts["all"] = sum(counts.values(), Counter())
-    print(f"{'module':32}{'mutants':>9}" + "".join(f"{column:>13}" for column in COLUMNS) + f"{'killed':>9}")
+    print(f"{'module':32}{'mutants':>9}" + "".join(f"{column:>13}" for column in COLUMNS) + f"{'share':>9}")
     for module, count in counts.items():
         sums = {column: sum(count[outcome] for outcome in names) for column, names in COLUMNS.items()}
         total = count.total()
         share = sums["killed"] / max(1, total)
         print(f"{module:32}{total:9}" + "".join(f"{value:13}" for value in sums.values()) + f"{share:9.1%}")
     print("\nSurvived, or not covered (mutmut show NAME shows the change):")
-    for tried in found.values():
+    for _, tried in sorted(found.items()):
         for name, outcome in tried.items():
             if outcome not in COLUMNS["killed"]:
                 print(f"  {outcome:12}{name}")

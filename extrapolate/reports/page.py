@@ -64,11 +64,13 @@ def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> st
 def _against(compared: Sequence[Comparison], other: str, table: pd.DataFrame) -> pd.DataFrame:
     """The differences to `other`, and the number of seeds, models in the order of another table."""
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in table["Model"]}
-    for one in compared:
-        if one.other == other and one.difference is not None:
-            cells[one.model][f"ev={one.factor:g}"] = one.difference.text()
-    shown = pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
-    return shown.assign(Seeds=shown["Model"].map(table.set_index("Model")["Seeds"]))
+    mine = [one for one in compared if one.other == other and one.difference is not None]
+    for one in mine:
+        assert one.difference is not None
+        cells[one.model][f"ev={one.factor:g}"] = one.difference.text()
+    for one in mine:
+        cells[one.model]["Seeds"] = str(max(1, len(one.seeds)))  # an unknown seed is one
+    return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
 
 
 def caption(rows: pd.DataFrame) -> str:

@@ -159,10 +159,10 @@ class TestReport:
         lines = [line for line in section.splitlines() if line.startswith("| ")]
         mean = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["accuracy"].mean()
         control = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["control_accuracy"].mean()
-        assert lines[0] == "| Model | Accuracy (ev=1) | Accuracy (ev=4) |"
-        assert next(line for line in lines if line.startswith("| RoPE |")).endswith(f"| {mean:.3f} |")
-        assert next(line for line in lines if line.startswith("| RoPE, cut back")).endswith(f"| {control:.3f} |")
-        assert next(line for line in lines if line.startswith("| Learned |")).endswith("| n/a |")
+        assert lines[0] == "| Model | Accuracy (ev=1) | Accuracy (ev=4) | Seeds |"
+        assert next(line for line in lines if line.startswith("| RoPE |")).endswith(f"| {mean:.3f} | 1 |")
+        assert next(line for line in lines if line.startswith("| RoPE, cut back")).endswith(f"| {control:.3f} | 1 |")
+        assert next(line for line in lines if line.startswith("| Learned |")).endswith("| n/a | 1 |")
         for depth in ("0", "0.25", "0.5", "0.75", "1"):
             assert any(line.startswith(f"| RoPE | {depth} |") for line in lines)
 

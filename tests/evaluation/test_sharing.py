@@ -115,6 +115,26 @@ def test_an_encoding_that_looks_at_the_length_shares_nothing(split: Split) -> No
     assert np.abs(exact[L].loss_N - wrong[L].loss_N).max() > 0.1  # what sharing would have done
 
 
+class Squeezed(RoPE):
+    """Divides positions by 2 in windows of one length alone."""
+
+    display = "Squeezed"
+    length = 0
+
+    def positions(self, index_T: Tensor) -> Tensor:
+        return index_T / 2 if len(index_T) == self.length else index_T
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_one_length_that_differs_is_enough(length: int) -> None:
+    made = model("rope")
+    for block in made.blocks:
+        block.encoding = Squeezed(block.encoding.dims)
+        block.encoding.length = length
+    assert not prefixes_agree(made, PLAIN, LENGTHS)
+    assert prefixes_agree(made, PLAIN, [n for n in LENGTHS if n != length])
+
+
 @pytest.mark.parametrize(
     ("protocol", "inputs"),
     [

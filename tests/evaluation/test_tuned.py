@@ -182,6 +182,12 @@ class TestFitting:
     def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
     ) -> None:
-        settings = EvaluationSettings((4,), ("temperature",), ("windows",), max_targets=64, precisions=("bf16",))
-        list(lengths.evaluate(tuned(None), store, settings))
-        assert [precision for *_, precision in asked] == ["bf16"]
+        run, precisions = tuned(None), ("bf16",)
+        settings = EvaluationSettings((8,), ("temperature",), ("windows",), max_targets=128, precisions=precisions)
+        list(lengths.evaluate(run, store, settings))
+        assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
+        asked.clear()
+        probe = build_list("needle")
+        settings = EvaluationSettings((8,), ("temperature",), (), precisions=precisions, probes=probe, probe_trials=1)
+        list(probes.evaluate(run, store, settings))
+        assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]

@@ -11,7 +11,7 @@ import pytest
 from extrapolate import results
 from extrapolate.results.page import TABLES, kind, results_page, table
 
-PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 # Their columns depend on the factors.
 BY_FACTOR = ("loss_by_ev", "optimum_by_ev")
 

@@ -144,7 +144,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
         means.append(loss_T[weights > 0].mean())  # text: of all; a probe: of its answers
     assert {int((weights > 0).sum()) for weights in weight} == {1, 3, 16}  # answers of probes, and text
     torch.stack(means).mean().backward()
-    assert losses == pytest.approx([float(torch.stack(means).mean())] * 2, rel=1e-5)
+    assert losses == pytest.approx([torch.stack(means).mean().item()] * 2, rel=1e-5)
     for whole, parts, slow in zip(*gradients, [p.grad for p in model.parameters()], strict=True):
         torch.testing.assert_close(whole, slow, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(parts, slow, rtol=1e-4, atol=1e-6)
