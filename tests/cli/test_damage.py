@@ -256,7 +256,7 @@ class TestFailures:
         ended = process("eval-lengths", "nowhere", "--debug")
         assert ended.code != 0
         assert "Traceback" in ended.err
-        assert "ValueError" in ended.err
+        assert "UserError" in ended.err
         assert "nowhere" in ended.err
 
     def test_a_bug_of_ours_is_called_one(self, cli, ckpt, monkeypatch):
