@@ -31,9 +31,9 @@ def stopped(cli, monkeypatch):
 
 @pytest.fixture
 def nothing_is_tokenised(monkeypatch):
-    from extrapolate.cli import tokenize
+    from extrapolate.api import tokenize
 
-    monkeypatch.setattr(tokenize, "make_store", lambda *_: pytest.fail("a corpus is tokenised"))
+    monkeypatch.setattr(tokenize, "store_with", lambda *_: pytest.fail("a corpus is tokenised"))
 
 
 @pytest.mark.usefixtures("nothing_is_tokenised")
