@@ -48,7 +48,7 @@ class Comparison:
             "protocol": self.protocol, "factor": self.factor, "model": self.model, "other": self.other,
             "difference": found and found.mean, "low": found and found.low, "high": found and found.high,
             "verdict": self.verdict(), "clusters": found and found.clusters, "cluster": self.clusters,
-            "seeds": list(self.seeds), "n_seeds": len(self.seeds),
+            "seeds": list(self.seeds), "n_seeds": 0 if found is None else max(1, len(self.seeds)),
         }  # fmt: skip
 
 

@@ -147,7 +147,7 @@ class TestBesideOwnRuns:
         assert "not trained alike" in ended.err
         assert "tokens 5120, unknown" in ended.err
         page = " ".join((tmp_path / "report/report.md").read_text().split())
-        assert "preset tiny, 5,120 training tokens in fp32; evaluated in fp32; one seed." in page
+        assert "preset tiny, 5,120 training tokens in fp32; evaluated in fp32; one seed, 0." in page
         assert "Trained elsewhere, and imported: small-llama; training corpus, tokens, precision, seed" in page
         assert not any(word in page for word in ("nan", "NaN", "<NA>", "None"))
 
@@ -172,7 +172,7 @@ class TestBesideOwnRuns:
         targets = losses["rope"]["n_targets"].to_numpy(float)
         expected = interval(sums["hf-small-llama"] - sums["rope"], targets)
         assert found["difference"] == pytest.approx(expected.mean, abs=1e-9)
-        assert set(rows["seeds"]) == {1}
+        assert set(rows["n_seeds"]) == {1}
 
     def test_it_is_neither_continued_nor_trained_again(self, cli, both, refused, tiny) -> None:
         run = "ckpt/hf-small-llama"

@@ -173,12 +173,12 @@ class TestReport:
         assert {path.name for path in (tmp_path / "report").iterdir()} == {"probes.parquet", "report.md"}
         assert "probes alone" in cli("compare", ckpt).error()
 
-    def test_a_report_without_probes_has_none(self, cli, evaluated, tmp_path):
+    def test_a_report_without_probes_has_none(self, without_pictures, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()
         assert "probe" not in (tmp_path / "report/report.md").read_text()
         assert not (tmp_path / "report/probes.parquet").exists()
 
-    def test_rows_on_other_windows_are_left_out_and_said(self, cli, evaluated, tmp_path):
+    def test_rows_on_other_windows_are_left_out_and_said(self, without_pictures, cli, evaluated, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")
         cli("eval-lengths", runs / "rope", runs / "none", runs / "learned", *FEW, "--probes", "needle").succeeded()
         for name in ("rope", "none", "learned"):  # yesterday

@@ -141,6 +141,7 @@ class TestReport:
         rope = next(line for line in latex.splitlines() if line.startswith("RoPE &"))
         assert rope.endswith(r"1.00 & 1 \\")
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_training_times_are_relative_to_the_baseline(self, cli, evaluated, tmp_path):
         for baseline, label in (("rope", "RoPE"), ("expe", "ExPE")):
             cli("report", evaluated, "--baseline", baseline).succeeded()
@@ -165,6 +166,7 @@ class TestReport:
         cli("report", evaluated).succeeded()
         assert contents(tmp_path / "report") == before
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
         cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
         cli("eval-lengths", ckpt / "rope", ckpt / "rope-1", "--factors", "1", *FEW).succeeded()
@@ -174,6 +176,7 @@ class TestReport:
         assert len(table) == 1
         assert table["Loss (ev=1)"].item() == pytest.approx(both[both["protocol"] == "windows"]["loss"].mean())
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_only_shared_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
         """The same model with an extension that changes nothing must not look better for lacking a seed."""
         cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
@@ -192,6 +195,7 @@ class TestReport:
         assert len(tables) == 5  # loss and control of each protocol, and failure lengths
         assert all(line.endswith("| Seeds |") for line in tables)
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_where_no_seed_is_shared_it_says_so(self, cli, tiny, ckpt, tmp_path):
         cli("train", "--pe", "alibi", *tiny, "--seed", 1, "--out", ckpt / "alibi").succeeded()
         cli("eval-lengths", ckpt / "alibi", ckpt / "rope", "--factors", "1,2", *FEW).succeeded()
@@ -199,6 +203,7 @@ class TestReport:
         assert len(pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")) == 2
         assert "seeds, which models do not share" in (tmp_path / "report/report.md").read_text()
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_folders_of_folders_and_several_of_them(self, cli, evaluated, ckpt, tmp_path):
         for at, name in enumerate(("rope", "expe", "none")):
             shutil.copytree(evaluated / name, tmp_path / "deep" / str(at) / "more" / name)
@@ -212,6 +217,7 @@ class TestReport:
         cli("report", "deep/0", evaluated / "expe", "--out", "two").succeeded()
         assert len(pd.read_parquet(tmp_path / "two/loss_by_ev.parquet")) == 4
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_rows_on_other_targets_are_left_out_aloud(self, cli, ckpt):
         cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", *FEW).succeeded()
         cli("eval-lengths", ckpt / "none", "--factors", "1,2", "--max-targets", "256").succeeded()
