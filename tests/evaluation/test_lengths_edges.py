@@ -12,7 +12,7 @@ import pytest
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
-from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs
+from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, targets_hash
 from extrapolate.evaluation.targets import Targets
@@ -140,3 +140,15 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(run: Ru
     assert set(told) == {f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting"}
     assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
     assert sum(told.values()) == expected_inputs(run, store, settings)
+
+
+def test_models_are_where_they_are_wanted(run: Run) -> None:
+    """The one that was loaded, and the one that a precision runs; "meta" is a device that every machine has."""
+    settings = settings_of(precisions=("fp32", "bf16"))
+    found = [
+        (precision, a.head.weight.device.type, b.head.weight.device.type)
+        for _, a, precision, b in models(run, settings, "meta")
+    ]
+    assert found == [("fp32", "meta", "meta"), ("bf16", "meta", "meta")]
+    ((_, loaded, _, model),) = models(run, settings_of(precisions=("int8",)), "cpu")
+    assert type(loaded.head.weight) is not type(model.head.weight)
