@@ -98,3 +98,23 @@ def test_in_float32_there_is_no_autocast(split: SimpleNamespace) -> None:
     losses_at(model, split, Windows(np.array([0]), np.array([0]), 8, 8), np.arange(8))
     score(model, np.arange(2, 12)[None], np.array([4]))
     assert [asked[3] for asked in model.asked] == [False, False]
+
+
+def test_bf16_is_bfloat16_whatever_autocast_has_for_a_default(split: SimpleNamespace) -> None:
+    """On GPUs the default is float16."""
+    kinds = []
+
+    class Noting(Counting):
+        def hidden(self, tokens_BT: torch.Tensor, plan: Plan, first: int = 0) -> torch.Tensor:
+            kinds.append(torch.get_autocast_dtype("cpu"))
+            return super().hidden(tokens_BT, plan, first)
+
+    before = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        windows = Windows(np.array([0]), np.array([0]), 8, 8)
+        losses_at(Noting(), split, windows, np.arange(8), precision="bf16")
+        score(Noting(), np.arange(2, 12)[None], np.array([4]), precision="bf16")
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+    assert kinds == [torch.bfloat16] * 2
