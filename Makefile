@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/extrapolate
 
 SEQ_LEN := 64
-LAST ?= 258
+LAST ?= 2468
 JOBS ?= 2
 ZOO_TOKENS ?= 262144
 ifdef QUICK

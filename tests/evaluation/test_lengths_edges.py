@@ -1,5 +1,6 @@
 """What is refused before any work, and what every row and its progress say, on text with a known optimum."""
 
+import copy
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,8 @@ import pytest
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
-from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, targets_hash
 from extrapolate.evaluation.targets import Targets
@@ -140,3 +142,13 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(run: Ru
     assert set(told) == {f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting"}
     assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
     assert sum(told.values()) == expected_inputs(run, store, settings)
+
+
+def test_models_are_where_they_are_wanted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was loaded, and the copy that a precision runs; "meta" is a device that every machine has."""
+    monkeypatch.setattr(lengths, "in_precision", lambda model, precision: copy.deepcopy(model))
+    found = list(models(run, settings_of(precisions=("fp32", "int8")), "meta"))
+    assert [precision for _, _, precision, _ in found] == ["fp32", "int8"]
+    for _, loaded, _, model in found:
+        assert loaded is not model
+        assert loaded.head.weight.device.type == model.head.weight.device.type == "meta"

@@ -1,5 +1,6 @@
 """Probes' numbers by hand: accuracies, rows, what is counted, and windows around L."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import torch
 from extrapolate.data.probes.base import Probe, build
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Scores, Sequences, control_score, wilson
+from extrapolate.model.plan import PLAIN, Plan
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -94,3 +96,32 @@ def test_the_control_sees_windows_of_l_that_end_at_the_answers(
     expected = [[0 if place in answers else place for place in window] for window in windows]
     assert sorted(model.seen) == sorted(expected)
     assert sum(told) == sum(len(window) for window in windows)
+
+
+def test_the_cost_of_scores_is_of_the_models_device_and_of_their_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, scored = [], []
+    monkeypatch.setattr(probing, "forget_peak", asked.append)
+    monkeypatch.setattr(probing, "peak_mib", lambda device: asked.append(device) or 3.5)
+
+    def score(model: Spy, tokens_WN: np.ndarray, answers_A: np.ndarray, plan: Plan, *, precision, progress) -> Scores:
+        scored.append((plan, precision))
+        time.sleep(0.05)
+        progress(80)
+        return Scores(RIGHT_WA, LOSS_WA)
+
+    monkeypatch.setattr(probing, "score", score)
+    store = SimpleNamespace(split=lambda name: name)
+    settings = SimpleNamespace(split="test", probe_trials=4)
+    evaluation = probing._ProbeEvaluation(Spy(), build("copy"), store, settings, "bf16", PLAIN, lambda *_: None)
+    made = Sequences(np.zeros((4, 21), np.int64), np.array([20]), "")
+    evaluation._sequences[20, 0.5] = made, Scores(RIGHT_WA, LOSS_WA)
+    told: list[int] = []
+    began = time.perf_counter()
+    found, rate, peak = evaluation.scores(20, 0.5, PLAIN, told.append)
+    elapsed = time.perf_counter() - began
+    assert found.right_WA is RIGHT_WA
+    assert 4 * 20 / elapsed <= rate <= 4 * 20 / 0.05
+    assert (peak, asked, told) == (3.5, ["cpu", "cpu"], [80])
+    assert scored == [(Plan(storage="bf16"), "bf16")]
+    assert evaluation.scores(20, 0.5, PLAIN, told.append) == (found, rate, peak)
+    assert len(scored) == 1

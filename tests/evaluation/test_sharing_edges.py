@@ -157,3 +157,18 @@ def test_one_length_has_nothing_to_agree_with() -> None:
     alone = Drifting(1.0)
     assert prefixes_agree(alone, PLAIN, [8, 8])
     assert not alone.asked
+
+
+def test_prefixes_are_asked_where_the_model_is() -> None:
+    """On "meta", a device that every machine has; what comes out is the stand-in's own."""
+    devices = []
+
+    class Elsewhere(Drifting):
+        embedding = torch.nn.Embedding(1, 1, device="meta")
+
+        def hidden(self, tokens_BT: torch.Tensor, plan: Plan) -> torch.Tensor:
+            devices.append(tokens_BT.device.type)
+            return torch.zeros(1, tokens_BT.shape[1], 3)
+
+    assert prefixes_agree(Elsewhere(0.0), PLAIN, [4, 8])
+    assert devices == ["meta", "meta"]

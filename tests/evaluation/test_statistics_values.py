@@ -81,3 +81,16 @@ def test_a_band_without_any_spread_is_its_means() -> None:
     assert (found.low_B == found.mean_B).all()
     assert (found.high_B == found.mean_B).all()
     assert found.mean_B == pytest.approx([2.0, 3.0])
+
+
+def test_a_band_around_an_effect_in_one_cluster_alone_is_finite() -> None:
+    """Most resamples then draw nothing but zeros in that bucket, and have no spread to be divided by."""
+    effects = np.zeros((20, 2))
+    effects[0, 0] = 3.0
+    effects[:, 1] = np.random.default_rng(0).normal(size=20)
+    found = band(effects, np.ones((20, 2)))
+    assert np.isfinite(found.low_B).all()
+    assert (found.low_B <= found.mean_B).all()
+    assert (found.mean_B <= found.high_B).all()
+    assert found.mean_B[0] == pytest.approx(0.15)
+    assert found.low_B[0] > -1
