@@ -24,7 +24,7 @@ def compare(
     """Compare evaluated runs pair by pair: the difference in loss, its interval, and win, tie or loss."""
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.progress import Terminal, say
-    from extrapolate.cli.render import print_table
+    from extrapolate.cli.render import print_table, print_text
     from extrapolate.reports import comparison
 
     found = comparisons_of(
@@ -41,8 +41,8 @@ def compare(
         return
     for protocol in dict.fromkeys(one.protocol for one in found):
         table = comparison.table([one for one in found if one.protocol == protocol], confidence)
-        print_table(table, f"{protocol}: the model's loss minus the other's, nats per token")
-    print(
+        print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
+    print_text(
         "Below zero the model is better than the other. A win or a loss has an interval without zero and a difference "
         f"of at least {least:g} nats. Resampled: {comparison.resampled(found)}. Each interval stands for itself: with "
         "many of them, some exclude zero by chance."

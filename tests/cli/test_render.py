@@ -34,6 +34,7 @@ def at_width(cli, monkeypatch, ckpt, evaluated, speeds, without_pictures):
         "extensions yarn": ["extensions", "yarn"],
         "eval-lengths": ["eval-lengths", ckpt / "rope", ckpt / "learned", *few, "--precision", "fp32,bf16"],
         "report": ["report", evaluated, "--out", "made"],
+        "compare": ["compare", evaluated, "--extensions"],
         "bench": ["bench", "--encodings"],
     }
 
@@ -49,7 +50,8 @@ def words_of(lines: list[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["encodings", "extensions", "encodings rope", "extensions yarn", "eval-lengths", "report", "bench"]
+    "name",
+    ["encodings", "extensions", "encodings rope", "extensions yarn", "eval-lengths", "report", "compare", "bench"],
 )
 def test_tables_fit_and_every_word_is_whole(at_width, name):
     wide = words_of(at_width(name, WIDE))
