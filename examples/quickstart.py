@@ -14,7 +14,7 @@ import extrapolate as xt
 
 FOLDER = Path("quickstart")
 TEXT = os.environ.get("QUICKSTART_TEXT", "stdlib")  # or your own files: a folder, a glob
-TOKENS = int(os.environ.get("QUICKSTART_TOKENS", "500_000"))  # training tokens of each model
+TOKENS = int(os.environ.get("QUICKSTART_TOKENS", "300_000"))  # training tokens of each model
 TARGETS = int(os.environ.get("QUICKSTART_TARGETS", "16_384"))  # scored tokens, at every length
 FACTORS = (1, 2, 4, 8)  # evaluation lengths, as multiples of the training length
 
