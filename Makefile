@@ -20,7 +20,7 @@ OUT := report
 EVAL :=
 endif
 
-.PHONY: report zoo test check mutants clean
+.PHONY: report zoo docs test check mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) tokenize stdlib --out data/stdlib
@@ -38,6 +38,9 @@ zoo: $(VENV)/installed  ## a smoke run of every encoding, in 10 to 20 minutes: n
 	    < /dev/null || exit 1; done
 	$(RUN) eval-lengths ckpt/zoo --protocol windows --max-targets 16384
 	$(RUN) report ckpt/zoo --out report-zoo
+
+docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made from code
+	$(BIN)/python docs/generate.py
 
 test: $(VENV)/test-installed  ## the whole test suite
 	$(BIN)/pytest -n auto --dist loadfile

@@ -1,6 +1,5 @@
-"""Draws docs/protocol-*.svg from the protocols' own index arithmetic: python docs/pictures.py [FOLDER]"""
+"""Draws docs/protocol-*.svg from the protocols' own index arithmetic. docs/generate.py runs it."""
 
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -91,7 +90,3 @@ def main(folder: Path) -> None:
             picture(protocol).savefig(
                 folder / f"protocol-{protocol}.svg", metadata={"Date": None, "Creator": None}, facecolor="white"
             )
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)

@@ -105,4 +105,9 @@ def test_figures_say_where_they_come_from() -> None:
     assert (ROOT / "docs" / "loss_by_ev.png").exists()
     words = " ".join(text.split())
     assert re.search(r"commit [0-9a-f]{12}, on [^.]*\d cores; .*? cores, 20\d\d-\d\d-\d\d\.", words)  # the losses
-    assert re.search(r"cores, on 20\d\d-\d\d-\d\d, commit [0-9a-f]{12}\.", words)  # the speeds
+    speeds = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    assert re.search(r"cores, on 20\d\d-\d\d-\d\d, commit [0-9a-f]{12}\.", speeds)
+
+
+def test_it_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200

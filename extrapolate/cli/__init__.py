@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 
 app = typer.Typer(
     name="extrapolate",
-    help="Train short, test long: which positional encoding survives beyond its training length?\n\n"
+    help="Compare positional encodings: train short, test long.\n\n"
     "Every command takes --debug, which shows the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,

@@ -8,23 +8,28 @@ from extrapolate.errors import UserError
 
 
 def bench(
-    preset: Annotated[str, typer.Option(help="whose sizes to measure")] = "tiny",
-    seq_len: Annotated[int | None, typer.Option(min=2, help="L, tokens  \\[default: the preset's, or 64]")] = None,
+    preset: Annotated[str, typer.Option(help="the model's sizes: tiny, expe-35m, ...")] = "tiny",
+    seq_len: Annotated[
+        int | None, typer.Option(min=2, help="training length L, tokens  \\[default: the preset's, or 64]")
+    ] = None,
     compile: Annotated[bool, typer.Option("--compile/--no-compile", help="measure compiled training too")] = True,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="for each measurement  \\[default: 10, encodings 3]")
+        float | None, typer.Option(min=0.1, help="seconds for each measurement  \\[default: 10; with --encodings 3]")
     ] = None,
-    encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding, relative to rope")] = False,
+    encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding beside rope")] = False,
     evaluation: Annotated[
-        bool, typer.Option("--evaluation", help="measure a five-factor evaluation, beside a plain loop and lm-eval")
+        bool,
+        typer.Option("--evaluation", help="measure an evaluation at five lengths, beside a plain loop and lm-eval"),
     ] = False,
-    tokens: Annotated[int, typer.Option(min=1, help="with --evaluation: tokens that windows scores")] = 196_608,
+    tokens: Annotated[
+        int, typer.Option(min=1, help="with --evaluation: how many tokens the protocol windows scores")
+    ] = 196_608,
     protocol: Annotated[
         str, typer.Option(help="with --evaluation: windows, fixed-target, sliding, or several")
     ] = "windows,fixed-target,sliding",
     precision: Annotated[str, typer.Option(help="with --evaluation: fp32, bf16, or both")] = "fp32,bf16",
     pe: Annotated[
-        list[str] | None, typer.Option(help="with --encodings: this one beside rope; repeat for more")
+        list[str] | None, typer.Option(help="with --encodings: measure this one beside rope; repeatable")
     ] = None,
 ) -> None:
     """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""

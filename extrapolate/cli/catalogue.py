@@ -7,11 +7,11 @@ import typer
 if TYPE_CHECKING:
     from extrapolate.catalogue import Entry
 
-Markdown = Annotated[bool, typer.Option("--markdown", help="print the page of docs/ that has them all")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="print all, as the page of docs/")]
 
 
 def encodings(
-    name: Annotated[str | None, typer.Argument(help="show this one: its formula, arguments, source")] = None,
+    name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
     markdown: Markdown = False,
 ) -> None:
     """List the encodings by family, or show one."""
@@ -26,7 +26,7 @@ def encodings(
 
 
 def extensions(
-    name: Annotated[str | None, typer.Argument(help="show this one: its formula, arguments, source")] = None,
+    name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
     markdown: Markdown = False,
 ) -> None:
     """List the extensions by what they change, or show one."""
@@ -41,8 +41,8 @@ def extensions(
 
 
 def columns(
-    table: Annotated[str | None, typer.Argument(help="only this table: evals, metrics, loss_by_ev")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="print docs/results.md")] = False,
+    table: Annotated[str | None, typer.Argument(help="show only this table: evals, metrics, loss_by_ev")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print all, as docs/results.md")] = False,
 ) -> None:
     """List the tables that runs and reports hold, and what each column means."""
     from extrapolate.cli.render import Column, Kind, print_columns, print_text

@@ -9,11 +9,15 @@ import typer
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="evaluated run directories, or folders of them")],
-    extensions: Annotated[bool, typer.Option("--extensions", help="compare what was applied at inference too")] = False,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
+    runs: Annotated[list[Path], typer.Argument(help="evaluated runs, or folders of them")],
+    extensions: Annotated[
+        bool, typer.Option("--extensions", help="also compare the extensions that were evaluated")
+    ] = False,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="how sure the intervals are: 0.95 is 95 %")
+    ] = 0.95,
     least: Annotated[
-        float, typer.Option("--least-difference", min=0.0, help="nats: a smaller difference is a tie")
+        float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference is a tie")
     ] = 0.001,
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
@@ -21,7 +25,7 @@ def compare(
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparisons as JSON lines")] = False,
 ) -> None:
-    """Compare evaluated runs pair by pair: the difference in loss, its interval, and win, tie or loss."""
+    """Compare evaluated runs pair by pair. Print the difference in loss, its interval, and win, tie or loss."""
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.progress import Terminal, say
     from extrapolate.cli.render import print_table, print_text
@@ -43,9 +47,9 @@ def compare(
         table = comparison.table([one for one in found if one.protocol == protocol], confidence)
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
-        "Below zero the model is better than the other. A win or a loss has an interval without zero and a difference "
-        f"of at least {least:g} nats. Resampled: {comparison.resampled(found)}. Each interval stands for itself: with "
-        "many of them, some exclude zero by chance."
+        "Below zero the model is better than the other. For a win or a loss, the interval excludes zero and the "
+        f"difference is at least {least:g} nats. Resampled: {comparison.resampled(found)}. Each interval stands for "
+        "itself: of many intervals, some exclude zero by chance."
     )
     if any(one.clusters == "stretches" for one in found):
         say(

@@ -20,41 +20,40 @@ class Device(StrEnum):
 
 
 def eval_lengths(
-    runs: Annotated[list[Path], typer.Argument(help="run directories, folders of them, or hf:NAME_OR_FOLDER")],
+    runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, or hf:NAME_OR_FOLDER")],
     factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
         list[str] | None,
         typer.Option(
-            help="an extension: pi, yarn:factor=8 + log-n; all that apply: all; without the run's own: none; repeatable"
+            help="an extension: pi, yarn:factor=8 + log-n; all: every one that applies; none: leave out the run's own; "
+            "repeatable"
         ),
     ] = None,
     protocol: Annotated[
         str, typer.Option(help="windows, fixed-target, sliding, several, or none")
     ] = "windows,fixed-target",
-    probes: Annotated[
-        str | None, typer.Option(help="passkey,mqar:pairs=8, or all: needle, passkey, copy, mqar")
-    ] = None,
-    probe_trials: Annotated[int, typer.Option(help="windows of a probe at each length and depth")] = 64,
-    split: Annotated[str, typer.Option(help="test or validation")] = "test",
+    probes: Annotated[str | None, typer.Option(help="needle, passkey, copy, mqar:pairs=8, several, or all")] = None,
+    probe_trials: Annotated[int, typer.Option(help="windows for each probe, length and depth")] = 64,
+    split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
         str | None,
         typer.Option(
-            help="the most scored tokens a protocol: 4096 lowers the defaults, windows=500000,fixed-target=16384 sets "
-            "each  \\[default: windows 131072, others 8192]"
+            help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
+            "sets each  \\[default: windows 131072, others 8192]"
         ),
     ] = None,
-    checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,
+    checkpoint: Annotated[
+        Which, typer.Option(help="last: the final weights; all: also those that --keep-every kept")
+    ] = Which.LAST,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
-    data: Annotated[
-        Path | None, typer.Option(help="the token store, where it is not where the run was trained")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="token store  \\[default: the one of the training]")] = None,
     seq_len: Annotated[
-        int | None, typer.Option(min=2, help="with hf:, the training length L, where its configuration says another")
+        int | None, typer.Option(min=2, help="with hf: training length L, tokens  \\[default: as the checkpoint says]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
 ) -> None:
-    """Evaluate runs at several lengths, plain and with extensions. Adds to each run's evals.parquet.
+    """Evaluate runs at several lengths, plain and with extensions, and add the results to each run's evals.parquet.
 
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     """

@@ -10,7 +10,7 @@ def report(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  \\[default: ckpt]")
     ] = None,
-    out: Annotated[Path, typer.Option(help="folder for tables and plots")] = Path("report"),
+    out: Annotated[Path, typer.Option(help="the folder to write")] = Path("report"),
     baseline: Annotated[
         str | None, typer.Option(help="training times are relative to this encoding's  \\[default: rope]")
     ] = None,
@@ -19,7 +19,7 @@ def report(
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
 ) -> None:
-    """Write tables (Parquet, Markdown, LaTeX) and plots of loss by length and position, and of probes, from Parquet."""
+    """Write tables (Parquet, Markdown, LaTeX) and plots of evaluated runs: loss by length and position, and probes."""
     from extrapolate.api.report import report as reported
     from extrapolate.cli.progress import Terminal, say
     from extrapolate.cli.render import print_table

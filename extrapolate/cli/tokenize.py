@@ -15,18 +15,20 @@ def tokenize(
             "with a known optimum: synthetic:markov, synthetic:echo:longest=512"
         ),
     ] = "stdlib",
-    out: Annotated[Path, typer.Option(help="the new token store")] = Path("data/stdlib"),
-    vocab_size: Annotated[int, typer.Option(help="tokens of the byte-level BPE that is trained")] = 2048,
-    tokenizer: Annotated[str | None, typer.Option(help="use this tokenizer.json, or hf:NAME, instead")] = None,
-    min_doc_tokens: Annotated[int, typer.Option(min=1, help="leave out shorter documents")] = 1,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="stop before the document that passes this")] = None,
+    out: Annotated[Path, typer.Option(help="the folder of the token store")] = Path("data/stdlib"),
+    vocab_size: Annotated[int, typer.Option(help="how many tokens the new byte-level BPE has")] = 2048,
+    tokenizer: Annotated[str | None, typer.Option(help="use this tokenizer.json, or hf:NAME; train none")] = None,
+    min_doc_tokens: Annotated[int, typer.Option(min=1, help="leave out documents with fewer tokens")] = 1,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="stop before the document that passes this number")
+    ] = None,
     min_heldout_tokens: Annotated[
         int, typer.Option(min=2, help="documents held out for testing have at least this many tokens")
     ] = 8193,
     text_field: Annotated[
         str, typer.Option(help="the column of text in .jsonl, .parquet and Hugging Face data")
     ] = "text",
-    workers: Annotated[int | None, typer.Option(min=1, help="threads  \\[default: one a core]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="number of threads  \\[default: one a core]")] = None,
 ) -> None:
     """Turn documents into a token store, with held-out documents for validation and testing."""
     if workers is not None:

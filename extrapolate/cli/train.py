@@ -23,29 +23,33 @@ def train(
         str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  \\[default: tiny]")
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="tokens in a step")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="tokens in one step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
-    layers: Annotated[int | None, typer.Option(help="blocks, in place of the preset's")] = None,
-    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="scores of query i times s ln(i + 1)")] = None,
+    layers: Annotated[int | None, typer.Option(help="number of blocks, in place of the preset's")] = None,
+    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     probes: Annotated[
-        str | None, typer.Option(help="shares of windows that are probes: passkey=0.25,mqar=0.25; all text: none")
+        str | None, typer.Option(help="share of windows for each probe: passkey=0.25,mqar=0.25; none: all text")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of weights, order and dropout  \\[default: 0]")] = None,
-    out: Annotated[Path | None, typer.Option(help="run directory  \\[default: ckpt/<name>]")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run's folder  \\[default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, with its own settings")] = False,
-    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between states  \\[default: 30 s]")] = None,
+    save_every: Annotated[
+        int | None, typer.Option(min=1, help="tokens between saved states  \\[default: 30 s]")
+    ] = None,
     keep_every: Annotated[
-        int | None, typer.Option(min=1, help="tokens between checkpoints kept for evaluation")
+        int | None,
+        typer.Option(min=1, help="tokens between checkpoints that are kept for evaluation  \\[default: none]"),
     ] = None,
     device: Annotated[Device, typer.Option()] = Device.AUTO,
-    precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware multiplies it")] = Precision.AUTO,
+    precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware computes in it")] = Precision.AUTO,
     compile: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="torch.compile  \\[default: where it pays]")
+        bool | None,
+        typer.Option("--compile/--no-compile", help="use torch.compile  \\[default: where the run is long enough]"),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="settings from a TOML file, or a run's config.json")] = None,
+    config: Annotated[Path | None, typer.Option(help="read settings from a TOML file, or a run's config.json")] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="continue the weights of this run, as another run")
+        Path | None, typer.Option("--from", help="start from the weights of this run, as another run")
     ] = None,
     extend: Annotated[
         str | None, typer.Option(help="with --from: an extension that belongs to the new run, such as pi:factor=4")

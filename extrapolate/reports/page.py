@@ -10,15 +10,17 @@ from extrapolate.reports.positions import LEAST, Failure
 from extrapolate.reports.seeds import in_words, seeds_of
 
 CONTROL_TEXT = """\
-Difference to the control, with its 95 % interval: the same targets, the plain model, its context cut back to between
-L/2 and L tokens. Under windows, rows at 1x are above it for beginning without context, which costs less the longer the
-windows are; under fixed-target, what is above it is harm done by length. Below it, targets are helped by context that
-the control lacks. That may still be the last L tokens, which the control has only in part: use of context beyond L
-shows where fixed-target goes on falling from 2x to 4x and further."""
-BELOW_OPTIMUM = "One interval in forty is so by chance; otherwise it sees what it should predict."
+Difference to the control, with its 95 % interval. The control is the plain model on the same targets, with its context
+cut back to between L/2 and L tokens. Under windows, rows at 1x score worse than the control, because every window
+starts without context; longer windows start less often. Under fixed-target, a row above the control is harmed by
+length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
+because the control has them only in part. A model uses context beyond L where fixed-target goes on falling from 2x to
+4x and further."""
+BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
 OPTIMUM_TEXT = """\
-The least loss that is possible with each window's own tokens, and the share of the gain from 1x on that a model took:
-(loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes nothing, however little it loses."""
+The optimum is the lowest loss that is possible with each window's own tokens. The gain captured is the share of the
+possible gain from 1x on that a model took: (loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes no gain,
+even if it loses nothing."""
 
 
 def protocol_section(
@@ -31,8 +33,8 @@ def protocol_section(
     parts += [f"![loss against length]({stem}.png)", CONTROL_TEXT, markdown(_against(compared, CONTROL, table))]
     if any(one.clusters == "stretches" for one in compared):
         parts.append(
-            "Fewer than 30 documents: contiguous stretches of 16 L tokens were resampled in their place. Those of one "
-            "document are alike, which makes intervals too narrow rather than too wide."
+            "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled in their place. "
+            "Stretches of one document are alike. That makes intervals too narrow rather than too wide."
         )
     return "\n\n".join(parts) + "\n"
 
@@ -51,10 +53,11 @@ def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> st
     if table is not None:
         resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
         parts += [
-            "The failure length is where the first bucket of positions beyond L begins whose loss is above the "
-            f"control's on the same targets: by {LEAST:g} nats or more, and surely, at 95 % for all buckets at once. A "
-            f"model holds to where it is surely less than {LEAST:g} nats above; between the two is not known. In "
-            f"tokens, by buckets of L/2. Resampled: {resampled}.",
+            "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
+            f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
+            f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
+            "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
+            f"Resampled: {resampled}.",
             markdown(table),
             "![difference to the control by position in the window](failure_lengths.png)",
         ]

@@ -1,0 +1,28 @@
+"""Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]"""
+
+import sys
+from pathlib import Path
+
+import pictures
+
+from extrapolate.catalogue import encodings_page, extensions_page
+from extrapolate.data.catalogue import data_page
+from extrapolate.results.page import results_page
+
+PAGES = {
+    "data.md": data_page,
+    "encodings.md": encodings_page,
+    "extensions.md": extensions_page,
+    "results.md": results_page,
+}
+
+
+def main(folder: Path) -> None:
+    """Writes every page and picture into a folder."""
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+    pictures.main(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
