@@ -10,6 +10,7 @@ import torch
 from extrapolate.data.probes.base import Probe, build
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Scores, Sequences, control_score, wilson
+from extrapolate.model.plan import Plan
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -59,6 +60,9 @@ class Spy:
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
+
+    def setting(self, plan: Plan, storage: str) -> Plan:
+        return plan
 
     def hidden(self, tokens_BT: torch.Tensor, plan: object, first: int = 0) -> torch.Tensor:
         self.seen.extend(tokens_BT.tolist())
