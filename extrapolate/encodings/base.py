@@ -176,10 +176,10 @@ class Encoding(nn.Module):
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 
-    def share(self, first: Self) -> None:
+    def share(self, first_layer: Self) -> None:
         """Takes from the first layer's instance what all layers share."""
         for name in self.shared_by_layers:
-            setattr(self, name, getattr(first, name))
+            setattr(self, name, getattr(first_layer, name))
 
 
 def _short(value: Any) -> str:
