@@ -7,7 +7,7 @@ import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from extrapolate.model.plan import Plan
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
 MASK, DISTANCES, LOGITS = "which keys are seen", "distances of pairs", "logits"
 RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # where a score knows its own distance
+# What an encoding's own values are rounded to: see `Encoding.stored`.
+Storage = Literal["fp32", "bf16"]
 FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
 
@@ -84,7 +86,7 @@ class Encoding(nn.Module):
     positional: ClassVar[bool] = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
     max_length: int | None = None  # a learned table ends here: longer is reported n/a
-    storage: str = "fp32"  # what `stored` rounds to
+    storage: Storage = "fp32"  # what `stored` rounds to
     window: int | None = None  # this layer's queries see at most so many keys, their own included
 
     def __init__(self, dims: Dims) -> None:
@@ -128,10 +130,16 @@ class Encoding(nn.Module):
 
     def extended(self, plan: Plan) -> Self:
         """This encoding with the plan's changes to what is its own; parameters stay shared."""
-        if plan.window is None and plan.storage == self.storage:
+        if plan.window is None:
             return self
-        window = min((w for w in (plan.window, self.window) if w is not None), default=None)
-        return self.view(window=window, storage=plan.storage)
+        return self.view(window=plan.window if self.window is None else min(plan.window, self.window))
+
+    def stored_as(self, storage: Storage) -> Self:
+        """This encoding, and those inside it, with their own values rounded to `storage`."""
+        if storage == self.storage:
+            return self
+        inside = {name: x.stored_as(storage) for name, x in self.named_children() if isinstance(x, Encoding)}
+        return self.view(storage=storage, **inside)
 
     def stored(self, values: Tensor) -> Tensor:
         """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
@@ -142,9 +150,16 @@ class Encoding(nn.Module):
         return self.max_length is None or (length - 1) * plan.position_scale <= self.max_length - 1 + 1e-6
 
     def view(self, **attributes: Any) -> Self:
-        """A shallow copy with other attributes, sharing every parameter and buffer."""
+        """A shallow copy with other attributes, sharing every other parameter, buffer and module."""
         other = copy.copy(self)
-        other.__dict__.update(attributes)
+        for registry in ("_parameters", "_buffers", "_modules"):
+            kept = {name: value for name, value in vars(self)[registry].items() if name not in attributes}
+            vars(other)[registry] = kept
+        for name, value in attributes.items():
+            if isinstance(value, nn.Module):
+                other.add_module(name, value)
+            else:
+                vars(other)[name] = value
         return other
 
     def arguments(self) -> dict[str, Any]:
@@ -161,10 +176,10 @@ class Encoding(nn.Module):
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 
-    def share(self, first: Self) -> None:
+    def share(self, first_layer: Self) -> None:
         """Takes from the first layer's instance what all layers share."""
         for name in self.shared_by_layers:
-            setattr(self, name, getattr(first, name))
+            setattr(self, name, getattr(first_layer, name))
 
 
 def _short(value: Any) -> str:

@@ -50,5 +50,5 @@ class PartialRoPE(RoPE):
         return Spectrum(self.theta, self.channels // 2)
 
     def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
-        first, rest = x_BHTK.split([self.channels, x_BHTK.shape[-1] - self.channels], dim=-1)
-        return torch.cat([super().rotated(first, cos_TM, sin_TM), rest], dim=-1)
+        turned, rest = x_BHTK.split([self.channels, x_BHTK.shape[-1] - self.channels], dim=-1)
+        return torch.cat([super().rotated(turned, cos_TM, sin_TM), rest], dim=-1)

@@ -45,12 +45,12 @@ class Wall(Encoding):
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
         scaled_BHTK = q_BHTK * q_BHTK.shape[-1] ** -0.5
         sum_q, sum_k = context.state[:, :, context.queries], context.state[:, :, context.keys]
-        keys, first = k_BHSK.shape[2], context.queries.start - context.keys.start
+        keys, before = k_BHSK.shape[2], context.queries.start - context.keys.start  # keys before the first query
         rows = []
         for start in range(0, q_BHTK.shape[2], BLOCK):
             block = slice(start, start + BLOCK)
             q, own = scaled_BHTK[:, :, block], sum_q[:, :, block]
-            at = first + start  # the key of the block's first query
+            at = before + start  # the key of the block's first query
             anchor = own[:, :, :1]
             earlier = ((q * (own - anchor).exp().to(q.dtype)) @ self._decayed(k_BHSK, sum_k, anchor, at).mT).float()
             inside = slice(at, at + q.shape[2])

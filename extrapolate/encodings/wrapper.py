@@ -41,9 +41,9 @@ class Wrapper(Encoding):
             unusual["base"] = specs.spell(self.inner_name, self.inner.unusual_arguments())
         return unusual
 
-    def share(self, first: Self) -> None:
-        super().share(first)
-        self.inner.share(first.inner)
+    def share(self, first_layer: Self) -> None:
+        super().share(first_layer)
+        self.inner.share(first_layer.inner)
 
     def positions(self, index_T: Tensor) -> Tensor:
         return self.inner.positions(index_T)

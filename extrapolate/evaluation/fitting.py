@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.precision import stored
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
@@ -38,7 +37,7 @@ def fitted(
     windows = validation_windows(split, length, FIT_TARGETS)
 
     def loss(value: float) -> float:
-        plan = stored(plan_of(recipe.fitted(value)), precision)
+        plan = plan_of(recipe.fitted(value))
         return validation_loss(model, split, windows, plan, precision, progress=progress)
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive

@@ -13,7 +13,7 @@ from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
-from extrapolate.evaluation.precision import in_precision, stored
+from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols import (
     DEFAULT_MAX_TARGETS,
     PROTOCOLS,
@@ -251,7 +251,7 @@ class _ProtocolEvaluation:
             self.model,
             self.split,
             wanted,
-            stored(plan, self.precision),
+            plan,
             precision=self.precision,
             share=share,
             progress=lambda inputs: self.progress(f"{what} {factors}".rstrip(), part * inputs),

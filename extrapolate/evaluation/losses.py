@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.data.store import Split
+from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols import Windows
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
@@ -54,6 +55,7 @@ def losses_at(
     are computed for these places only; memory grows with the window's length, not with its square.
     """
     device = model.embedding.weight.device
+    setting = model.setting(plan, storage_of(precision))
     first = int(places_P[0])
     wanted_P = torch.from_numpy(places_P).to(device)
     everything = len(places_P) == windows.length - first
@@ -65,7 +67,7 @@ def losses_at(
         tokens = np.stack([split.slice(start, start + windows.length + 1) for start in starts]).astype(np.int64)
         tokens_BT = torch.from_numpy(tokens).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            hidden_BPD = model.hidden(tokens_BT[:, :-1], plan, first)
+            hidden_BPD = model.hidden(tokens_BT[:, :-1], setting, first)
             if not everything:
                 hidden_BPD = hidden_BPD[:, wanted_P - first]
             losses[rows] = _cross_entropy(model, hidden_BPD, tokens_BT[:, wanted_P + 1]).cpu().numpy()

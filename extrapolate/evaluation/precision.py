@@ -1,14 +1,13 @@
 """Evaluating in fewer bits than a model was trained in."""
 
 import copy
-import dataclasses
 import logging
 
 from torch import nn
 
+from extrapolate.encodings.base import Storage
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
 
 
 def in_precision(model: Model, precision: str) -> Model:
@@ -36,9 +35,9 @@ def in_precision(model: Model, precision: str) -> Model:
     return quantised
 
 
-def stored(plan: Plan, precision: str) -> Plan:
-    """The plan with an encoding's own values rounded as the precision stores them.
+def storage_of(precision: str) -> Storage:
+    """What an encoding's own values are rounded to.
 
     Under int8 what enters a linear layer is rounded to 8 bits there; everything else is bfloat16.
     """
-    return dataclasses.replace(plan, storage="fp32" if precision == "fp32" else "bf16")
+    return "fp32" if precision == "fp32" else "bf16"

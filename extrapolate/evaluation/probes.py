@@ -24,7 +24,7 @@ from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
-from extrapolate.evaluation.precision import stored
+from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -91,6 +91,7 @@ def score(
 ) -> Scores:
     """Scores answers at the same places in all windows. Logits are computed for answers only."""
     device = model.embedding.weight.device
+    setting = model.setting(plan, storage_of(precision))
     windows, length = len(tokens_WN), tokens_WN.shape[1] - 1
     size, rows = max(1, BATCH_TOKENS // length), max(1, LOGIT_ELEMENTS // model.config.vocab_size)
     right_WA = np.empty((windows, len(answers_A)), dtype=bool)
@@ -100,7 +101,7 @@ def score(
         tokens = torch.from_numpy(tokens_WN[first : first + size]).to(device)
         right, losses = [], []
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            hidden = model.hidden(tokens[:, :-1], plan, earliest)[:, places_A - 1 - earliest].flatten(0, 1)
+            hidden = model.hidden(tokens[:, :-1], setting, earliest)[:, places_A - 1 - earliest].flatten(0, 1)
             for hidden_ND, target_N in zip(hidden.split(rows), tokens[:, places_A].flatten().split(rows), strict=True):
                 logits_NV = model.head(hidden_ND).float()
                 right.append(logits_NV.argmax(dim=-1) == target_N)
@@ -215,7 +216,7 @@ class _ProbeEvaluation:
         self.model, self.probe, self.store, self.precision = model, probe, store, precision
         self.settings, self.progress = settings, progress
         self.split = store.split(settings.split)
-        self.control_plan = stored(control_plan, precision)
+        self.control_plan = control_plan
         self._sequences: dict[tuple[int, float], tuple[Sequences, Scores]] = {}
         self._known: dict[tuple[int, float, Plan], tuple[Scores, float, float | None]] = {}
 
@@ -234,7 +235,6 @@ class _ProbeEvaluation:
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None]
     ) -> tuple[Scores, float, float | None]:
         """The scores, the inputs per second, and the most memory that was held, MiB."""
-        plan = stored(plan, self.precision)
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
             where = self.model.embedding.weight.device.type

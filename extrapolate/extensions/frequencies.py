@@ -133,10 +133,10 @@ class NTKByParts(_Frequencies):
         if self.ramp == "turns":
             turns = spectrum.turns(seq_len)
             return by_parts([_clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
-        first = max(0, math.floor(spectrum.pair_of(self.fast, seq_len)))
-        last = min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(self.slow, seq_len)))
-        width = last - first or 0.001
-        return by_parts([1 - _clip((m - first) / width) for m in range(spectrum.count)], s)
+        ramp_start = max(0, math.floor(spectrum.pair_of(self.fast, seq_len)))
+        ramp_end = min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(self.slow, seq_len)))
+        width = ramp_end - ramp_start or 0.001
+        return by_parts([1 - _clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
 
 
 @register("yarn")

@@ -4,6 +4,7 @@ Shapes: B batch, T queries, S keys, H heads, G key and value heads, K head dim. 
 share their indices: query t sees keys 0..t, or the last `window` of them.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,44 +20,52 @@ EXPLICIT_UP_TO = 256
 QUERIES_PER_CHUNK = 128
 
 
-def attend(
-    q_BHTK: Tensor,
-    k_BGTK: Tensor,
-    v_BGTK: Tensor,
-    encoding: Encoding,
-    pos_T: Tensor,
-    state: Any = None,
-    scale_HT: Tensor | None = None,
-    first: int = 0,
-) -> Tensor:
-    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T - first, K].
+@dataclass(frozen=True)
+class Scoring:
+    """How a layer scores queries and keys, and which queries are wanted.
 
-    `state` is what the encoding prepared, `scale_HT` multiplies the scores, bias included; queries before `first`
-    are left out. What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the
-    fused kernel with a bias, in chunks of queries; explicit scores, in chunks too, where the encoding makes its own or
-    trains its bias; and for short windows in training the explicit product in one piece. No [H, T, T] exists but there.
+    pos_T are the positions; state is what `encoding.prepare` made; scale_HT multiplies the scores, bias included
+    (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out.
     """
+
+    encoding: Encoding
+    pos_T: Tensor
+    state: Any = None
+    scale_HT: Tensor | None = None
+    first_wanted: int = 0
+
+    def scale_of(self, queries: slice) -> Tensor | None:
+        """What multiplies the scores of some queries."""
+        return None if self.scale_HT is None else self.scale_HT[:, queries]
+
+
+def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> Tensor:
+    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T - first_wanted, K].
+
+    What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the fused kernel
+    with a bias, in chunks of queries; explicit scores, in chunks too, where the encoding makes its own or trains its
+    bias; and for short windows in training the explicit product in one piece. No [H, T, T] exists but there.
+    """
+    encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
     groups = heads // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
-    if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO and not first:
+    if torch.is_grad_enabled() and length <= EXPLICIT_UP_TO and not scoring.first_wanted:
         context = chunk_context(encoding, pos_T, pos_T, state, 0, length)
-        return _explicit(q_BHTK, k_BHTK, v_BHTK, encoding, context, scale_HT)
+        return _explicit(q_BHTK, k_BHTK, v_BHTK, encoding, context, scoring.scale_HT)
     # The first query alone tells which hooks are there.
     bias = encoding.bias(pos_T[:1], pos_T[:1])
     scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], chunk_context(encoding, pos_T, pos_T, state, 0, 1))
-    if scores is None and bias is None and encoding.window is None and first < length // 2:
-        return _fused(_scaled(q_BHTK, scale_HT), k_BHTK, v_BHTK, None)[:, :, first:]
+    if scores is None and bias is None and encoding.window is None and scoring.first_wanted < length // 2:
+        return _fused(_scaled(q_BHTK, scoring.scale_HT), k_BHTK, v_BHTK, None)[:, :, scoring.first_wanted :]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
     path = _fused_with_bias if scores is None and not trained_bias else _explicit
     outputs = []
-    for start in range(first, length, QUERIES_PER_CHUNK):
+    for start in range(scoring.first_wanted, length, QUERIES_PER_CHUNK):
         context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
         queries, keys = context.queries, context.keys
-        chunk_scale = None if scale_HT is None else scale_HT[:, queries]
-        outputs.append(
-            path(q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys], encoding, context, chunk_scale)
-        )
+        chunk = (q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys])
+        outputs.append(path(*chunk, encoding, context, scoring.scale_of(queries)))
     return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
 
 
@@ -64,13 +73,13 @@ def chunk_context(
     encoding: Encoding, query_pos_T: Tensor, key_pos_T: Tensor, state: Any, start: int, end: int
 ) -> Context:
     """Queries start..end-1, and the keys that any of them sees."""
-    first = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
-    index = torch.arange(first, end, device=query_pos_T.device)
-    distance_TS = index[start - first :, None] - index[None, :]
+    first_key = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
+    index = torch.arange(first_key, end, device=query_pos_T.device)
+    distance_TS = index[start - first_key :, None] - index[None, :]
     hidden_TS = distance_TS < 0
     if encoding.window is not None:
         hidden_TS = hidden_TS | (distance_TS >= encoding.window)
-    queries, keys = slice(start, end), slice(first, end)
+    queries, keys = slice(start, end), slice(first_key, end)
     return Context(query_pos_T[queries], key_pos_T[keys], queries, keys, hidden_TS, state)
 
 

@@ -4,13 +4,12 @@ Shapes as in attention.py.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
-from extrapolate.model.attention import QUERIES_PER_CHUNK, chunk_context, explicit_scores
+from extrapolate.model.attention import QUERIES_PER_CHUNK, Scoring, chunk_context, explicit_scores
 from extrapolate.model.plan import Branch, Plan
 
 
@@ -39,14 +38,16 @@ def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding) 
     return made
 
 
-def attend_branches(
-    branches: list[Rotated], v_BGTK: Tensor, encoding: Encoding, state: Any, scale_HT: Tensor | None, first: int = 0
-) -> Tensor:
-    """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T - first, K]."""
+def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -> Tensor:
+    """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T - first_wanted, K].
+
+    Each branch has its own positions in place of the scoring's.
+    """
+    encoding, state = scoring.encoding, scoring.state
     heads, length = branches[0].q_BHTK.shape[1:3]
     v_BHTK = v_BGTK.repeat_interleave(heads // v_BGTK.shape[1], dim=1)
     outputs = []
-    for start in range(first, length, QUERIES_PER_CHUNK):
+    for start in range(scoring.first_wanted, length, QUERIES_PER_CHUNK):
         end = min(start + QUERIES_PER_CHUNK, length)
         scores_BHTS: Tensor | None = None
         for rotated in branches:
@@ -61,7 +62,7 @@ def attend_branches(
                 rotated.k_BHTK[:, :, keys],
                 encoding,
                 context,
-                None if scale_HT is None else scale_HT[:, queries],
+                scoring.scale_of(queries),
             ).masked_fill(~seen_TS, float("-inf"))
             scores_BHTS = own if scores_BHTS is None else torch.where(seen_TS, own, scores_BHTS)
         assert scores_BHTS is not None

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.model.attention import attend
+from extrapolate.encodings.base import Dims, Encoding, Storage
+from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.layers import build
 from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.model.setting import Setting
 
 
 class Attention(nn.Module):
@@ -34,8 +35,10 @@ class Attention(nn.Module):
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
 
-    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
-        """What the queries from `first` on gather, [B, T - first, D]."""
+    def forward(
+        self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan = PLAIN, first_wanted: int = 0
+    ) -> Tensor:
+        """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D]."""
         queries, keys = self.sizes
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
         if qk_input_BTD is v_input_BTD:
@@ -53,12 +56,13 @@ class Attention(nn.Module):
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
+        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted)
         if plan.pairs is None:
             q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
-            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, encoding, pos_T, state, scale_HT, first)
+            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, scoring)
         else:
             branches = branches_of(plan, q_BHTK, k_BGTK, encoding)
-            mixed_BHTK = attend_branches(branches, v_BGTK, encoding, state, scale_HT, first)
+            mixed_BHTK = attend_branches(branches, v_BGTK, scoring)
         return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
 
 
@@ -104,10 +108,13 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BTD: Tensor, pos_T: Tensor, plan: Plan, first: int = 0) -> Tensor:
-        encoding = self.encoding.extended(plan)
-        mixed_BTD = self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan, first)
-        x_BTD = (x_BTD[:, first:] if first else x_BTD) + self.dropout(mixed_BTD)
+    def forward(self, x_BTD: Tensor, encoding: Encoding, pos_T: Tensor, plan: Plan, first_wanted: int = 0) -> Tensor:
+        """What leaves the block for the tokens from index `first_wanted` on, [B, T - first_wanted, D].
+
+        `encoding` is the block's own, as the plan changes it.
+        """
+        mixed_BTD = self.attention(self.attention_norm(x_BTD), encoding, pos_T, plan, first_wanted)
+        x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
 
@@ -151,28 +158,37 @@ class Model(nn.Module):
         """Trained parameters; tied embeddings count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def hidden(self, tokens_BT: Tensor, plan: Plan = PLAIN, first: int = 0) -> Tensor:
-        """The normalised output of the last block, [B, T - first, D], for the tokens from index `first` on.
+    def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
+        """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
 
-        The first token of every window has index 0.
+        Worth making once where several forward passes have one plan.
         """
+        encodings = (cast(Block, block).encoding for block in self.blocks)
+        return Setting(plan, tuple(encoding.extended(plan).stored_as(storage) for encoding in encodings))
+
+    def hidden(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0) -> Tensor:
+        """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
+
+        The first token of every window has index 0. A bare plan is resolved first: see `setting`.
+        """
+        setting = plan if isinstance(plan, Setting) else self.setting(plan)
+        plan, encodings = setting.plan, setting.encodings
         index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
-        encoding = self.encoding.extended(plan)
-        pos_T = encoding.positions(index_T)
+        pos_T = encodings[0].positions(index_T)
         if plan.position_scale != 1.0:
             pos_T = pos_T * plan.position_scale
-        x_BTD = self.dropout(encoding.embed(self.embedding(tokens_BT), pos_T))
+        x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T))
         *blocks, last = self.blocks
-        for block in blocks:
-            x_BTD = block(x_BTD, pos_T, plan)
-        return self.norm(last(x_BTD, pos_T, plan, first))
+        for block, encoding in zip(blocks, encodings, strict=False):
+            x_BTD = block(x_BTD, encoding, pos_T, plan)
+        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted))
 
-    def forward(self, tokens_BT: Tensor, plan: Plan = PLAIN) -> Tensor:
+    def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
         """Logits, [B, T, V]."""
         return self.head(self.hidden(tokens_BT, plan))
 
     def loss(
-        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan = PLAIN, weight_BT: Tensor | None = None
+        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | Setting = PLAIN, weight_BT: Tensor | None = None
     ) -> Tensor:
         """Mean negative log-likelihood of the targets, nats, float32.
 

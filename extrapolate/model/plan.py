@@ -4,7 +4,6 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -40,9 +39,8 @@ class Plan:
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
-    window hides keys further back than so many tokens; pairs decides which keys are seen, and from where; storage
-    is what an encoding's own values are rounded to. Two lengths, or two extensions, whose plans are equal give the
-    same numbers.
+    window hides keys further back than so many tokens; pairs decides which keys are seen, and from where. Two
+    lengths, or two extensions, whose plans are equal give the same numbers.
     """
 
     position_scale: float = 1.0
@@ -52,7 +50,6 @@ class Plan:
     log_length: int | None = None
     window: int | None = None
     pairs: Pairs | None = None
-    storage: Literal["fp32", "bf16"] = "fp32"
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
         """What the scores of each query are multiplied by, [1, T], from its true index; None for nothing."""

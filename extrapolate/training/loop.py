@@ -113,6 +113,7 @@ class _Training:
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self._restore()
+        self.setting = self.model.setting(self.plan)  # of training windows: the model is in its training mode
         self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
         self._untold = self.tokens
 
@@ -185,7 +186,7 @@ class _Training:
         weights = [None] * len(parts) if weight is None else weight.to(device).split(size)
         for part, part_weight in zip(parts, weights, strict=True):
             with torch.autocast(device, torch.bfloat16, enabled=self.training.precision == "bf16"):
-                loss = self.loss(part[:, :-1], part[:, 1:], self.plan, part_weight) * (len(part) / len(batch))
+                loss = self.loss(part[:, :-1], part[:, 1:], self.setting, part_weight) * (len(part) / len(batch))
             loss.backward()
             total += loss.item()
             self._tell(part[:, 1:].numel())

@@ -416,7 +416,7 @@ def check_scores(
         for i in range(length):
             for j in range(i + 1):
                 scores[b, :, i, j] = score(q_by_hand[b, :, i], keys[:, j], places[i], places[j])
-    actual = attend(q, k, v, encoding, torch.tensor(places, dtype=torch.float32))
+    actual = attend(q, k, v, attention.Scoring(encoding, torch.tensor(places, dtype=torch.float32)))
     np.testing.assert_allclose(actual.numpy(), mixed_by_hand(scores, v_by_hand), rtol=1e-4, atol=1e-5)
 
 

@@ -138,7 +138,7 @@ def formula(spec: str, length: int, kv_heads: int) -> Tensor:
 def check(attend: Callable[..., Tensor], spec: str, length: int, kv_heads: int) -> None:
     encoding = made(spec)
     q, k, v, x, pos = window(length, kv_heads)
-    close(attend(q, k, v, encoding, pos, encoding.prepare(x)), formula(spec, length, kv_heads))
+    close(attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x))), formula(spec, length, kv_heads))
 
 
 @pytest.mark.parametrize("kv_heads", [2, 1])
@@ -177,7 +177,8 @@ def test_gradients_are_the_formulas(spec: str, explicit_up_to: int, monkeypatch:
         (by_hand(q, k, v, score_of(spec, encoding, x)) * weights).sum(), list(leaves.values())
     )
     actual = torch.autograd.grad(
-        (attention.attend(q, k, v, encoding, pos, encoding.prepare(x)) * weights).sum(), list(leaves.values())
+        (attention.attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x))) * weights).sum(),
+        list(leaves.values()),
     )
     for mine, theirs in zip(actual, expected, strict=True):
         assert "-30" in spec or theirs.abs().max() > 1e-3
@@ -199,15 +200,15 @@ def test_cope_adds_what_x_transformers_adds(attend: Callable[..., Tensor]) -> No
         return q[i] @ k[j] / math.sqrt(head_dim) + added[b, h, i, j].double()
 
     pos = torch.arange(length, dtype=torch.float32)
-    close(attend(q, k, v, encoding, pos, encoding.prepare(q)), by_hand(q, k, v, score))
+    close(attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(q))), by_hand(q, k, v, score))
 
 
 def test_cope_starts_as_no_encoding() -> None:
     cope, none = (build(name, {}, DIMS)[0] for name in ("cope", "none"))
     q, k, v, x, pos = window(30)
     assert cope.get_parameter("table_PK").shape == (64, K)
-    actual = attention.attend(q, k, v, cope, pos, cope.prepare(x))
-    torch.testing.assert_close(actual, attention.attend(q, k, v, none, pos), rtol=1e-5, atol=1e-6)
+    actual = attention.attend(q, k, v, attention.Scoring(cope, pos, cope.prepare(x)))
+    torch.testing.assert_close(actual, attention.attend(q, k, v, attention.Scoring(none, pos)), rtol=1e-5, atol=1e-6)
 
 
 def test_cope_sums_its_gates_in_float32() -> None:
@@ -219,7 +220,9 @@ def test_cope_sums_its_gates_in_float32() -> None:
     v[..., 0] = torch.arange(length) % 2
     with torch.no_grad():
         encoding.get_parameter("table_PK")[:, 0] = 2.0 * torch.tensor([1.0, -1.0]).repeat(200)
-        actual = attention.attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), encoding, torch.arange(length).float())
+        actual = attention.attend(
+            q.bfloat16(), k.bfloat16(), v.bfloat16(), attention.Scoring(encoding, torch.arange(length).float())
+        )
     for i in (0, 1, 100, 401, 650, 699):
         position = torch.arange(i + 1, 0, -1, dtype=torch.float64) / 2  # of keys 0..i
         added = torch.where(position % 1 > 0, 0.0, torch.where(position % 2 > 0, -2.0, 2.0))
@@ -243,7 +246,7 @@ def test_fox_adds_what_x_transformers_adds(attend: Callable[..., Tensor]) -> Non
         return q[i] @ k[j] / math.sqrt(K) + added[b, h, i, j].double()
 
     pos = torch.arange(length, dtype=torch.float32)
-    close(attend(q, k, v, encoding, pos, encoding.prepare(x)), by_hand(q, k, v, score))
+    close(attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x))), by_hand(q, k, v, score))
 
 
 def test_a_key_s_own_gate_does_not_count_and_the_query_s_does(attend: Callable[..., Tensor]) -> None:
@@ -255,7 +258,7 @@ def test_a_key_s_own_gate_does_not_count_and_the_query_s_does(attend: Callable[.
     x[:, :, 0] = torch.tensor([-40.0, 1.5])
     v[:, :, 0], v[:, :, 1] = 1.0, 0.0
     f = 1 / (1 + math.exp(-1.5))
-    mixed = attend(torch.zeros_like(q), k, v, encoding, pos, encoding.prepare(x))
+    mixed = attend(torch.zeros_like(q), k, v, attention.Scoring(encoding, pos, encoding.prepare(x)))
     torch.testing.assert_close(mixed[:, :, 1], torch.full((B, H, K), f / (1 + f)))
 
 
@@ -304,14 +307,14 @@ def test_wall_with_gates_whose_inverse_overflows(gates: str, attend: Callable[..
     x[:, :, 0] = (torch.arange(50) % 13 != 7).float()  # with a weight of 40: forgets at every 13th token
     state = encoding.prepare(x)
     assert torch.isinf(torch.exp(-state)).any()
-    close(attend(q, k, v, encoding, pos, state), by_hand(q, k, v, wall_score(encoding, x)))
+    close(attend(q, k, v, attention.Scoring(encoding, pos, state)), by_hand(q, k, v, wall_score(encoding, x)))
 
 
 def test_wall_with_open_gates_is_no_encoding() -> None:
     encoding, none = build("wall", {"gate_bias": "60"}, DIMS)[0], build("none", {}, DIMS)[0]
     q, k, v, x, pos = window(40)
-    actual = attention.attend(q, k, v, encoding, pos, encoding.prepare(x))
-    torch.testing.assert_close(actual, attention.attend(q, k, v, none, pos), rtol=1e-5, atol=1e-6)
+    actual = attention.attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x)))
+    torch.testing.assert_close(actual, attention.attend(q, k, v, attention.Scoring(none, pos)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import build
-from extrapolate.model.plan import Plan
+from extrapolate.model.plan import PLAIN
 
 # Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)
@@ -135,7 +135,7 @@ def test_stored_in_bfloat16_an_encodings_own_values_are_others(name: str) -> Non
             for parameter in block.encoding.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))
         tokens = torch.randint(0, 61, (1, min(320, model.encoding.max_length or 320)))
-        exact, rounded = (model(tokens, Plan(storage=storage)) for storage in ("fp32", "bf16"))
+        exact, rounded = (model(tokens, model.setting(PLAIN, storage)) for storage in ("fp32", "bf16"))
     # What reads no position has no numbers of its own, or a table, of which there is a test below.
     assert not (model.encoding.positional and torch.equal(exact, rounded))
     torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)
@@ -148,7 +148,7 @@ def representable(x: Tensor) -> bool:
 def test_what_is_stored_is_what_the_model_reads(name: str, make_layers: Layers) -> None:
     """All of an encoding's own values, not some step on the way to them: without content nothing else is left."""
     exact = make_layers(name, DIMS)[0]
-    encoding = exact.extended(Plan(storage="bf16"))
+    encoding = exact.stored_as("bf16")
     nothing = torch.zeros(2, len(POS_T), 32)
     assert representable(encoding.embed(nothing, POS_T))
     assert representable(encoding.attention_input(nothing, POS_T)[0])
@@ -170,7 +170,7 @@ def test_a_table_that_queries_multiply_is_stored_too(name: str, make_layers: Lay
     with torch.no_grad():
         for parameter in by_hand.parameters():
             parameter.copy_(parameter.bfloat16().float())
-    scores_BHTS = encoding.extended(Plan(storage="bf16")).scores(q_BHTK, k_BHSK, context_of())
+    scores_BHTS = encoding.stored_as("bf16").scores(q_BHTK, k_BHSK, context_of())
     assert_same(scores_BHTS, by_hand.scores(q_BHTK, k_BHSK, context_of()))
 
 
@@ -182,14 +182,13 @@ def test_dapes_base_is_stored_before_it_is_added(make_layers: Layers) -> None:
                 parameter.zero_()
         q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
         exact, rounded = (
-            encoding.extended(Plan(storage=storage)).scores(q_BHTK, k_BHSK, context_of())
-            for storage in ("fp32", "bf16")
+            encoding.stored_as(storage).scores(q_BHTK, k_BHSK, context_of()) for storage in ("fp32", "bf16")
         )
         assert torch.equal(rounded, exact.bfloat16().float())
         assert not torch.equal(rounded, exact)
 
 
-def test_a_plan_reaches_every_base() -> None:
+def test_a_precision_reaches_every_base() -> None:
     """However deep."""
-    encoding = build("random", {"base": "dape:base=kerple"}, DIMS)[0].extended(Plan(storage="bf16"))
+    encoding = build("random", {"base": "dape:base=kerple"}, DIMS)[0].stored_as("bf16")
     assert [encoding.storage, encoding.inner.storage, encoding.inner.inner.storage] == ["bf16"] * 3

@@ -21,7 +21,7 @@ from extrapolate.encodings.hope import HoPE
 from extrapolate.encodings.pope import PoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.encodings.xpos import XPos
-from extrapolate.model.attention import attend
+from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.layers import build
 
 K = 16
@@ -99,7 +99,7 @@ def weights(encoding: Encoding, q: Tensor, k: Tensor) -> Tensor:
     pos = positions(length)
     unit = torch.eye(length, q.shape[3]).expand(*k.shape[:2], -1, -1)
     with torch.no_grad():
-        return attend(*encoding.rotate(q, k, pos, pos), unit, encoding, pos)[..., :length]
+        return attend(*encoding.rotate(q, k, pos, pos), unit, Scoring(encoding, pos))[..., :length]
 
 
 # Every encoding that turns pairs
@@ -329,7 +329,7 @@ def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
     assert max(x.abs().max() for x in encoding.rotate(q, k, pos, pos)) < 1e19, "half of the exponents are in each"
     assert hidden.abs().max() > 1e30
     with torch.set_grad_enabled(explicit):
-        actual = attend(*encoding.rotate(q, k, pos, pos), v, encoding, pos)
+        actual = attend(*encoding.rotate(q, k, pos, pos), v, Scoring(encoding, pos))
     distance = np.arange(length)[:, None] - np.arange(length)
     scores = np.full((2, length, length), -np.inf)
     seen = distance >= 0

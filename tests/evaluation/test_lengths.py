@@ -17,7 +17,9 @@ from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
 from extrapolate.evaluation.sharing import measure
+from extrapolate.model.decoder import Model
 from extrapolate.model.plan import Plan
+from extrapolate.model.setting import Setting
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 
@@ -126,10 +128,16 @@ def test_windows_are_shared_where_the_model_allows_it(store: Store, run_of, monk
 
 
 def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = computed_by(monkeypatch)
+    setting, asked = Model.setting, []
+
+    def noted(model: Model, plan: Plan, storage: str = "fp32") -> Setting:
+        asked.append(storage)
+        return setting(model, plan, storage)
+
+    monkeypatch.setattr(Model, "setting", noted)
     settings = EvaluationSettings(factors=(1,), protocols=("windows",), max_targets=64, precisions=("fp32", "bf16"))
     rows_of(run_of("expe"), store, settings)
-    assert [plan.storage for plan, _ in calls] == ["fp32", "bf16"]
+    assert asked == ["fp32", "bf16"]
 
 
 def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:

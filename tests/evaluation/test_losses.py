@@ -75,9 +75,26 @@ def test_precision_changes_the_numbers_a_little(split: Split) -> None:
     assert 0 < np.abs(exact - rounded).max() < 0.2
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str) -> None:
+    """As the model does by hand, under the same autocast."""
+    made = model("sinusoidal")
+    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    found = losses.target_losses(made, split, group, precision=precision)
+    starts = split.offsets[group.document_W] + group.start_W
+    tokens = torch.from_numpy(np.stack([split.slice(start, start + 9) for start in starts]).astype(np.int64))
+    by_hand = {}
+    for storage in ("fp32", "bf16"):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            logits = made(tokens[:, :-1], made.setting(PLAIN, storage))
+            by_hand[storage] = torch.nn.functional.cross_entropy(logits.float().mT, tokens[:, 1:], reduction="none")
+    torch.testing.assert_close(torch.from_numpy(found), by_hand["bf16"], rtol=0, atol=1e-5)
+    assert (by_hand["bf16"] - by_hand["fp32"]).abs().max() > 1e-4
+
+
 def test_int8_is_not_under_autocast(split: Split) -> None:
-    """It rounds what enters its linear layers, and nothing else: a model that has none of them is as it was."""
-    made = model("rope")
+    """It rounds what enters its linear layers, and what an encoding stores: a model that has neither is as it was."""
+    made = model("none")
     group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
     exact, int8 = (losses.target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
     assert np.array_equal(exact, int8)

@@ -7,11 +7,11 @@ import torch
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.evaluation.precision import in_precision, stored
+from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import build
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.model.plan import PLAIN
 
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
 TOKENS = torch.randint(0, 61, (2, 48), generator=torch.Generator().manual_seed(0))
@@ -85,8 +85,7 @@ def test_without_torchao_int8_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_storage_follows_the_precision() -> None:
-    assert stored(PLAIN, "fp32") == PLAIN
-    assert stored(Plan(position_scale=0.5), "int8") == Plan(position_scale=0.5, storage="bf16")
+    assert [storage_of(precision) for precision in ("fp32", "bf16", "int8")] == ["fp32", "bf16", "bf16"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_an_encodings_own_values_are_rounded(name: str) -> None:
     """The rest of the model stays float32: only what the encoding makes is stored in bfloat16."""
     model = model_of(name)
     with torch.inference_mode():
-        exact, rounded = (model(TOKENS, Plan(storage=storage)) for storage in ("fp32", "bf16"))
+        exact, rounded = (model(TOKENS, model.setting(PLAIN, storage)) for storage in ("fp32", "bf16"))
     assert not torch.equal(exact, rounded)
     torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)
 
@@ -106,5 +105,5 @@ def test_steps_of_expe_drown_where_those_of_exqpe_do_not() -> None:
     pos = torch.arange(1900, 1912, dtype=torch.float32)
     for name, survive in (("expe", False), ("exqpe", True)):
         encoding = build(name, {"size": 16, "slope": 0}, Dims(32, 2, 16, seq_len=2000))[0]
-        read, _ = encoding.extended(Plan(storage="bf16")).attention_input(torch.zeros(1, 12, 32), pos)
+        read, _ = encoding.stored_as("bf16").attention_input(torch.zeros(1, 12, 32), pos)
         assert bool((read[0].diff(dim=0).abs().sum(dim=1) > 0).all()) == survive

@@ -62,6 +62,9 @@ class Spy:
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
 
+    def setting(self, plan: Plan, storage: str) -> Plan:
+        return plan
+
     def hidden(self, tokens_BT: torch.Tensor, plan: object, first: int = 0) -> torch.Tensor:
         self.seen.extend(tokens_BT.tolist())
         return torch.tensor([1.0, 0.0]).expand(len(tokens_BT), tokens_BT.shape[1] - first, 2)

@@ -52,7 +52,7 @@ def test_every_path_is_the_definition(
     if path == "chunked":
         monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 3)
     with torch.set_grad_enabled(path == "explicit"):
-        actual = attention.attend(q, k, v, encoding, pos)
+        actual = attention.attend(q, k, v, attention.Scoring(encoding, pos))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -69,7 +69,7 @@ def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(encoding, "bias", spy)
     q = torch.randn(1, H, 1024, K)
     with torch.no_grad():
-        attention.attend(q, q, q, encoding, torch.arange(1024, dtype=torch.float32))
+        attention.attend(q, q, q, attention.Scoring(encoding, torch.arange(1024, dtype=torch.float32)))
     assert max(rows) == attention.QUERIES_PER_CHUNK
     assert sum(rows) >= 1024
 
@@ -80,6 +80,6 @@ def test_a_bias_is_not_rounded_to_the_queries_precision() -> None:
     pos = torch.arange(1024, dtype=torch.float32)
     q, k, v = torch.randn(3, 1, H, 1024, K).bfloat16().unbind()
     with torch.no_grad():
-        actual = attention.attend(q, k, v, encoding, pos)
+        actual = attention.attend(q, k, v, attention.Scoring(encoding, pos))
     expected = dense(q, k, v, encoding.bias(pos, pos), None)
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=0.03)

@@ -213,7 +213,7 @@ def test_ssmax_multiplies_the_scores_and_the_bias(
     scale_HT = torch.stack([s * torch.arange(1.0, length + 1).log() for s in s_H])
     expected = ssmax_by_hand(q, k, v, bias.double(), s_H, encoding.window)
     with torch.set_grad_enabled(path in ("one piece", "long training")):
-        actual = attention.attend(q, k, v, encoding, pos, encoding.prepare(x), scale_HT)
+        actual = attention.attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x), scale_HT))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)
 
 
