@@ -1,10 +1,14 @@
 """xt.check"""
 
+from pathlib import Path
+
 import pandas as pd
 
 from extrapolate import specs
 from extrapolate.contract import parts
+from extrapolate.contract.extensions import of_extension
 from extrapolate.errors import UserError
+from extrapolate.extensions.base import Extension, extensions
 
 
 def check(encoding: str, *, seq_len: int = 64) -> pd.DataFrame:
@@ -15,13 +19,24 @@ def check(encoding: str, *, seq_len: int = 64) -> pd.DataFrame:
     against all of them; positions up to 16 L; autocast in bfloat16 against float32; and exact resume. Where the hooks
     by themselves are wrong, nothing else is checked.
 
-    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, or `rope`. seq_len: the training length L, tokens;
-    the model around it is tiny.
+    Of an extension the parts are: plans that are frozen; a factor of 1, where it has one, that changes nothing; and
+    plans from 1 to 16 L, in a model with an encoding that it applies to.
+
+    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`.
+    seq_len: the training length L, tokens; the model around it is tiny.
 
     Raises UserError where there is no such encoding, or its file does not import.
     """
     if seq_len < 4:
         raise UserError(f"seq_len must be at least 4 tokens, not {seq_len}")
     spec = specs.parse(encoding)
-    found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
+    if _is_extension(spec.name):
+        found = list(of_extension(encoding, seq_len))
+    else:
+        found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
+
+
+def _is_extension(name: str) -> bool:
+    file, _, class_name = name.rpartition(":")
+    return specs.derives(Path(file), class_name, Extension) if file else name in extensions.names()

@@ -6,7 +6,9 @@ import typer
 
 
 def check(
-    encoding: Annotated[str, typer.Argument(help="my_file.py:MyEncoding, with :arguments where it has any; or rope")],
+    encoding: Annotated[
+        str, typer.Argument(help="rope, my_file.py:MyEncoding, or an extension: my_file.py:MyExtension:factor=2")
+    ],
     seq_len: Annotated[int, typer.Option(help="training length L, tokens")] = 64,
 ) -> None:
     """Check in seconds what an encoding must do, before an hour of training goes into it."""

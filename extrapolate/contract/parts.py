@@ -44,7 +44,7 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     def model_of(arguments: Mapping[str, Any]) -> Model:
         return subject(name, arguments, seq_len)
 
-    first = _part(
+    first = timed(
         "hooks, one by one", file, lambda: check(cls, file, lambda: layers_of(cls, arguments, dims), dims, kv_heads)
     )
     yield first
@@ -53,14 +53,15 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     with _random_numbers():
         model = model_of(arguments)
     for factor in causality.FACTORS:
-        yield _part(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
-    yield _part("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
-    yield _part(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
-    yield _part("autocast", file, lambda: check_autocast(encodings_of(model_of(arguments)), file, kv_heads))
-    yield _part("exact resume", file, lambda: check_resume(model_of, arguments, file))
+        yield timed(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
+    yield timed("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
+    yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
+    yield timed("autocast", file, lambda: check_autocast(encodings_of(model_of(arguments)), file, kv_heads))
+    yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
 
 
-def _part(name: str, file: Path, run: Callable[[], None]) -> Part:
+def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
+    """Runs one part, with the same random numbers every time."""
     began, wrong = time.perf_counter(), ""
     with _random_numbers():
         try:
