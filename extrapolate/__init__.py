@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from extrapolate.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from extrapolate.api.check import check as check
     from extrapolate.api.compare import compare as compare
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
@@ -31,6 +32,7 @@ _PUBLIC = {
     "Extension": "extensions.base",
     "Terminal": "cli.progress",
     "UserError": "errors",
+    "check": "api.check",
     "compare": "api.compare",
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",

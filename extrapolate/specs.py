@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from extrapolate.errors import UserError
 
 T = TypeVar("T")
+USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
 
@@ -247,10 +248,25 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     Raises UserError where the file, the class or its base is not there, the file does not import, or the arguments
     of the class have not the form of a configuration.
     """
+    candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
+    candidates.pop(base.__name__, None)
+    if name not in candidates:
+        raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
+    check_signature(candidates[name], base, file)
+    return candidates[name]
+
+
+def derives(file: Path, name: str, base: type) -> bool:
+    """Whether a Python file has a class of that name that derives from `base`. Raises UserError as above."""
+    cls = _classes_of(file).get(name)
+    return cls is not None and issubclass(cls, base)
+
+
+def _classes_of(file: Path) -> dict[str, type]:
     if not file.is_file():
         raise UserError(f"{file}: no such file")
     digest = hashlib.sha256(str(file.resolve()).encode() + file.read_bytes()).hexdigest()[:16]
-    module_spec = importlib.util.spec_from_file_location(f"extrapolate_user_{digest}", file)
+    module_spec = importlib.util.spec_from_file_location(f"{USER_MODULE}{digest}", file)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
@@ -261,11 +277,4 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
         del sys.modules[module_spec.name]
         hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
         raise UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
-    candidates = {
-        key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)
-    }
-    candidates.pop(base.__name__, None)
-    if name not in candidates:
-        raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
-    check_signature(candidates[name], base, file)
-    return candidates[name]
+    return {key: value for key, value in vars(module).items() if isinstance(value, type)}

@@ -14,6 +14,7 @@ from extrapolate.data.store import Store, StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
+from extrapolate.evaluation.applied import keep_files
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.names import PROBES_TABLE
 from extrapolate.evaluation.protocols import lengths_of
@@ -154,6 +155,7 @@ def evaluate_with(
             name = {"run": names[run.path.resolve()]}
             with files.locked(run.path):
                 files.remove_partials(run.path)
+                keep_files(run, settings.extensions)
                 for rows, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)

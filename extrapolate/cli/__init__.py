@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from extrapolate.cli import bench, catalogue, compare, eval_lengths, report, tokenize, train
+from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
 from extrapolate.errors import UserError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("eval-lengths")(eval_lengths.eval_lengths)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
+app.command("check")(check.check)
 app.command("encodings")(catalogue.encodings)
 app.command("extensions")(catalogue.extensions)
 app.command("columns")(catalogue.columns)

@@ -153,10 +153,10 @@ def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
         for number, own in enumerate(alone):
             rows, columns = (slice(-size, None) for size in own.shape[-2:])
             among = whole[number][..., rows, columns]
-            if not _differ(own, among):
+            if not differ(own, among):
                 continue
             others = call(*(_others_before(x, start) for x, start in zip(tensors, starts, strict=True)))
-            if not _differ(others[number][..., rows, columns], among):
+            if not differ(others[number][..., rows, columns], among):
                 raise asked.wrong(
                     hook,
                     f"gives tokens {starts[0]}..{length - 1} other numbers when those before them are left out: take "
@@ -233,7 +233,7 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
     moved_HTS = asked.but(case=" (where every token has position 0)").call("bias", nowhere, nowhere)
     seen_HN = bias_HTS[:, ~context.hidden_TS]
     varies = (seen_HN != seen_HN[:, :1]).any()
-    if varies and not _differ(moved_HTS[:, ~context.hidden_TS], seen_HN):
+    if varies and not differ(moved_HTS[:, ~context.hidden_TS], seen_HN):
         raise asked.wrong(
             "bias",
             "is the same where every token has position 0: take places from pos_T and pos_S, not from a length or "
@@ -249,15 +249,15 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)[0]
     slower = asked.extended(Plan(frequency_scale=(0.5,) * count), " (with every frequency halved)")
     again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)[0]
-    turns = rotated.shape != sample.q_BHTK.shape or _differ(rotated, sample.q_BHTK)
-    if turns and not _differ(again, rotated):
+    turns = rotated.shape != sample.q_BHTK.shape or differ(rotated, sample.q_BHTK)
+    if turns and not differ(again, rotated):
         raise slower.wrong(
             "rotate",
             "turns as before: let extended(plan) keep plan.frequency_scale, and multiply the frequencies by it",
         )
 
 
-def _differ(some: Tensor, others: Tensor) -> bool:
+def differ(some: Tensor, others: Tensor) -> bool:
     """Whether two tensors are not the same numbers, but for rounding."""
     return bool(_differences(some, others).any())
 

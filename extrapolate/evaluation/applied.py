@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from extrapolate import files
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
 from extrapolate.extensions import recipe as recipes
@@ -11,6 +13,8 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.run import Run
+
+EXTENSIONS = "extensions"  # the folder of a run that has copies of users' own
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,10 @@ class Applied:
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
+
+    def sha256(self) -> str | None:
+        """The hash of the user's own file that the other is from, where it is from one."""
+        return None if self.extra is None else self.extra.sha256()
 
     def plan(self, run: Run, model: Model, length: int) -> Plan:
         """The run's own counts from the L of its line, the other from the length that the run was trained at."""
@@ -81,6 +89,17 @@ def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, A
             found |= {} if own is None else {OFF: Applied(None, None)}
             continue
         recipe = recipes.build(text)
+        if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
+            raise UserError(f"two different files give the extension {recipe.text}: evaluate them one after the other")
         found[recipe.text] = Applied(own, recipe)
         found[recipe.text].joined()
     return found
+
+
+def keep_files(run: Run, extensions: Sequence[str]) -> None:
+    """Copies the users' own files that extensions come from into the run, each under its hash."""
+    for text in extensions:
+        for file in () if text in (ALL, PLAIN_NAME) else recipes.build(text).files:
+            copy = run.path / EXTENSIONS / f"{file.sha256}.py"
+            copy.parent.mkdir(exist_ok=True)
+            files.write_bytes(copy, file.content)

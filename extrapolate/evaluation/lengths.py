@@ -147,6 +147,7 @@ def evaluate(
             shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
             for text, applied in chosen.items():
                 shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                shared["extension_sha256"] = applied.sha256()
                 yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
 
 

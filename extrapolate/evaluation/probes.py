@@ -178,6 +178,7 @@ def evaluate(
             shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
             for text, applied in chosen.items():
                 shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                shared["extension_sha256"] = applied.sha256()
                 yield _rows(evaluation, run, shared, applied)
 
 

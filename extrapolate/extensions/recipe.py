@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
+from extrapolate.extensions.user import UserFile, find, guarded
 from extrapolate.model.plan import PLAIN, Plan
 
 if TYPE_CHECKING:
@@ -16,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Extensions whose slots differ, applied together. `text` is the user's, tidied."""
+    """Extensions whose slots differ, applied together.
+
+    `text` is the user's, tidied: of a user's own file it has the name alone, not the folder. `files` are those files.
+    """
 
     text: str
     parts: tuple[Extension, ...]
+    files: tuple[UserFile, ...] = ()
 
     def label(self) -> str:
         """The name in tables: `YaRN(8) + log-n`."""
@@ -29,12 +35,23 @@ class Recipe:
         """The parts' plans in one. Raises UserError where a part cannot reach so far."""
         plan = PLAIN
         for part in self.parts:
-            plan = plan.joined(part.plan(encoding, seq_len, length))
+            made = guarded(type(part), f"plan at {length} tokens", partial(part.plan, encoding, seq_len, length))
+            if not isinstance(made, Plan):
+                raise UserError(
+                    f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.model.plan"
+                )
+            plan = plan.joined(made)
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
         """Both. Raises UserError where they clash."""
-        return build(f"{self.text} + {other.text}")
+        text, parts = f"{self.text} + {other.text}", (*self.parts, *other.parts)
+        _check_joins(text, parts)
+        return Recipe(text, parts, (*self.files, *other.files))
+
+    def sha256(self) -> str | None:
+        """The hashes of the users' own files, joined by `+` in their order; None where there are none."""
+        return "+".join(file.sha256 for file in self.files) or None
 
     @property
     def to_fit(self) -> Extension | None:
@@ -52,15 +69,18 @@ def build(text: str) -> Recipe:
     if not texts:
         raise UserError("an extension must be named: extrapolate extensions lists them")
     parts: list[Extension] = []
+    files: list[UserFile] = []
     tidied = []
     for part in texts:
         spec = specs.parse(part)
-        cls = extensions[spec.name]
+        cls, file = find(spec.name)
         arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
-        parts.append(cls(**arguments))
-        tidied.append(specs.spell(spec.name, {name: _plainly(value) for name, value in arguments.items()}))
+        parts.append(guarded(cls, "__init__", partial(cls, **arguments)))
+        files += [file] if file else []
+        short = f"{file.path.name}:{cls.__name__}" if file else spec.name
+        tidied.append(specs.spell(short, {name: _plainly(value) for name, value in arguments.items()}))
     _check_joins(text, parts)
-    return Recipe(" + ".join(tidied), tuple(parts))
+    return Recipe(" + ".join(tidied), tuple(parts), tuple(files))
 
 
 def _plainly(value: Any) -> Any:
@@ -71,12 +91,17 @@ def _plainly(value: Any) -> Any:
 def _check_joins(text: str, parts: Sequence[Extension]) -> None:
     for at, part in enumerate(parts):
         for other in parts[:at]:
-            if type(part) is type(other):
+            if _identity(part) == _identity(other):
                 raise UserError(f"'{text}' cannot be joined: {part.display} is there twice")
             if part.slot == other.slot != SCALE:
                 raise UserError(
                     f"'{text}' cannot be joined: {other.display} and {part.display} both change the {part.slot}"
                 )
+
+
+def _identity(part: Extension) -> tuple[str, str]:
+    """A user's file is read anew for every recipe: its classes are the same by name alone."""
+    return type(part).__module__, type(part).__qualname__
 
 
 def joins(recipe: Recipe, name: str) -> bool:
@@ -90,7 +115,11 @@ def joins(recipe: Recipe, name: str) -> bool:
 
 def reason_against(name: str, model: "Model") -> str | None:
     """Why an extension means nothing for a model, or None where it applies."""
-    cls, label = extensions[name], model.encoding.display
+    return _reason_against(extensions[name], model)
+
+
+def _reason_against(cls: type[Extension], model: "Model") -> str | None:
+    label = model.encoding.display
     if cls.clashes_with_ssmax and model.config.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
     if cls.needs not in model.encoding.accepts:
@@ -107,7 +136,7 @@ def applicable(model: "Model") -> list[str]:
 
 def check_applies(recipe: Recipe, model: "Model") -> None:
     """Raises UserError where a part means nothing for the model, saying why and what does apply."""
-    for part in specs.split_outside_parentheses(recipe.text, "+"):
-        name = specs.parse(part).name
-        if reason := reason_against(name, model):
+    for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
+        if reason := _reason_against(type(part), model):
+            name = specs.parse(text).name
             raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")

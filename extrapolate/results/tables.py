@@ -17,6 +17,7 @@ class Column:
     """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value.
 
     `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing.
+    `later`: tables that were written before there was this column are read as if it held nothing.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Column:
     required: bool = True
     meaning: str = ""
     empty: str = ""
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,11 @@ _PROVENANCE = (
     _always("seq_len", _INT, "tokens", "The training length L, which factors count in."),
     _always("trained_length", _INT, "tokens", "The length of the training windows: not L where the run was tuned."),
     _sometimes("origin", _TEXT, "", "The name of the run that this one continues.", "the run continues no other"),
+    Column(
+        "extension_sha256", _TEXT, required=False, later=True,
+        meaning="The SHA-256 of the user's own file that `extension` names; several are joined by `+`. The run keeps a "
+        "copy, `extensions/<SHA-256>.py`.", empty="the extension is not of a user's own file",
+    ),
     _sometimes(
         "own_extension", _TEXT, "", "The extension that belongs to the run and is always applied.", "the run has none"
     ),
@@ -229,9 +236,11 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
         data = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path} is damaged: {error}; delete it and evaluate again") from error
-    missing = [c.name for c in table.columns if c.name not in data.column_names]
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(missing)}; delete it and evaluate again")
+    missing = [c for c in table.columns if c.name not in data.column_names]
+    if lost := [c.name for c in missing if not c.later]:
+        raise UserError(f"{path} has no column {', '.join(lost)}; delete it and evaluate again")
+    for column in missing:
+        data = data.append_column(column.name, pa.nulls(len(data), column.type))
     return data.select([c.name for c in table.columns]).to_pylist()
 
 

@@ -8,13 +8,12 @@ import torch
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PLAIN_NAME
-from extrapolate.extensions import recipe as recipes
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import RunConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import CONFIG, USER_ENCODING, Run, check_same
-from extrapolate.training.fine_tuning import check_trained_here, origin_of
+from extrapolate.training.fine_tuning import check_trained_here, origin_of, own_text
 
 
 def run_in(path: Path) -> Run | None:
@@ -61,7 +60,7 @@ def resumed(
     if start is not None:
         raw["origin"] = _origin(run, start)
     if extend is not None:
-        raw["extension"] = None if extend == PLAIN_NAME else recipes.build(extend).text
+        raw["extension"] = None if extend == PLAIN_NAME else own_text(extend)
     if request.pe is not None or "encoding" in file:
         raw["encoding"] = resolve.encoding_section(request, file)
     config = configs.validate(raw, str(request.file) if request.file else str(run.path))

@@ -58,7 +58,7 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     raw = parent.config.model_dump() | {
         "encoding": encoding,
         "training": training | resolve.hardware(training),
-        "extension": None if extension in (None, PLAIN_NAME) else recipes.build(extension).text,
+        "extension": None if extension in (None, PLAIN_NAME) else own_text(extension),
         "origin": origin_of(start),
     }
     config = configs.validate(raw, str(start))
@@ -66,6 +66,17 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     config, user_file = resolve.with_resolved_encoding(config)
     check_own_extension(config, user_file)
     return config, user_file
+
+
+def own_text(extension: str) -> str:
+    """The text of an extension that is to belong to a run. Raises UserError where it is of a user's own file."""
+    recipe = recipes.build(extension)
+    if recipe.files:
+        raise UserError(
+            f"'{recipe.text}' is of a file of your own, which cannot belong to a run: evaluate with it, by "
+            "eval-lengths --extend"
+        )
+    return recipe.text
 
 
 def parent_of(start: Path) -> Run:

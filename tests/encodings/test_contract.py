@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from extrapolate import specs
+from extrapolate.contract.causality import check_causality
 from extrapolate.contract.check import check
+from extrapolate.contract.subject import reach, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
@@ -30,46 +31,17 @@ def make(name: str, seq_len: int = L, sizes: ModelConfig = SIZES) -> Model:
     return model.eval()
 
 
-def reach(model: Model, factor: int) -> int:
-    """factor times L, or as far as the encoding is defined."""
-    length = factor * model.seq_len
-    return min(length, model.encoding.max_length or length)
-
-
-def tokens(length: int, rows: int = 2) -> torch.Tensor:
-    return torch.randint(0, SIZES.vocab_size, (rows, length), generator=torch.Generator().manual_seed(1))
-
-
-def gradient_by_token(model: Model, length: int, place: int) -> torch.Tensor:
-    """The size of the gradient of the loss at one place by each token's embedding, [T]."""
-    embedded = model.embedding(tokens(length + 1, rows=1)[:, :-1]).detach().requires_grad_()
-    handle = model.embedding.register_forward_hook(lambda *_: embedded)
-    try:
-        logits = model(tokens(length, rows=1))
-    finally:
-        handle.remove()
-    F.cross_entropy(logits[0, place], tokens(length + 1, rows=1)[0, place + 1]).backward()
-    assert embedded.grad is not None
-    return embedded.grad[0].abs().sum(dim=-1)
-
-
 @pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
 @pytest.mark.parametrize("factor", [1, 4])
 def test_causality_by_gradient(name: str, factor: int, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 10**6 if explicit else 0)
     model = make(name)
-    length = reach(model, factor)
-    for place in (length // 2, length - 1):
-        size_T = gradient_by_token(model, length, place)
-        assert (size_T[place + 1 :] == 0).all(), "a later token is seen"
-        assert size_T[place] > 0
-        assert size_T[place - 1] > 0
-        assert size_T[: max(1, place - L // 2)].max() > 0, "nothing beyond L/2 is seen"
+    check_causality(model, Path("mine.py"), factor)
 
 
 def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(name)
-    x = tokens(reach(model, 4))
+    x = tokens(model, reach(model, 4))
     with torch.no_grad():
         whole = model(x)
         monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
@@ -92,7 +64,7 @@ def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_finite_at_16x_forward_and_backward(name: str, precision: str) -> None:
     model = make(name)
-    x = tokens(reach(model, 16) + 1)
+    x = tokens(model, reach(model, 16) + 1)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         loss = model.loss(x[:, :-1][:, : reach(model, 16)], x[:, 1:][:, : reach(model, 16)])
     loss.backward()
@@ -113,7 +85,7 @@ def test_positions_are_float32_under_autocast(name: str, monkeypatch: pytest.Mon
 
         monkeypatch.setattr(cls, hook, spy)
     with torch.autocast("cpu", torch.bfloat16):
-        model(tokens(L))
+        model(tokens(model, L))
     assert len(seen) >= 4
     assert set(seen) == {torch.float32}
 
@@ -151,12 +123,12 @@ def test_state_dict_round_trip(name: str) -> None:
             parameter.zero_()
     other.load_state_dict(model.state_dict())
     with torch.no_grad():
-        assert torch.equal(model(tokens(L)), other(tokens(L)))
+        assert torch.equal(model(tokens(model, L)), other(tokens(model, L)))
 
 
 def test_a_few_steps_lower_the_loss(name: str) -> None:
     model = make(name).train()
-    x = tokens(L + 1, rows=8)
+    x = tokens(model, L + 1, rows=8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(6):
@@ -180,7 +152,7 @@ def test_order_matters_to_the_last_token(name: str) -> None:
     model = make(name, sizes=SIZES.model_copy(update={"layers": 1}))
     with torch.no_grad():  # sharper scores: some encodings change them very little at first
         model.blocks[0].attention.qkv.weight.mul_(10.0)
-    x = tokens(L, rows=1)
+    x = tokens(model, L, rows=1)
     swapped = x.clone()
     swapped[0, [3, 9]] = x[0, [9, 3]]
     with torch.no_grad():
@@ -201,7 +173,7 @@ def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: 
         )
     model = make(name)
     with torch.no_grad():
-        model(tokens(reach(model, 4)))
+        model(tokens(model, reach(model, 4)))
     assert rows
     assert max(rows) <= 8
 

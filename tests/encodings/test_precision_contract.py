@@ -1,13 +1,15 @@
 """In how many bits every registered encoding works: float32, also under autocast, and bfloat16 where it stores so."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from extrapolate import specs
+from extrapolate.contract.autocast import POSITIONS_S, POSITIONS_T, check_autocast
 from extrapolate.encodings.base import Context, Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
@@ -15,10 +17,9 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.layers import build
 from extrapolate.model.plan import PLAIN
 
-# Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)
-POS_T = torch.tensor([0.0, 1.0, 37.0, 257.0, 300.25, 511.0])
-POS_S = torch.tensor([0.0, 3.0, 129.0, 259.0])
+POS_T = torch.tensor(POSITIONS_T)
+POS_S = torch.tensor(POSITIONS_S)
 
 Layers = Callable[[str, Dims], list[Encoding]]
 
@@ -45,81 +46,15 @@ def assert_same(under_autocast: Any, exact: Any) -> None:
         assert torch.equal(ours, theirs)
 
 
-def made_from_positions(encoding: Encoding) -> list[Any]:
-    """What the hooks return that read positions, the residual stream, and float32 queries and keys."""
-    x_BTD, q_BHTK, k_BHSK = content()
-    return [
-        encoding.positions(torch.arange(40.0)),
-        encoding.embed(x_BTD, POS_T) if encoding.dims.layer == 0 else None,
-        encoding.attention_input(x_BTD, POS_T),
-        encoding.rotate(q_BHTK, k_BHSK, POS_T, POS_S),
-        encoding.bias(POS_T, POS_S),
-    ]
+def test_autocast_changes_nothing_that_a_hook_makes(name: str, make_layers: Layers) -> None:
+    check_autocast(make_layers(name, DIMS), Path("mine.py"), DIMS.heads)
 
 
-def test_autocast_leaves_what_is_made_from_positions_alone(name: str, make_layers: Layers) -> None:
-    """Nothing that these hooks read was rounded before, and nothing is here."""
-    for encoding in make_layers(name, DIMS):
-        exact = made_from_positions(encoding)
-        with torch.autocast("cpu", torch.bfloat16):
-            rounded = made_from_positions(encoding)
-        for ours, theirs in zip(rounded, exact, strict=True):
-            assert_same(ours, theirs)
-
-
-def test_bfloat16_queries_and_keys_are_rounded_once(name: str, make_layers: Layers) -> None:
-    """As autocast's projections make them: turned in float32, and rounded again at the end."""
-    for encoding in make_layers(name, DIMS):
-        _, q_BHTK, k_BHSK = content()
-        q, k = q_BHTK.bfloat16(), k_BHSK.bfloat16()
-        exact = tuple(x.bfloat16() for x in encoding.rotate(q.float(), k.float(), POS_T, POS_S))
-        with torch.autocast("cpu", torch.bfloat16):
-            assert_same(encoding.rotate(q, k, POS_T, POS_S), exact)
-
-
-class Replayed(nn.Module):
-    """Stands in for a layer of weights: gives what that gave under autocast; in float32, where there is no autocast."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.layer = layer
-        self.output: Tensor | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_autocast_enabled("cpu"):
-            self.output = self.layer(x)
-            return self.output
-        assert self.output is not None
-        return self.output.float()
-
-
-def test_sums_over_content_are_float32_under_autocast(name: str, make_layers: Layers) -> None:
-    """What an encoding reads from the residual stream goes through a layer of weights, in bfloat16 as all of them are.
-
-    What it makes of that layer's output is float32's.
-    """
-    x_BTD, _, _ = content()
-    for encoding in make_layers(name, DIMS):
-        for module in list(encoding.modules()):
-            for key, child in list(module.named_children()):
-                if isinstance(child, nn.Linear):
-                    setattr(module, key, Replayed(child))
-        with torch.autocast("cpu", torch.bfloat16):
-            state = encoding.prepare(x_BTD)
-        assert_same(state, encoding.prepare(x_BTD))
-        assert state is None or state.dtype == torch.float32
-
-
-def test_scores_of_the_same_queries_and_keys_are_the_same_under_autocast(name: str, make_layers: Layers) -> None:
-    """These queries and keys are bfloat16 already; positions, and sums over content, stay float32 beside them."""
+def test_scores_of_bfloat16_queries_and_keys_are_float32(name: str, make_layers: Layers) -> None:
     for encoding in make_layers(name, DIMS):
         x_BTD, q_BHTK, k_BHSK = content()
-        state = encoding.prepare(x_BTD)
-        q, k = q_BHTK.bfloat16(), k_BHSK.bfloat16()
-        exact = encoding.scores(q, k, context_of(state))
-        with torch.autocast("cpu", torch.bfloat16):
-            assert_same(encoding.scores(q, k, context_of(state)), exact)
-        assert exact is None or exact.dtype == torch.float32
+        scores = encoding.scores(q_BHTK.bfloat16(), k_BHSK.bfloat16(), context_of(encoding.prepare(x_BTD)))
+        assert scores is None or scores.dtype == torch.float32
 
 
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)

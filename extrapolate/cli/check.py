@@ -1,0 +1,29 @@
+"""extrapolate check"""
+
+from typing import Annotated
+
+import typer
+
+
+def check(
+    encoding: Annotated[
+        str, typer.Argument(help="rope, my_file.py:MyEncoding, or an extension: my_file.py:MyExtension:factor=2")
+    ],
+    seq_len: Annotated[int, typer.Option(help="training length L, tokens")] = 64,
+) -> None:
+    """Check in seconds what an encoding must do, before an hour of training goes into it."""
+    from extrapolate.api.check import check as checked
+    from extrapolate.cli.render import Column, Kind, print_columns
+    from extrapolate.errors import UserError
+
+    found = checked(encoding, seq_len=seq_len)
+    columns = [
+        Column("part", list(found["part"]), Kind.NAME),
+        Column("result", [wrong or "ok" for wrong in found["wrong"]]),
+        Column("seconds", [f"{seconds:.1f}" for seconds in found["seconds"]], Kind.NUMBER),
+    ]
+    print_columns(columns, f"{encoding}, L = {seq_len} tokens")
+    wrong = [text for text in found["wrong"] if text]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more, see the table)" if len(wrong) > 1 else ""
+        raise UserError(wrong[0] + more)

@@ -1,0 +1,161 @@
+"""In how many bits an encoding works: under autocast its hooks give what they give in float32.
+
+Shapes: T queries, S keys, D width, H heads, K head dim.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.contract.answers import attempt
+from extrapolate.encodings.base import Context, Encoding
+from extrapolate.errors import UserError
+
+# Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
+POSITIONS_T = (0.0, 1.0, 37.0, 257.0, 300.25, 511.0)
+POSITIONS_S = (0.0, 3.0, 129.0, 259.0)
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Bilinear)  # what autocast runs in bfloat16, as it does the model's own
+
+
+class Replayed(nn.Module):
+    """Stands in for a layer of weights: keeps what that gives, and gives it again, in float32, while `again` is set."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.outputs: list[Tensor] = []
+        self.again = False
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The outputs come again in the order that they were made in."""
+        if self.again:
+            return self.outputs.pop(0).float()
+        self.outputs.append(self.layer(*inputs))
+        return self.outputs[-1]
+
+
+@contextmanager
+def _replaying(encoding: Encoding) -> Iterator[None]:
+    replayed = [module for module in encoding.modules() if isinstance(module, Replayed)]
+    for module in replayed:
+        module.again = True
+    yield
+    for module in replayed:
+        module.again = False
+        module.outputs.clear()
+
+
+def replay(encoding: Encoding) -> None:
+    """Replaces the encoding's layers of weights: what is made of their bfloat16 outputs can then be compared."""
+    for module in list(encoding.modules()):
+        if isinstance(module, Replayed):
+            continue  # shared by layers, and replaced already
+        for key, child in list(module.named_children()):
+            if isinstance(child, _LAYERS):
+                setattr(module, key, Replayed(child))
+
+
+@torch.no_grad()
+def check_autocast(layers: list[Encoding], file: Path, kv_heads: int) -> None:
+    """Raises UserError where a hook gives other numbers under autocast than in float32.
+
+    What enters is float32, but for queries and keys, which are asked in bfloat16 too: as autocast's projections make
+    them. `layers` are changed: see `replay`. `kv_heads` is G.
+    """
+    end = min(e.max_length or 16 * e.dims.seq_len for e in layers)
+    pos_T, pos_S = (torch.tensor([p for p in of if p < end]) for of in (POSITIONS_T, POSITIONS_S))
+    asked = [_Hooks(encoding, pos_T, pos_S, kv_heads) for encoding in layers]
+    for hooks in asked:
+        for hook in ("positions", "rotate", "bias", "scores"):
+            _compare(hooks, hook, file)
+        _check_rounded_once(hooks, file)
+    for hooks in asked:  # and those that read the residual stream, through layers of weights perhaps
+        replay(hooks.encoding)
+        for hook in ("embed", "attention_input", "prepare"):
+            _compare(hooks, hook, file)
+
+
+class _Hooks:
+    """An encoding's hooks, by name, asked with the same numbers every time."""
+
+    def __init__(self, encoding: Encoding, pos_T: Tensor, pos_S: Tensor, kv_heads: int) -> None:
+        self.encoding, self.pos_T, self.pos_S = encoding, pos_T, pos_S
+        dims = encoding.dims
+        self.x_BTD = torch.randn(2, len(pos_T), dims.width)
+        self.q_BHTK = torch.randn(2, dims.heads, len(pos_T), dims.head_dim).bfloat16()
+        self.k_BGSK = torch.randn(2, kv_heads, len(pos_S), dims.head_dim).bfloat16()
+        k_BGTK = torch.randn(2, kv_heads, len(pos_T), dims.head_dim)
+        q, k = encoding.rotate(self.q_BHTK.float(), k_BGTK, pos_T, pos_T)
+        self.turned_BHTK, self.turned_BHSK = q.bfloat16(), k.bfloat16().repeat_interleave(dims.heads // kv_heads, dim=1)
+        hidden_TT = pos_T[None, :] > pos_T[:, None]
+        every = slice(0, len(pos_T))
+        self.context = Context(pos_T, pos_T, every, every, hidden_TT, encoding.prepare(self.x_BTD))
+
+    def rotated(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """What `rotate` makes of queries and keys of this type."""
+        return self.encoding.rotate(self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.pos_S)
+
+    def name(self, hook: str) -> str:
+        """As a message says it."""
+        layer = self.encoding.dims.layer
+        return f"{hook} of layer {layer}" if layer else hook
+
+    def ask(self, hook: str) -> Any:
+        """What a hook gives; hidden keys count nothing."""
+        encoding, pos_T = self.encoding, self.pos_T
+        if hook == "positions":
+            return encoding.positions(torch.arange(len(pos_T), dtype=torch.float32))
+        if hook == "embed":
+            return encoding.embed(self.x_BTD, pos_T) if encoding.dims.layer == 0 else None
+        if hook == "attention_input":
+            return encoding.attention_input(self.x_BTD, pos_T)
+        if hook == "prepare":
+            return encoding.prepare(self.x_BTD)
+        if hook == "rotate":
+            return self.rotated(torch.float32)
+        if hook == "bias":
+            bias_HTS = encoding.bias(pos_T, self.pos_S)
+            return None if bias_HTS is None else bias_HTS.masked_fill(self.pos_S > pos_T[:, None], 0.0)
+        scores_BHTS = encoding.scores(self.turned_BHTK, self.turned_BHSK, self.context)
+        return None if scores_BHTS is None else scores_BHTS.masked_fill(self.context.hidden_TS, 0.0)
+
+
+def _compare(hooks: _Hooks, hook: str, file: Path) -> None:
+    def both() -> tuple[Any, Any]:
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = hooks.ask(hook)
+        with _replaying(hooks.encoding):
+            return rounded, hooks.ask(hook)
+
+    rounded, exact = attempt(file, hook, both)
+    if not same(rounded, exact):
+        raise UserError(
+            f"{file}: {hooks.name(hook)} gives other numbers under autocast than in float32: compute them within "
+            "torch.autocast(x.device.type, enabled=False), and call .float() on what comes from queries, keys or layers"
+        )
+
+
+def _check_rounded_once(hooks: _Hooks, file: Path) -> None:
+    exact = tuple(x.bfloat16() for x in hooks.rotated(torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = attempt(file, "rotate", lambda: tuple(hooks.rotated(torch.bfloat16)))
+    if not same(rounded, exact):
+        raise UserError(
+            f"{file}: {hooks.name('rotate')} rounds bfloat16 queries or keys on the way: turn x.float(), and return "
+            ".to(x.dtype)"
+        )
+
+
+def same(some: Any, others: Any) -> bool:
+    """Whether both are the same, bit for bit and type for type; tuples and dicts member by member."""
+    if isinstance(others, Tensor):
+        return isinstance(some, Tensor) and some.dtype == others.dtype and torch.equal(some, others)
+    if isinstance(others, dict):
+        return isinstance(some, dict) and same(tuple(some.items()), tuple(others.items()))
+    if isinstance(others, tuple | list):
+        return isinstance(some, tuple | list) and len(some) == len(others) and all(map(same, some, others))
+    return some == others if isinstance(others, int | float | str | None) else type(some) is type(others)

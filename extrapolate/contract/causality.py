@@ -1,0 +1,74 @@
+"""What a token's loss depends on: never on what comes after it, and on what comes before, by gradient.
+
+Shapes: T tokens, D width.
+"""
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from extrapolate.contract.subject import culprit, encodings_of, reach, tokens
+from extrapolate.errors import UserError
+from extrapolate.model.decoder import Model
+
+FACTORS = (1, 4)
+
+
+def check_causality(model: Model, file: Path, factor: int) -> None:
+    """Raises UserError where the loss at a token depends on later ones, or not on earlier ones.
+
+    At factor times L, or as far as the encoding is defined. Its gradient is exactly zero after the token, not zero at
+    the token before it and, unless windows are shorter, somewhere further back than L/2.
+    """
+    length = reach(model, factor)
+    for place in sorted({length // 2, length - 1}):
+        _check_at(model, file, length, place)
+
+
+def _check_at(model: Model, file: Path, length: int, place: int) -> None:
+    half = model.seq_len // 2
+    before, after, far = slice(place - 1, place), slice(place + 1, None), slice(max(1, place - half))
+
+    def seen(part: slice) -> Tensor:
+        return gradient_by_token(model, length, place)[part]
+
+    if (later := seen(after).nonzero()).numel():
+        raise UserError(
+            f"{file}: {culprit(model, lambda: not seen(after).any())} lets token {place} see token "
+            f"{place + 1 + int(later[0])}, which comes after it, at {length} tokens: what belongs to a token may be "
+            "made from that token and those before it alone"
+        )
+    if not seen(before).any():
+        raise UserError(
+            f"{file}: {culprit(model, lambda: bool(seen(before).any()))} keeps token {place} from seeing the token "
+            f"before it, at {length} tokens"
+        )
+    if half < _sight(model) and not seen(far).any():
+        raise UserError(
+            f"{file}: {culprit(model, lambda: bool(seen(far).any()))} keeps token {place} from seeing any token that "
+            f"is {half} tokens back or more, at {length} tokens; where that is meant, say so in the class: window = "
+            "16, in tokens"
+        )
+
+
+def _sight(model: Model) -> float:
+    """How many tokens back the last layer sees, by the windows of all layers."""
+    windows = [encoding.window for encoding in encodings_of(model)]
+    return sum(float("inf") if window is None else window - 1 for window in windows)
+
+
+def gradient_by_token(model: Model, length: int, place: int) -> Tensor:
+    """The size of the gradient of the loss at one place by each token's embedding, [T]."""
+    x_BT = tokens(model, length + 1, rows=1)
+    embedded_BTD = model.embedding(x_BT[:, :-1]).detach().requires_grad_()
+    handle = model.embedding.register_forward_hook(lambda *_: embedded_BTD)
+    try:
+        with torch.enable_grad():
+            logits_BTV = model(x_BT[:, :-1])
+            loss = F.cross_entropy(logits_BTV[0, place], x_BT[0, place + 1])
+    finally:
+        handle.remove()
+    (gradient_BTD,) = torch.autograd.grad(loss, embedded_BTD)
+    return gradient_BTD[0].abs().sum(dim=-1)

@@ -1,0 +1,77 @@
+"""What an extension must do: plans that are frozen and equal, a factor of 1 that changes nothing, 1 L to 16 L."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from extrapolate import specs
+from extrapolate.contract.lengths import FACTORS
+from extrapolate.contract.parts import Part, timed
+from extrapolate.contract.subject import subject, tokens
+from extrapolate.encodings.base import encodings
+from extrapolate.errors import UserError
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.user import find
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
+
+
+def of_extension(text: str, seq_len: int) -> Iterator[Part]:
+    """Every part for one extension, beside an encoding that it applies to.
+
+    Raises UserError where there is none, its arguments are wrong, or it applies to no encoding.
+    """
+    recipe, spec = recipes.build(text), specs.parse(text)
+    cls, user_file = find(spec.name)
+    file = user_file.path if user_file else Path(spec.name)
+    model = _applied_to(cls.needs, seq_len)
+    yield timed("frozen plans", file, lambda: _check_frozen(text, model, file))
+    if "factor" in specs.parameters(cls):
+        name = specs.spell(spec.name, {**spec.arguments, "factor": 1})
+        yield timed("a factor of 1", file, lambda: _check_neutral(name, model, file))
+    yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
+
+
+def _applied_to(needs: str, seq_len: int) -> Model:
+    """A model with an encoding that accepts this: RoPE, where it does."""
+    for name in ["rope", *encodings.names()]:
+        model = subject(name, {}, seq_len)
+        if needs in model.encoding.accepts:
+            return model
+    raise UserError(f"no encoding accepts '{needs}': see accepts in extrapolate.encodings.base for what needs may be")
+
+
+def _plan(recipe: Recipe, model: Model, length: int) -> Plan:
+    if recipe.to_fit is not None:  # any constant does for this
+        recipe = recipe.fitted(0.5)
+    return recipe.plan(model.encoding, model.seq_len, length)
+
+
+def _check_frozen(text: str, model: Model, file: Path) -> None:
+    for factor in FACTORS:
+        one, two = (_plan(recipes.build(text), model, factor * model.seq_len) for _ in range(2))
+        try:
+            hash(one)
+        except TypeError as error:
+            raise UserError(
+                f"{file}: plan is not frozen ({error}): give it numbers, tuples and frozen dataclasses"
+            ) from error
+        # A user's file is read anew for each: classes of its own that are pairs are then not the same.
+        if one != two and type(one.pairs) is type(two.pairs):
+            raise UserError(f"{file}: plan at {factor}x L is another when it is asked again; expected an equal one")
+
+
+def _check_neutral(text: str, model: Model, file: Path) -> None:
+    if (plan := _plan(recipes.build(text), model, model.seq_len)) != PLAIN:
+        raise UserError(f"{file}: plan with factor=1 changes something at L: {plan}; expected Plan()")
+
+
+def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
+    for factor in FACTORS:
+        length = factor * model.seq_len
+        plan = _plan(recipe, model, length)
+        with torch.no_grad():
+            if model.encoding.reaches(length, plan) and not model(tokens(model, length, rows=1), plan).isfinite().all():
+                raise UserError(f"{file}: plan makes the logits nan or infinite at {length} tokens: {plan}")

@@ -1,0 +1,90 @@
+"""Long windows: chunks of queries give what all of them give, and far positions are defined, or said not to be."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from extrapolate.contract.check import differ
+from extrapolate.contract.subject import culprit, encodings_of, failure, reach, tokens
+from extrapolate.errors import UserError
+from extrapolate.model.attention import EXPLICIT_UP_TO, QUERIES_PER_CHUNK
+from extrapolate.model.decoder import Model
+
+FACTORS = (1, 2, 4, 8, 16)
+
+
+def check_model_chunks(model: Model, file: Path) -> None:
+    """Raises UserError where the model gives other logits in chunks of queries than for all of them at once.
+
+    Without gradients attention asks for QUERIES_PER_CHUNK queries at a time, with them for all of a short window.
+    """
+    length = min(EXPLICIT_UP_TO, reach(model, -(-EXPLICIT_UP_TO // model.seq_len)))
+    x_BT = tokens(model, length)
+    if not _chunks_differ(model, x_BT):
+        return
+    hook = culprit(model, lambda: not _chunks_differ(model, x_BT))
+    raise UserError(
+        f"{file}: {hook} gives other numbers where attention asks for {QUERIES_PER_CHUNK} of {length} queries at a "
+        "time than where it asks for all: take places from pos_T, pos_S and context, not from a length or arange"
+    )
+
+
+def _chunks_differ(model: Model, x_BT: Tensor) -> bool:
+    with torch.no_grad():
+        chunked = model(x_BT)
+    with torch.enable_grad():
+        whole = model(x_BT).detach()
+    return differ(chunked, whole)
+
+
+def check_far(model: Model, file: Path) -> None:
+    """Raises UserError where a window of up to 16 L fails or is not finite; the longest, its gradient too.
+
+    An encoding that ends before must say so: its max_length, which is at least L, is the last length that is asked.
+    """
+    ends = [encoding.max_length for encoding in encodings_of(model)]
+    if (end := min((e for e in ends if e is not None), default=None)) is not None:
+        if end < model.seq_len:
+            raise UserError(f"{file}: max_length is {end}, and the training length is {model.seq_len} tokens")
+        if ends[0] != end:
+            raise UserError(f"{file}: max_length is {end} in one layer and {ends[0]} in the first; expected the same")
+    asked = sorted({reach(model, factor) for factor in FACTORS})
+    for length in asked:
+        x_BT, last = tokens(model, length + 1, rows=1), length == asked[-1]
+        case = f" at {length} tokens, {length / model.seq_len:g} times L"
+        try:
+            wrong = _not_finite(model, x_BT, last)
+        except Exception as error:
+            hint = "" if length == model.seq_len else f"; if it ends at {model.seq_len}, set self.max_length"
+            said = str(failure(error, file, case))
+            raise UserError(said + hint) from error
+        if wrong:
+            hook = culprit(model, partial(_finite, model, x_BT, last))
+            raise UserError(f"{file}: {hook} makes {wrong} nan or infinite{case}")
+
+
+def _finite(model: Model, x_BT: Tensor, with_gradient: bool) -> bool:
+    return not _not_finite(model, x_BT, with_gradient)
+
+
+def _not_finite(model: Model, x_BT: Tensor, with_gradient: bool) -> str:
+    """What of the logits, or of the loss's gradient, is not finite; an empty text where all is."""
+    with torch.no_grad():
+        if not model(x_BT[:, :-1]).isfinite().all():
+            return "the logits"
+    if not with_gradient:
+        return ""
+    with torch.enable_grad():
+        loss = model.loss(x_BT[:, :-1], x_BT[:, 1:])
+    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return next(
+        (
+            f"the gradient of {name}"
+            for name, gradient in zip(names, gradients, strict=True)
+            if gradient is not None and not gradient.isfinite().all()
+        ),
+        "",
+    )

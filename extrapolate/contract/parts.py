@@ -1,0 +1,79 @@
+"""The parts of the contract that a check runs, one after the other, each timed."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from extrapolate import specs
+from extrapolate.contract import causality, lengths
+from extrapolate.contract.autocast import check_autocast
+from extrapolate.contract.check import check
+from extrapolate.contract.resume import check_resume
+from extrapolate.contract.subject import SIZES, dims_of, encodings_of, failure, subject
+from extrapolate.encodings.base import find
+from extrapolate.model.decoder import Model
+from extrapolate.model.layers import layers_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the contract: what is wrong, an empty text where nothing is, and the seconds it took."""
+
+    name: str
+    wrong: str
+    seconds: float
+
+
+def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[Part]:
+    """Every part for an encoding, by its name and arguments; after one that it cannot be built without, no more.
+
+    Raises UserError where there is no such encoding, or its arguments are wrong.
+    """
+    cls = find(name)
+    arguments = specs.convert_arguments(cls, given, owner=name)
+    file = Path(name.rpartition(":")[0] or name)
+
+    dims, kv_heads = dims_of(seq_len), SIZES.kv_heads
+
+    def model_of(arguments: Mapping[str, Any]) -> Model:
+        return subject(name, arguments, seq_len)
+
+    first = timed(
+        "hooks, one by one", file, lambda: check(cls, file, lambda: layers_of(cls, arguments, dims), dims, kv_heads)
+    )
+    yield first
+    if first.wrong:
+        return
+    with _random_numbers():
+        model = model_of(arguments)
+    for factor in causality.FACTORS:
+        yield timed(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
+    yield timed("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
+    yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
+    yield timed("autocast", file, lambda: check_autocast(encodings_of(model_of(arguments)), file, kv_heads))
+    yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
+
+
+def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
+    """Runs one part, with the same random numbers every time."""
+    began, wrong = time.perf_counter(), ""
+    with _random_numbers():
+        try:
+            run()
+        except Exception as error:  # of the user's own code
+            wrong = str(failure(error, file))
+    return Part(name, wrong, time.perf_counter() - began)
+
+
+@contextmanager
+def _random_numbers() -> Iterator[None]:
+    """The same ones every time; torch's are left as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        yield

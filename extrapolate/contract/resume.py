@@ -1,0 +1,85 @@
+"""Exact resume: a training that is saved, loaded and continued ends with the weights of one that was not."""
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extrapolate.contract.autocast import same
+from extrapolate.contract.subject import encodings_of, reach, tokens
+from extrapolate.errors import UserError
+from extrapolate.model.decoder import Model
+
+STEPS = 2  # before the state is saved, and after
+RATE = 0.1
+
+
+class _Trained:
+    """A model that is trained by plain descent: an optimiser's state is not the encoding's, and its import is slow."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model.train()
+        self.x_BT = tokens(model, reach(model, 1) + 1)
+
+    def steps(self) -> None:
+        for _ in range(STEPS):
+            with torch.enable_grad():
+                self.model.loss(self.x_BT[:, :-1], self.x_BT[:, 1:]).backward()
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    if parameter.grad is not None:
+                        parameter.sub_(RATE * parameter.grad)
+            self.model.zero_grad()
+
+    def saved(self) -> io.BytesIO:
+        """What a run saves, but for its optimiser."""
+        file = io.BytesIO()
+        torch.save({"model": self.model.state_dict(), "rng": torch.get_rng_state()}, file)
+        file.seek(0)
+        return file
+
+    def load(self, file: io.BytesIO) -> None:
+        state = torch.load(file, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        torch.set_rng_state(state["rng"])
+
+
+def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
+    """Raises UserError where weights after a resume differ in any bit.
+
+    `make` gives a model with these arguments of its encoding: those given, and then all of them, as a run keeps them.
+    """
+    once = _Trained(make(arguments))
+    once.steps()
+    state = once.saved()
+    once.steps()
+    torch.default_generator.manual_seed(1)  # what is not in the state must not come out the same by chance
+    again = _Trained(make(once.model.encoding.arguments()))
+    again.load(state)
+    again.steps()
+    ours, theirs = (dict(trained.model.state_dict()) for trained in (again, once))
+    if different := next((name for name in theirs if not same(ours[name], theirs[name])), None):
+        raise UserError(
+            f"{file}: a training that was saved and resumed ends with another {different} than one that was not"
+            f"{_unsaved(again.model, once.model)}: keep what changes or is drawn in a parameter or a buffer "
+            "(register_buffer), and draw random numbers from torch"
+        )
+
+
+def _unsaved(model: Model, other: Model) -> str:
+    """The attribute of an encoding that is another in one model than in the other."""
+    for some, others in zip(encodings_of(model), encodings_of(other), strict=True):
+        usual = vars(nn.Module()).keys()
+        kept = {name: value for name, value in vars(others).items() if name not in usual}
+        kept |= dict(others.named_buffers())
+        mine = vars(some) | dict(some.named_buffers())
+        for name, value in kept.items():
+            own = mine.get(name)
+            if isinstance(value, Tensor | int | float | list | tuple) and not (
+                same(own, value) if isinstance(value, Tensor) else own == value
+            ):
+                return f", for self.{name} is not saved"
+    return ""

@@ -1,0 +1,44 @@
+"""extrapolate check, and xt.check"""
+
+from pathlib import Path
+
+import pytest
+
+import extrapolate as xt
+
+LEAK = """
+from extrapolate.encodings.base import Encoding
+class Mine(Encoding):
+    display = "Mine"
+    def embed(self, x, pos_T): return x - x.mean(dim=1, keepdim=True)
+"""
+
+
+def test_a_registered_encoding_is_ok(cli) -> None:
+    shown = cli("check", "rope:theta=500", "--seq-len", 16).succeeded().out
+    assert "rope:theta=500, L = 16 tokens" in shown
+    assert shown.count(" ok ") == 7
+
+
+def test_a_users_fault_is_in_the_table_and_in_the_message(cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LEAK)
+    ended = cli("check", "mine.py:Mine", "--seq-len", 16)
+    message = ended.error()
+    assert message.startswith("mine.py: embed lets token 8 see token 9")
+    assert message.endswith("(and 1 more, see the table)")
+    assert ended.out.count(" ok ") == 5
+
+
+def test_what_cannot_be_checked_is_said(cli) -> None:
+    assert "did you mean 'rope'?" in cli("check", "rop").error()
+    assert "no such file" in cli("check", "mine.py:Mine").error()
+    assert "has no argument 'thetta'" in cli("check", "rope:thetta=5").error()
+    assert "at least 4" in cli("check", "rope", "--seq-len", 3).error()
+
+
+def test_the_call_returns_a_row_a_part() -> None:
+    table = xt.check("none", seq_len=16)
+    assert list(table.columns) == ["part", "wrong", "seconds"]
+    assert not table["wrong"].any()
+    with pytest.raises(xt.UserError, match="unknown encoding"):
+        xt.check("nothing")

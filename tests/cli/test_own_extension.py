@@ -1,0 +1,86 @@
+"""An extension of the user's own file, in evaluations."""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from extrapolate.extensions import recipe
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "my_extension.py"
+SPEC = f"{EXAMPLE}:RootScale"
+FEWER = ["--factors", "1,4", "--max-targets", "256", "--protocol", "windows"]
+
+
+def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE, tmp_path / "mine.py")
+    digest = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
+    shown = cli(
+        "eval-lengths", "ckpt/rope", *FEWER, "--extend", "mine.py:RootScale:factor=4 + log-n", "--extend", "pi:factor=2"
+    ).succeeded()
+    assert "RootScale(4) + log-n" in shown.out
+    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
+    own = rows.loc["mine.py:RootScale:factor=4 + log-n"]
+    assert set(own["extension_sha256"]) == {digest}
+    assert rows.loc[["none", "pi:factor=2"], "extension_sha256"].isna().all()
+    assert (ckpt / "rope" / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
+    cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", f"{SPEC}:factor=4", "--extend", "pi:factor=2").succeeded()
+    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
+    # The root of 4 is 2: the same plan as interpolation by 2.
+    ours, theirs = rows.loc["my_extension.py:RootScale:factor=4"], rows.loc["pi:factor=2"]
+    assert ours["loss"].tolist() == theirs["loss"].tolist()
+
+
+def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
+    for run, extend, reason in (
+        ("none", SPEC, "my_extension.py:RootScale means nothing for NoPE: it changes positions"),
+        ("rope", f"{SPEC} + pi", "RootScale and PI both change the positions"),
+        ("rope", f"{SPEC} + {SPEC}:factor=2", "RootScale is there twice"),
+        ("rope", f"{SPEC}:facter=2", "did you mean 'factor'?"),
+        ("rope", f"{EXAMPLE}:Root", "did you mean 'RootScale'?"),
+        ("rope", str(EXAMPLE), "name the class in it too"),
+        ("rope", "gone.py:Root", "gone.py: no such file"),
+    ):
+        assert reason in cli("eval-lengths", f"ckpt/{run}", *FEWER, "--extend", extend).error()
+    refused = cli("train", "--from", "ckpt/rope", "--extend", f"{SPEC}:factor=2", "--tokens", 512).error()
+    assert "cannot belong to a run" in refused
+
+
+BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.model.plan import Plan\n"
+WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def plan(self, encoding, seq_len, length): "
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("    display = 'Mine'\n", "Mine needs def plan"),
+        (
+            "    def plan(self, *_): return Plan()\n",
+            "Mine has no display, which is its name in tables",
+        ),
+        (WHOLE + "return 3\n", "Mine: plan returned 3; expected Plan"),
+        (WHOLE + "return Plan(scale=2)\n", "plan at 64 tokens failed: TypeError: "),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        recipe.build(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)  # type: ignore[arg-type]
+
+
+def test_two_files_of_one_name_are_not_evaluated_as_one(cli, ckpt: Path, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE, tmp_path / "my_extension.py")
+    with (tmp_path / "my_extension.py").open("a") as file:
+        file.write("\n")
+    extend = ["--extend", SPEC, "--extend", "my_extension.py:RootScale"]
+    assert "two different files" in cli("eval-lengths", "ckpt/rope", *FEWER, *extend).error()
+
+
+def test_the_page_shows_the_example() -> None:
+    page = (ROOT / "docs" / "writing-an-extension.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) < 60
+    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in page

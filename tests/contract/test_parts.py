@@ -1,0 +1,164 @@
+"""`extrapolate check`: what a training would show late is found before it, and the hook at fault is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from extrapolate.contract.parts import Part, of_encoding
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DISTANCE = "(pos_T[:, None] - pos_S[None, :]).clamp(min=0)"
+HEAD = """
+import torch
+from torch import nn
+from extrapolate.encodings.base import Encoding, scaled_product
+
+class Mine(Encoding):
+    display = "Mine"
+"""
+Checked = Callable[[str], dict[str, Part]]
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Checked:
+    """The parts by name for the class Mine of mine.py, whose body is given, at L = 64."""
+
+    def call(body: str) -> dict[str, Part]:
+        (tmp_path / "mine.py").write_text(HEAD + indent(dedent(body), "    "))
+        return {part.name: part for part in of_encoding(f"{tmp_path / 'mine.py'}:Mine", {}, 64)}
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rope", "learned", "fox", f"{EXAMPLES / 'my_encoding.py'}:LogBias", f"{EXAMPLES / 'my_rotary.py'}:PhaseRoPE"],
+)
+def test_what_is_right_passes_every_part(name: str) -> None:
+    parts = list(of_encoding(name, {}, 64))
+    assert [part.wrong for part in parts] == [""] * 7
+
+
+def test_a_hook_that_is_wrong_by_itself_ends_the_check(checked: Checked) -> None:
+    (part,) = checked("def bias(self, pos_T, pos_S): return torch.zeros(9, 9)").values()
+    assert part.name == "hooks, one by one"
+    assert "bias returned [9, 9]" in part.wrong
+
+
+WRONG = {
+    "embed sees later tokens": (
+        "def embed(self, x, pos_T): return x - x.mean(dim=1, keepdim=True)",
+        "causality, 1x L", "mine.py: embed lets token 32 see token 33",
+    ),
+    "attention_input sees later tokens, in long windows": (
+        "def attention_input(self, x, pos_T): return (x + (x.shape[1] > 64) * x.flip(1), x)",
+        "causality, 4x L", "mine.py: attention_input lets token 128 see token",
+    ),
+    "keys see later keys": (
+        "def rotate(self, q, k, pos_T, pos_S): return q, k + k.mean(dim=2, keepdim=True)",
+        "causality, 1x L", "mine.py: rotate lets token 32 see token 33",
+    ),
+    "gates see later tokens": (
+        """
+        def prepare(self, x): return x.mean(dim=1)[:, None, None, :1]
+        def scores(self, q, k, context): return scaled_product(q, k) * context.state
+        """,
+        "causality, 1x L", "mine.py: scores, or prepare, lets token 32 see token 33",
+    ),
+    "the key before is hidden": (
+        f"def bias(self, pos_T, pos_S): return torch.where({DISTANCE} == 1, -torch.inf, 0.0)[None]",
+        "causality, 1x L", "mine.py: bias keeps token 32 from seeing the token before it",
+    ),
+    "all but the last keys are hidden": (
+        f"def bias(self, pos_T, pos_S): return torch.where({DISTANCE} > 3, -torch.inf, 0.0)[None]",
+        "causality, 1x L", "mine.py: bias keeps token 32 from seeing any token that is 32 tokens back or more",
+    ),
+    "a chunk of 128 queries is another thing": (
+        f"def bias(self, pos_T, pos_S): return -{DISTANCE}[None] * (2.0 if len(pos_T) == 128 else 1.0)",
+        "chunks of queries", "mine.py: bias gives other numbers where attention asks for 128 of 256 queries",
+    ),
+    "a table that does not say where it ends": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.table = nn.Parameter(torch.zeros(dims.seq_len, dims.width))
+        def embed(self, x, pos_T):
+            return x + self.table[pos_T.long()]
+        """,
+        "far positions, to 16x L", "mine.py: embed failed at 128 tokens, 2 times L: IndexError",
+    ),
+    "a table that ends before L": (
+        "max_length = 48", "far positions, to 16x L", "mine.py: max_length is 48, and the training length is 64",
+    ),
+    "a bias that overflows": (
+        f"def bias(self, pos_T, pos_S): return (0.2 * {DISTANCE}).exp()[None]",
+        "far positions, to 16x L", "mine.py: bias makes the logits nan or infinite at 512 tokens",
+    ),
+    "a root, whose gradient is infinite at 0": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.slope = nn.Parameter(torch.tensor(1.0))
+        def bias(self, pos_T, pos_S):
+            return -(self.slope * (pos_T[:, None] - pos_S[None, :]).clamp(min=0)).sqrt()[None]
+        """,
+        "far positions, to 16x L", "mine.py: bias makes the gradient of blocks.0.encoding.slope nan or infinite",
+    ),
+    "a layer of weights over positions": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.layer = nn.Linear(1, dims.heads)
+        def bias(self, pos_T, pos_S):
+            return self.layer((pos_T[:, None] - pos_S[None, :])[..., None]).permute(2, 0, 1).float()
+        """,
+        "autocast", "mine.py: bias gives other numbers under autocast than in float32",
+    ),
+    "queries turned in bfloat16": (
+        "def rotate(self, q, k, pos_T, pos_S): return q * pos_T.cos().to(q)[:, None] * 0.3, k",
+        "autocast", "mine.py: rotate rounds bfloat16 queries or keys on the way",
+    ),
+    "a count that is not saved": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.seen = 0
+        def embed(self, x, pos_T):
+            self.seen += self.training
+            return x * (1 + 0.1 * self.seen)
+        """,
+        "exact resume", "for self.seen is not saved: keep what changes or is drawn in a parameter or a buffer",
+    ),
+    "numbers that are drawn and not saved": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.shift = torch.randn(dims.width)
+        def embed(self, x, pos_T):
+            return x + self.shift
+        """,
+        "exact resume", "for self.shift is not saved",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "part", "message"), WRONG.values(), ids=WRONG)
+def test_the_part_that_finds_it_names_the_hook(checked: Checked, body: str, part: str, message: str) -> None:
+    parts = checked(body)
+    assert message in parts[part].wrong, {name: found.wrong for name, found in parts.items()}
+
+
+def test_a_window_or_a_layer_of_weights_over_content_is_no_fault(checked: Checked) -> None:
+    body = """
+    window = 8
+    def __init__(self, dims):
+        super().__init__(dims)
+        self.gate = nn.Linear(dims.width, dims.heads)
+    def prepare(self, x):
+        return self.gate(x).float().transpose(1, 2)
+    def scores(self, q, k, context):
+        return scaled_product(q, k) + context.state[:, :, None, context.keys]
+    """
+    assert {name: part.wrong for name, part in checked(body).items() if part.wrong} == {}
