@@ -17,7 +17,7 @@ from extrapolate.data.sources.base import sources
 from extrapolate.data.sources.local.base import kinds
 from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -126,7 +126,7 @@ def test_the_pictures_of_protocols_are_what_the_code_draws(tmp_path: Path) -> No
         "run: python docs/pictures.py"
     )
     assert set(made) == set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
-    assert set(made) == {f"protocol-{name}.svg" for name in PROTOCOLS}
+    assert set(made) == {f"protocol-{name}.svg" for name in protocols.names()}
 
 
 def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, protocol_names
 
 
 class Which(StrEnum):
@@ -28,9 +29,9 @@ def eval_lengths(
             help="an extension: pi, yarn:factor=8 + log-n; all that apply: all; without the run's own: none; repeatable"
         ),
     ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="windows, fixed-target, sliding, several, or none")
-    ] = "windows,fixed-target",
+    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or none")] = ",".join(
+        DEFAULT_PROTOCOLS
+    ),
     probes: Annotated[
         str | None, typer.Option(help="passkey,mqar:pairs=8, or all: needle, passkey, copy, mqar")
     ] = None,
@@ -40,7 +41,7 @@ def eval_lengths(
         str | None,
         typer.Option(
             help="the most scored tokens a protocol: 4096 lowers the defaults, windows=500000,fixed-target=16384 sets "
-            "each  \\[default: windows 131072, others 8192]"
+            "each  \\[default: windows 131072, most others 8192]"
         ),
     ] = None,
     checkpoint: Annotated[Which, typer.Option(help="the final weights, or also those kept along the way")] = Which.LAST,

@@ -11,14 +11,13 @@ from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
-from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision, stored
-from extrapolate.evaluation.protocols import (
-    DEFAULT_MAX_TARGETS,
-    PROTOCOLS,
+from extrapolate.evaluation.protocols.base import (
     Layout,
     lengths_of,
+    protocols,
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of
@@ -42,7 +41,7 @@ CONTROL = 0  # a key beside the lengths
 class EvaluationSettings:
     """What to evaluate. Factors are N/L.
 
-    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (DEFAULT_MAX_TARGETS) and
+    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (`Protocol.max_targets`) and
     never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
@@ -50,7 +49,7 @@ class EvaluationSettings:
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
     extensions: tuple[str, ...] = ()
-    protocols: tuple[str, ...] = ("windows", "fixed-target")
+    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
     split: str = "test"
     max_targets: int | None = None
     max_targets_of: Mapping[str, int] = field(default_factory=dict)
@@ -61,19 +60,21 @@ class EvaluationSettings:
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
-        default = DEFAULT_MAX_TARGETS[protocol]
+        default = protocols[protocol].max_targets
         capped = default if self.max_targets is None else min(default, self.max_targets)
         most = self.max_targets_of.get(protocol, capped)
-        return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+        return protocols[protocol].layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
     def check_max_targets(self) -> None:
         """Raises UserError where a limit on the scored tokens would change nothing."""
         for protocol in self.max_targets_of:
-            if protocol not in PROTOCOLS:
-                raise UserError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+            if protocol not in protocols.names():
+                raise UserError(
+                    f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
+                )
             if protocol not in self.protocols:
                 raise UserError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
-        defaults = {name: DEFAULT_MAX_TARGETS[name] for name in self.protocols if name not in self.max_targets_of}
+        defaults = {name: protocols[name].max_targets for name in self.protocols if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
             instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
@@ -86,11 +87,10 @@ class EvaluationSettings:
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
     for protocol in settings.protocols:
-        if protocol not in PROTOCOLS:
-            raise UserError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+        protocols[protocol]  # raises UserError where it is unknown
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
-        raise UserError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
+        raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
     if settings.split not in HELDOUT:
         raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
     if run.config.imported is not None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 

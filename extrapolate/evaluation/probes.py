@@ -25,7 +25,7 @@ from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
 from extrapolate.evaluation.precision import stored
-from extrapolate.evaluation.protocols import lengths_of
+from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.decoder import Model

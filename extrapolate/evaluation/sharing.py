@@ -14,7 +14,7 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import losses_at
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.decoder import Model
