@@ -9,14 +9,14 @@ import torch
 
 from extrapolate.data.probes.base import Probe, build
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import Scores, Sequences, control_score, wilson
+from extrapolate.evaluation.probes import Answers, Sequences, control_score, wilson
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def test_accuracy_is_of_whole_windows_or_a_share_of_answers() -> None:
-    scores = Scores(RIGHT_WA, LOSS_WA)
+    scores = Answers(RIGHT_WA, LOSS_WA)
     assert scores.per_window(whole=True).tolist() == [0, 1, 0]
     assert scores.per_window(whole=False).tolist() == [0.75, 1, 0]
 
@@ -24,7 +24,7 @@ def test_accuracy_is_of_whole_windows_or_a_share_of_answers() -> None:
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe: Probe = build(name)
-    scores, control = Scores(RIGHT_WA, LOSS_WA), Scores(~RIGHT_WA, LOSS_WA + 1)
+    scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
     row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
     accuracy = 1 / 3 if probe.whole else 7 / 12
     assert row["run"] == "r"
@@ -45,7 +45,7 @@ def test_some_probe_counts_whole_windows_and_some_does_not() -> None:
 
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
-    row = probing._row({}, build("copy"), None, Scores(RIGHT_WA, LOSS_WA))
+    row = probing._row({}, build("copy"), None, Answers(RIGHT_WA, LOSS_WA))
     for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
