@@ -20,7 +20,7 @@ from torch import nn
 from extrapolate.benchmark.training import peak_memory_mib, transformers_llama
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
-from extrapolate.evaluation.protocols.base import Layout, Windows, protocols
+from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
 from extrapolate.evaluation.sharing import measure as measure_windows
 from extrapolate.evaluation.sharing import prefixes_agree
 from extrapolate.machine.allocator import keep_freed_memory
@@ -132,7 +132,9 @@ def _model(config: RunConfig) -> Model:
 def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
     keep_freed_memory()
     model = _model(config)
-    wanted = dict(layout.rows) | ({0: layout.control} if variant.who == "extrapolate and control" else {})
+    wanted = layout.by_key()
+    if variant.who == "extrapolate":
+        del wanted[CONTROL]
 
     def score() -> tuple[float, ...]:
         found = measure_windows(

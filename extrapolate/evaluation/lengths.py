@@ -15,6 +15,8 @@ from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, OFF, PLAIN_NAME, PRE
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision, stored
 from extrapolate.evaluation.protocols.base import (
+    CONTROL,
+    Key,
     Layout,
     lengths_of,
     protocols,
@@ -33,8 +35,6 @@ from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, read
 from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
-
-CONTROL = 0  # a key beside the lengths
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     total = 0
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
-        windows = {**layout.rows, CONTROL: layout.control}
-        known: set[tuple[Plan, int]] = set()
+        windows = layout.by_key()
+        known: set[tuple[Plan, Key]] = set()
         for applied in chosen.values():
             plans = {length: applied.expected_plan(run, model, length) for length in layout.rows}
             for plan, keys in _by_plan(model, plans, control_plan).items():
@@ -178,9 +178,9 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 
-def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[int]]:
+def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[Key]]:
     """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
-    wanted: dict[Plan, list[int]] = {}
+    wanted: dict[Plan, list[Key]] = {}
     for length, plan in plans.items():
         if model.encoding.reaches(length, plan):
             wanted.setdefault(plan, []).append(length)
@@ -205,8 +205,9 @@ class _ProtocolEvaluation:
     ) -> None:
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
-        self.windows = {**layout.rows, CONTROL: layout.control}
-        self._known: dict[tuple[Plan, int], Measured] = {}
+        self.lengths = sorted(layout.rows)
+        self.windows = layout.by_key()
+        self._known: dict[tuple[Plan, Key], Measured] = {}
         process = process_of(store)
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
@@ -218,11 +219,10 @@ class _ProtocolEvaluation:
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows of one recipe at every length."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
-        lengths = sorted(length for length in self.windows if length != CONTROL)
         fitting = partial(self.progress, f"{what}, fitting")
         plans = {
             length: applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
-            for length in lengths
+            for length in self.lengths
         }
         control_plan = as_trained.plan(self.run, model, model.seq_len)
         for plan, keys in _by_plan(model, plans, control_plan).items():
@@ -238,13 +238,13 @@ class _ProtocolEvaluation:
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
 
-    def _measure(self, what: str, plan: Plan, keys: list[int]) -> None:
+    def _measure(self, what: str, plan: Plan, keys: list[Key]) -> None:
         new = [key for key in keys if (plan, key) not in self._known]
         if not new:
             return
         factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
         wanted = {key: self.windows[key] for key in new}
-        share = prefixes_agree(self.loaded, plan, [key or self.model.seq_len for key in new])
+        share = prefixes_agree(self.loaded, plan, [self.model.seq_len if key == CONTROL else key for key in new])
         # Of what the whole was expected to take.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         measured = measure(

@@ -10,7 +10,7 @@ from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import in_order
 from extrapolate.model.config import ModelConfig
@@ -19,7 +19,6 @@ from extrapolate.model.plan import PLAIN, Plan
 
 L, V = 8, 43
 LENGTHS = [L, 2 * L, 4 * L]
-CONTROL = 0
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def model(name: str, **sizes: int | bool) -> Model:
 
 def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tuple]:
     layout = protocols[protocol].layout(split.lengths, L, lengths, 256)
-    return {**layout.rows, CONTROL: layout.control}
+    return layout.by_key()
 
 
 def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = PLAIN) -> dict[int, Measured]:
@@ -158,7 +157,7 @@ def test_so_much_is_computed_for_a_span(protocol: str, inputs: dict[int, int], s
     }
     every[CONTROL] -= every[L]
     assert {key: one.inputs for key, one in alone.items()} == {
-        key: (key or L) * len(set_) for key, set_ in every.items()
+        key: (L if key == CONTROL else key) * len(set_) for key, set_ in every.items()
     }
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
@@ -37,6 +37,10 @@ class Windows:
         return np.stack([np.broadcast_to(self.document_W[:, None], place_WS.shape), place_WS], axis=-1)
 
 
+CONTROL: Final = "control"
+Key = int | Literal["control"]  # whose windows: those of an evaluation length in tokens, or the control's
+
+
 @dataclass(frozen=True)
 class Layout:
     """One protocol on one split: the windows of every evaluation length, and the control's.
@@ -46,6 +50,11 @@ class Layout:
 
     rows: Mapping[int, tuple[Windows, ...]]
     control: tuple[Windows, ...]
+
+    def by_key(self) -> dict[Key, tuple[Windows, ...]]:
+        """The windows of every length, and the control's under CONTROL."""
+        found: dict[Key, tuple[Windows, ...]] = dict(self.rows.items())
+        return found | {CONTROL: self.control}
 
 
 class Protocol(ABC):
