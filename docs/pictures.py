@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from extrapolate.evaluation.protocols import PROTOCOLS, Windows
+from extrapolate.evaluation.protocols.base import Windows, protocols
 
 L = 8
 FACTORS = (1, 2, 4)
 # One document: a span of 4L and the last target; for fixed-target two more blocks of L/2.
-TOKENS = {"windows": 33, "sliding": 33, "fixed-target": 41}
+TOKENS, TOKENS_OF = 33, {"fixed-target": 41}
 CONTEXT, SCORED = "#c3dcf2", "#1c5a9e"
 CONTROL_CONTEXT, CONTROL_SCORED = "#dcdcdc", "#5a5a5a"
 LANE, GAP = 0.16, 0.16  # inches: a bar's height, and what is left free between rows
@@ -53,8 +53,8 @@ def drawn(axes: Axes, name: str, groups: tuple[Windows, ...], top: float, right:
 
 def picture(protocol: str) -> Figure:
     """The windows of one protocol on one short document, a row for each factor and one for the control."""
-    tokens = TOKENS[protocol]
-    layout = PROTOCOLS[protocol](np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
+    tokens = TOKENS_OF.get(protocol, TOKENS)
+    layout = protocols[protocol].layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
     depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)
     above, below = 0.62, 0.5
@@ -86,7 +86,7 @@ def picture(protocol: str) -> Figure:
 def main(folder: Path) -> None:
     """Writes a picture for every protocol, the same bytes each time."""
     with mpl.rc_context({"svg.hashsalt": "extrapolate", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
-        for protocol in PROTOCOLS:
+        for protocol in protocols.names():
             picture(protocol).savefig(
                 folder / f"protocol-{protocol}.svg", metadata={"Date": None, "Creator": None}, facecolor="white"
             )

@@ -15,7 +15,6 @@ from extrapolate.data.sources.base import sources
 from extrapolate.data.sources.local.base import kinds
 from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.evaluation.protocols import PROTOCOLS
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -39,7 +38,7 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
 
 
 def test_every_protocol_has_its_picture() -> None:
-    names = {f"protocol-{name}.svg" for name in PROTOCOLS}
+    names = {f"protocol-{name}.svg" for name in protocols.names()}
     assert names == {path.name for path in (ROOT / "docs").glob("protocol-*.svg")}
     assert names == set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
 

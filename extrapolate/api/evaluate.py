@@ -16,8 +16,8 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.applied import keep_files
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import PROBES_TABLE
-from extrapolate.evaluation.protocols import lengths_of
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PROBES_TABLE
+from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop.imported import PREFIX, bring_in
 from extrapolate.machine.allocator import keep_freed_memory
@@ -45,7 +45,7 @@ def evaluate(
     *,
     factors: Sequence[float] = (1, 2, 4, 8, 16),
     extend: str | Sequence[str] = (),
-    protocols: Sequence[str] = ("windows", "fixed-target"),
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
     split: str = "test",
     max_targets: int | Mapping[str, int] | None = None,
     checkpoint: str = "last",

@@ -20,7 +20,7 @@ from torch import nn
 from extrapolate.benchmark.training import peak_memory_mib, transformers_llama
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
-from extrapolate.evaluation.protocols import PROTOCOLS, Layout, Windows
+from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
 from extrapolate.evaluation.sharing import measure as measure_windows
 from extrapolate.evaluation.sharing import prefixes_agree
 from extrapolate.machine.allocator import keep_freed_memory
@@ -31,8 +31,6 @@ from extrapolate.runs.config import RunConfig
 Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]
 FACTORS = (1, 2, 4, 8, 16)
 DOCUMENTS = 8
-# Windows of the other protocols score fewer of their tokens: so many targets in place of each of `windows`.
-TARGETS_SHARE = {"windows": 1.0, "fixed-target": 1 / 32, "sliding": 1 / 16}
 LONG_WINDOW = 32_768
 ENOUGH_S = 10.0  # what takes less is timed up to three times
 
@@ -118,8 +116,9 @@ def _work(config: RunConfig, variant: Variant, tokens: int) -> tuple[Split, Layo
     seq_len = config.training.seq_len
     lengths = [factor * seq_len for factor in FACTORS]
     split = RandomTokens(DOCUMENTS, tokens // DOCUMENTS + 1, config.model.vocab_size)
-    most = max(int(tokens * TARGETS_SHARE[variant.protocol]), lengths[-1])
-    return split, PROTOCOLS[variant.protocol](split.lengths, seq_len, lengths, most)
+    protocol = protocols[variant.protocol]
+    most = max(int(tokens * protocol.benchmark_share), lengths[-1])
+    return split, protocol.layout(split.lengths, seq_len, lengths, most)
 
 
 def _model(config: RunConfig) -> Model:
@@ -133,7 +132,9 @@ def _model(config: RunConfig) -> Model:
 def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
     keep_freed_memory()
     model = _model(config)
-    wanted = dict(layout.rows) | ({0: layout.control} if variant.who == "extrapolate and control" else {})
+    wanted = layout.by_key()
+    if variant.who == "extrapolate":
+        del wanted[CONTROL]
 
     def score() -> tuple[float, ...]:
         found = measure_windows(

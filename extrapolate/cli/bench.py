@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import protocol_names
 
 
 def bench(
@@ -25,8 +26,8 @@ def bench(
         int, typer.Option(min=1, help="with --evaluation: how many tokens the protocol windows scores")
     ] = 196_608,
     protocol: Annotated[
-        str, typer.Option(help="with --evaluation: windows, fixed-target, sliding, or several")
-    ] = "windows,fixed-target,sliding",
+        str, typer.Option(help=f"with --evaluation: {', '.join(protocol_names())}, or several")
+    ] = ",".join(protocol_names()),
     precision: Annotated[str, typer.Option(help="with --evaluation: fp32, bf16, or both")] = "fp32,bf16",
     pe: Annotated[
         list[str] | None, typer.Option(help="with --encodings: measure this one beside rope; repeatable")
@@ -90,13 +91,12 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
     from extrapolate.benchmark.training import bench_config
     from extrapolate.cli.progress import Progress, say
     from extrapolate.cli.render import print_table
-    from extrapolate.evaluation.protocols import PROTOCOLS
     from extrapolate.runs import provenance
 
     config = bench_config(preset, seq_len)
     if tokens < (least := benchmark.least_tokens(config)):
         raise UserError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")
-    protocols = _chosen(protocol, "protocol", list(PROTOCOLS))
+    protocols = _chosen(protocol, "protocol", protocol_names())
     precisions = _chosen(precision, "precision", ["fp32", "bf16"])
     peers = []
     for name, needs, extra in (

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, protocol_names
 
 
 class Which(StrEnum):
@@ -29,9 +30,9 @@ def eval_lengths(
             "repeatable"
         ),
     ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="windows, fixed-target, sliding, several, or none")
-    ] = "windows,fixed-target",
+    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or none")] = ",".join(
+        DEFAULT_PROTOCOLS
+    ),
     probes: Annotated[str | None, typer.Option(help="needle, passkey, copy, mqar:pairs=8, several, or all")] = None,
     probe_trials: Annotated[int, typer.Option(help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
@@ -39,7 +40,7 @@ def eval_lengths(
         str | None,
         typer.Option(
             help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
-            "sets each  \\[default: windows 131072, others 8192]"
+            "sets each  \\[default: windows 131072, most others 8192]"
         ),
     ] = None,
     checkpoint: Annotated[

@@ -37,8 +37,8 @@ def report(
     )
     for protocol, table in written.tables.items():
         print_table(formatted(table), f"{protocol}, loss in nats per token")
-    if written.failures is not None:
-        print_table(written.failures, "failure length, tokens: where the loss is first above the control's")
+    for table in written.failures.values():
+        print_table(table, "failure length, tokens: where the loss is first above the control's")
     for protocol, table in written.probes:
         print_table(formatted(table), f"{protocol}, accuracy")
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -11,14 +11,15 @@ from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
-from extrapolate.evaluation.names import OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, OFF, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision
-from extrapolate.evaluation.protocols import (
-    DEFAULT_MAX_TARGETS,
-    PROTOCOLS,
+from extrapolate.evaluation.protocols.base import (
+    CONTROL,
+    Key,
     Layout,
     lengths_of,
+    protocols,
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of
@@ -35,14 +36,12 @@ from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
 
-CONTROL = 0  # a key beside the lengths
-
 
 @dataclass(frozen=True)
 class EvaluationSettings:
     """What to evaluate. Factors are N/L.
 
-    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (DEFAULT_MAX_TARGETS) and
+    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (`Protocol.max_targets`) and
     never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
     `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
@@ -50,7 +49,7 @@ class EvaluationSettings:
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
     extensions: tuple[str, ...] = ()
-    protocols: tuple[str, ...] = ("windows", "fixed-target")
+    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
     split: str = "test"
     max_targets: int | None = None
     max_targets_of: Mapping[str, int] = field(default_factory=dict)
@@ -61,19 +60,21 @@ class EvaluationSettings:
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
         """The windows of one protocol."""
-        default = DEFAULT_MAX_TARGETS[protocol]
+        default = protocols[protocol].max_targets
         capped = default if self.max_targets is None else min(default, self.max_targets)
         most = self.max_targets_of.get(protocol, capped)
-        return PROTOCOLS[protocol](split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+        return protocols[protocol].layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
     def check_max_targets(self) -> None:
         """Raises UserError where a limit on the scored tokens would change nothing."""
         for protocol in self.max_targets_of:
-            if protocol not in PROTOCOLS:
-                raise UserError(f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+            if protocol not in protocols.names():
+                raise UserError(
+                    f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
+                )
             if protocol not in self.protocols:
                 raise UserError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
-        defaults = {name: DEFAULT_MAX_TARGETS[name] for name in self.protocols if name not in self.max_targets_of}
+        defaults = {name: protocols[name].max_targets for name in self.protocols if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
             instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
@@ -86,11 +87,10 @@ class EvaluationSettings:
 def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
     for protocol in settings.protocols:
-        if protocol not in PROTOCOLS:
-            raise UserError(f"unknown protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+        protocols[protocol]  # raises UserError where it is unknown
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
-        raise UserError(f"name at least one protocol: {', '.join(PROTOCOLS)}")
+        raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
     if settings.split not in HELDOUT:
         raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
     if run.config.imported is not None:
@@ -167,8 +167,8 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     total = 0
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
-        windows = {**layout.rows, CONTROL: layout.control}
-        known: set[tuple[Plan, int]] = set()
+        windows = layout.by_key()
+        known: set[tuple[Plan, Key]] = set()
         for applied in chosen.values():
             plans = {length: applied.expected_plan(run, model, length) for length in layout.rows}
             for plan, keys in _by_plan(model, plans, control_plan).items():
@@ -179,9 +179,9 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 
-def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[int]]:
+def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[Key]]:
     """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
-    wanted: dict[Plan, list[int]] = {}
+    wanted: dict[Plan, list[Key]] = {}
     for length, plan in plans.items():
         if model.encoding.reaches(length, plan):
             wanted.setdefault(plan, []).append(length)
@@ -206,8 +206,9 @@ class _ProtocolEvaluation:
     ) -> None:
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
-        self.windows = {**layout.rows, CONTROL: layout.control}
-        self._known: dict[tuple[Plan, int], Measured] = {}
+        self.lengths = sorted(layout.rows)
+        self.windows = layout.by_key()
+        self._known: dict[tuple[Plan, Key], Measured] = {}
         process = process_of(store)
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
@@ -219,11 +220,10 @@ class _ProtocolEvaluation:
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows of one recipe at every length."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
-        lengths = sorted(length for length in self.windows if length != CONTROL)
         fitting = partial(self.progress, f"{what}, fitting")
         plans = {
             length: applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
-            for length in lengths
+            for length in self.lengths
         }
         control_plan = as_trained.plan(self.run, model, model.seq_len)
         for plan, keys in _by_plan(model, plans, control_plan).items():
@@ -239,13 +239,13 @@ class _ProtocolEvaluation:
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
 
-    def _measure(self, what: str, plan: Plan, keys: list[int]) -> None:
+    def _measure(self, what: str, plan: Plan, keys: list[Key]) -> None:
         new = [key for key in keys if (plan, key) not in self._known]
         if not new:
             return
         factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
         wanted = {key: self.windows[key] for key in new}
-        share = prefixes_agree(self.loaded, plan, [key or self.model.seq_len for key in new])
+        share = prefixes_agree(self.loaded, plan, [self.model.seq_len if key == CONTROL else key for key in new])
         # Of what the whole was expected to take.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         measured = measure(

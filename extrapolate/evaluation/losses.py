@@ -1,9 +1,11 @@
-"""The negative log-likelihood of every target of some windows.
+"""What a model makes of the targets of some windows: their negative log-likelihood, and which are the likeliest token.
 
-Shapes: W windows, B windows of a batch, T inputs, P scored places, D width.
+Shapes: W windows, B windows of a batch, T inputs and the next token, P scored places, N = B P, R of these at a time,
+D width, V vocabulary.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.precision import storage_of
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 
@@ -37,7 +39,6 @@ def target_losses(
     )
 
 
-@torch.inference_mode()
 def losses_at(
     model: Model,
     split: Split,
@@ -49,8 +50,48 @@ def losses_at(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
-    """The loss at some places of every window, nats, float32 [W, P]; a place is the index of the last input seen.
+    """The loss at some places of every window, nats, float32 [W, P]: see `scores_at`."""
 
+    def tokens_of(rows: slice) -> np.ndarray:
+        starts = split.offsets[windows.document_W[rows]] + windows.start_W[rows]
+        return np.stack([split.slice(start, start + windows.length + 1) for start in starts])
+
+    count = len(windows.start_W)
+    return scores_at(
+        model, tokens_of, count, windows.length, places_P, plan,
+        precision=precision, batch_tokens=batch_tokens, progress=progress,
+    ).loss_WP  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model makes of the true next token at P places of W windows, given the true ones before it.
+
+    loss_WP is its negative log-likelihood, nats, float32. likeliest_WP, bool: whether no token is likelier; None where
+    that was not asked.
+    """
+
+    loss_WP: np.ndarray
+    likeliest_WP: np.ndarray | None
+
+
+@torch.inference_mode()
+def scores_at(
+    model: Model,
+    tokens_of: Callable[[slice], np.ndarray],
+    count: int,
+    length: int,
+    places_P: np.ndarray,
+    plan: Plan,
+    *,
+    precision: str,
+    likeliest: bool = False,
+    batch_tokens: int | None = None,
+    progress: Callable[[int], None],
+) -> Scores:
+    """Scores the same places of `count` windows of `length` inputs, in batches of BATCH_TOKENS inputs.
+
+    `tokens_of` gives the tokens of some of the windows, [B, length + 1]; a place is the index of the last input seen.
     places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
     are computed for these places only; memory grows with the window's length, not with its square.
     """
@@ -58,29 +99,33 @@ def losses_at(
     setting = model.setting(plan, storage_of(precision))
     first = int(places_P[0])
     wanted_P = torch.from_numpy(places_P).to(device)
-    everything = len(places_P) == windows.length - first
-    size = max(1, batch_tokens // windows.length)
-    losses = np.empty((len(windows.start_W), len(places_P)), dtype=np.float32)
-    for row in range(0, len(windows.start_W), size):
-        rows = slice(row, row + size)
-        starts = split.offsets[windows.document_W[rows]] + windows.start_W[rows]
-        tokens = np.stack([split.slice(start, start + windows.length + 1) for start in starts]).astype(np.int64)
-        tokens_BT = torch.from_numpy(tokens).to(device)
+    everything = len(places_P) == length - first
+    size = max(1, (batch_tokens or BATCH_TOKENS) // length)
+    loss_WP = np.empty((count, len(places_P)), dtype=np.float32)
+    likeliest_WP = np.empty((count, len(places_P)), dtype=bool) if likeliest else None
+    for row in range(0, count, size):
+        rows = slice(row, min(row + size, count))
+        tokens_BT = torch.from_numpy(tokens_of(rows).astype(np.int64)).to(device)
+        targets_BP = tokens_BT[:, wanted_P + 1]
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
             hidden_BPD = model.hidden(tokens_BT[:, :-1], setting, first)
             if not everything:
                 hidden_BPD = hidden_BPD[:, wanted_P - first]
-            losses[rows] = _cross_entropy(model, hidden_BPD, tokens_BT[:, wanted_P + 1]).cpu().numpy()
-        progress(len(starts) * windows.length)
-    return losses
+            loss_N, likeliest_N = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest)
+        loss_WP[rows] = loss_N.view_as(targets_BP).cpu().numpy()
+        if likeliest_WP is not None and likeliest_N is not None:
+            likeliest_WP[rows] = likeliest_N.view_as(targets_BP).cpu().numpy()
+        progress(len(tokens_BT) * length)
+    return Scores(loss_WP, likeliest_WP)
 
 
-def _cross_entropy(model: Model, hidden_BPD: Tensor, targets_BP: Tensor) -> Tensor:
+def _against(model: Model, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool) -> tuple[Tensor, Tensor | None]:
+    """The loss of each target, and where asked whether it is the likeliest, LOGIT_ELEMENTS logits at a time."""
     rows = max(1, LOGIT_ELEMENTS // model.config.vocab_size)
-    losses = [
-        F.cross_entropy(model.head(hidden_ND).float(), targets_N, reduction="none")
-        for hidden_ND, targets_N in zip(
-            hidden_BPD.flatten(0, 1).split(rows), targets_BP.flatten().split(rows), strict=True
-        )
-    ]
-    return torch.cat(losses).view_as(targets_BP)
+    losses, right = [], []
+    for hidden_RD, targets_R in zip(hidden_ND.split(rows), targets_N.split(rows), strict=True):
+        logits_RV = model.head(hidden_RD).float()
+        losses.append(F.cross_entropy(logits_RV, targets_R, reduction="none"))
+        if likeliest:
+            right.append(logits_RV.argmax(dim=-1) == targets_R)
+    return torch.cat(losses), torch.cat(right) if likeliest else None

@@ -7,7 +7,7 @@ import numpy as np
 from extrapolate.data.sources.synthetic import PREFIX
 from extrapolate.data.store import Split, Store
 from extrapolate.data.synthetic.base import Process, build
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import in_order
 
 AT_ONCE = 2**20  # tokens

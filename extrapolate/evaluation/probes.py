@@ -1,6 +1,6 @@
 """Evaluates one run on probes: probes x extensions x factors x depths, each beside its control.
 
-Shapes: W windows, N inputs, A answers of a window, D width, V vocabulary.
+Shapes: W windows, N inputs, A answers of a window.
 """
 
 import hashlib
@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
@@ -22,10 +20,9 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
-from extrapolate.evaluation.losses import BATCH_TOKENS, LOGIT_ELEMENTS
+from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
-from extrapolate.evaluation.precision import storage_of
-from extrapolate.evaluation.protocols import lengths_of
+from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.decoder import Model
@@ -67,7 +64,7 @@ class Sequences:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Answers:
     """Of every answer, [W, A]: whether it is the likeliest token, given the true ones before it; and its loss, nats."""
 
     right_WA: np.ndarray
@@ -79,7 +76,6 @@ class Scores:
         return np.asarray(right_WA.mean(axis=1))
 
 
-@torch.inference_mode()
 def score(
     model: Model,
     tokens_WN: np.ndarray,
@@ -88,29 +84,14 @@ def score(
     *,
     precision: str = "fp32",
     progress: Callable[[int], None] = lambda tokens: None,
-) -> Scores:
+) -> Answers:
     """Scores answers at the same places in all windows. Logits are computed for answers only."""
-    device = model.embedding.weight.device
-    setting = model.setting(plan, storage_of(precision))
-    windows, length = len(tokens_WN), tokens_WN.shape[1] - 1
-    size, rows = max(1, BATCH_TOKENS // length), max(1, LOGIT_ELEMENTS // model.config.vocab_size)
-    right_WA = np.empty((windows, len(answers_A)), dtype=bool)
-    loss_WA = np.empty((windows, len(answers_A)), dtype=np.float32)
-    places_A, earliest = torch.from_numpy(answers_A).to(device), int(answers_A.min()) - 1
-    for first in range(0, windows, size):
-        tokens = torch.from_numpy(tokens_WN[first : first + size]).to(device)
-        right, losses = [], []
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            hidden = model.hidden(tokens[:, :-1], setting, earliest)[:, places_A - 1 - earliest].flatten(0, 1)
-            for hidden_ND, target_N in zip(hidden.split(rows), tokens[:, places_A].flatten().split(rows), strict=True):
-                logits_NV = model.head(hidden_ND).float()
-                right.append(logits_NV.argmax(dim=-1) == target_N)
-                losses.append(F.cross_entropy(logits_NV, target_N, reduction="none"))
-        shape = (len(tokens), len(answers_A))
-        right_WA[first : first + size] = torch.cat(right).view(shape).cpu().numpy()
-        loss_WA[first : first + size] = torch.cat(losses).view(shape).cpu().numpy()
-        progress(len(tokens) * length)
-    return Scores(right_WA, loss_WA)
+    scores = scores_at(
+        model, lambda rows: tokens_WN[rows], len(tokens_WN), tokens_WN.shape[1] - 1, answers_A - 1, plan,
+        precision=precision, likeliest=True, progress=progress,
+    )  # fmt: skip
+    assert scores.likeliest_WP is not None
+    return Answers(scores.likeliest_WP, scores.loss_WP)
 
 
 def control_score(
@@ -121,7 +102,7 @@ def control_score(
     *,
     precision: str = "fp32",
     progress: Callable[[int], None] = lambda tokens: None,
-) -> Scores:
+) -> Answers:
     """The same answers from the last L tokens alone: what lies further back cannot be seen.
 
     More answers than L/2 take several windows, so that each has between L/2 and L tokens of context.
@@ -131,7 +112,7 @@ def control_score(
         score(model, tokens_WN[:, start : end + 1], answers - start, plan, precision=precision, progress=progress)
         for start, end, answers in reversed(_cuts(answers_A, tokens_WN.shape[1] - 1, seq_len))
     ]
-    return Scores(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
+    return Answers(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
 
 
 def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int, np.ndarray]]:
@@ -218,10 +199,10 @@ class _ProbeEvaluation:
         self.settings, self.progress = settings, progress
         self.split = store.split(settings.split)
         self.control_plan = control_plan
-        self._sequences: dict[tuple[int, float], tuple[Sequences, Scores]] = {}
-        self._known: dict[tuple[int, float, Plan], tuple[Scores, float, float | None]] = {}
+        self._sequences: dict[tuple[int, float], tuple[Sequences, Answers]] = {}
+        self._known: dict[tuple[int, float, Plan], tuple[Answers, float, float | None]] = {}
 
-    def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Scores]:
+    def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
         """The windows, and the control's scores of them."""
         if (length, depth) not in self._sequences:
             trials = self.settings.probe_trials
@@ -234,7 +215,7 @@ class _ProbeEvaluation:
 
     def scores(
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None]
-    ) -> tuple[Scores, float, float | None]:
+    ) -> tuple[Answers, float, float | None]:
         """The scores, the inputs per second, and the most memory that was held, MiB."""
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
@@ -265,7 +246,7 @@ def _rows(evaluation: _ProbeEvaluation, run: Run, shared: dict[str, Any], applie
 
 
 def _row(
-    setting: dict[str, Any], probe: Probe, measured: tuple[Scores, float, float | None] | None, control: Scores
+    setting: dict[str, Any], probe: Probe, measured: tuple[Answers, float, float | None] | None, control: Answers
 ) -> dict[str, Any]:
     scores, rate, peak = measured or (None, None, None)
     trials = len(control.right_WA)

@@ -14,7 +14,7 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import losses_at
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Key, Windows
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.decoder import Model
@@ -41,11 +41,11 @@ class Measured:
 class _Job:
     """A window to compute, and who takes losses from it: (key, group, row) with a stretch of places."""
 
-    key: int
+    key: Key
     length: int
     document: int
     start: int
-    takers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    takers: list[tuple[Key, int, int, int, int]] = field(default_factory=list)
 
     def stretches(self) -> frozenset[tuple[int, int]]:
         """The places whose losses are wanted, from and to."""
@@ -72,13 +72,13 @@ def prefixes_agree(model: Model, plan: Plan, lengths: Sequence[int]) -> bool:
 def measure(
     model: Model,
     split: Split,
-    wanted: Mapping[int, tuple[Windows, ...]],
+    wanted: Mapping[Key, tuple[Windows, ...]],
     plan: Plan,
     *,
     precision: str,
     share: bool,
     progress: Callable[[int], None],
-) -> dict[int, Measured]:
+) -> dict[Key, Measured]:
     """The losses of the windows under every key, all under one plan. `progress` is told the inputs of every batch.
 
     With `share`, windows that start at one place are computed once, at the longest of their lengths.
@@ -87,7 +87,7 @@ def measure(
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
     inputs, seconds, peak = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0), dict.fromkeys(wanted, 0.0)
     device = model.embedding.weight.device.type
-    batches: dict[tuple[int, int, frozenset[tuple[int, int]]], list[_Job]] = {}
+    batches: dict[tuple[Key, int, frozenset[tuple[int, int]]], list[_Job]] = {}
     for job in jobs:
         batches.setdefault((job.key, job.length, job.stretches()), []).append(job)
     for (key, length, stretches), batch in batches.items():
@@ -111,12 +111,12 @@ def measure(
     }
 
 
-def inputs_of(wanted: Mapping[int, tuple[Windows, ...]], share: bool) -> int:
+def inputs_of(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> int:
     """How many inputs `measure` computes."""
     return sum(job.length for job in _jobs(wanted, share))
 
 
-def _jobs(wanted: Mapping[int, tuple[Windows, ...]], share: bool) -> list[_Job]:
+def _jobs(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> list[_Job]:
     """The longest windows first; what is wanted of a shorter one is taken from a longer that starts where it does."""
     groups = [(key, number, group) for key, groups in wanted.items() for number, group in enumerate(groups)]
     jobs: dict[tuple[int, ...], _Job] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 
 
 @dataclass(frozen=True)

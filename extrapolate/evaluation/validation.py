@@ -7,7 +7,7 @@ import numpy as np
 from extrapolate.data.store import Split
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
-from extrapolate.evaluation.protocols import PROTOCOLS, Windows
+from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 
@@ -22,7 +22,7 @@ def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Wi
             f"no validation document holds a window of {seq_len} tokens and its next: use a smaller --seq-len, or "
             f"tokenise with --min-heldout-tokens {seq_len + 1} or more"
         )
-    return PROTOCOLS["windows"](split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
+    return protocols["windows"].layout(split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
 
 
 def validation_loss(

@@ -47,9 +47,12 @@ def optimum_section(table: pd.DataFrame, compared: Sequence[Comparison]) -> str:
     return "\n\n".join([*parts, markdown(_against(compared, OPTIMUM, table))]) + "\n"
 
 
-def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> str:
-    """Where in the context the loss rises; without a table where nothing beyond L was evaluated."""
-    parts = ["## Where in the context", "![loss by position in the window](loss_by_position.png)"]
+def position_section(table: pd.DataFrame | None, found: Sequence[Failure], suffix: str) -> str:
+    """Where in the context the loss rises; without a table where nothing beyond L was evaluated.
+
+    `suffix` ends the names of the protocol's files.
+    """
+    parts = ["## Where in the context", f"![loss by position in the window](loss_by_position{suffix}.png)"]
     if table is not None:
         resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
         parts += [
@@ -59,7 +62,7 @@ def position_section(table: pd.DataFrame | None, found: Sequence[Failure]) -> st
             "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
             f"Resampled: {resampled}.",
             markdown(table),
-            "![difference to the control by position in the window](failure_lengths.png)",
+            f"![difference to the control by position in the window](failure_lengths{suffix}.png)",
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -8,7 +8,6 @@ import pandas as pd
 from extrapolate.evaluation.statistics import FEWEST, band
 from extrapolate.reports.comparison import SETTING, clusters_of, over_seeds
 
-PROTOCOL = "windows"  # the others score every target near the end of its window
 LEAST = 0.01  # nats: a smaller difference is no failure, however sure it is
 
 
@@ -43,12 +42,12 @@ class Failure:
 def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
 
-    `rows` are documents' rows (see `comparison.comparable_rows`). Positions are where a bucket of L/2 inputs begins;
-    the band holds all of a model's and factor's buckets beyond L at once, and is missing up to L, where windows and
-    control differ in their context for reasons of their own.
+    `rows` are documents' rows of one protocol (see `comparison.comparable_rows`). Positions are where a bucket of L/2
+    inputs begins; the band holds all of a model's and factor's buckets beyond L at once, and is missing up to L, where
+    windows and control differ in their context for reasons of their own.
     """
     found = []
-    for (_, factor, _), here in rows[rows["protocol"] == PROTOCOL].groupby(SETTING):
+    for (_, factor, _), here in rows.groupby(SETTING):
         name, cluster = clusters_of(here)
         for model, mine in here.groupby("model", sort=False):
             sums = over_seeds(mine, [*cluster, "position"]).reset_index()

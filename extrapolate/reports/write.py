@@ -11,12 +11,12 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
+from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import comparison, optimum, page, plots, positions, probes, tables
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.gather import gather
 from extrapolate.reports.seeds import on_shared_seeds
 
-MAIN_PROTOCOL = "windows"
 # What a report may write.
 OURS = (
     "report.md", "evals.parquet", "eval_documents.parquet", "probes.parquet", "loss_by_ev.*", "optimum_by_ev.*",
@@ -26,11 +26,11 @@ OURS = (
 
 @dataclass
 class Written:
-    """What a report wrote: file names, the table of each protocol and probe, and what the user should know."""
+    """What a report wrote: file names, the tables of each protocol and probe, and what the user should know."""
 
     files: list[str] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    failures: pd.DataFrame | None = None
+    failures: dict[str, pd.DataFrame] = field(default_factory=dict)
     probes: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -46,12 +46,16 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
     shown = _by_protocol(evals, only, baseline, written) if evals else {}
     probe_rows, warnings = probes.comparable(gathered.probes(), only)
     written.warnings += warnings
-    compared, curves = [], pd.DataFrame()
+    compared, curves = [], {}
     documents = gathered.documents() if shown else []
     if shown:
         by_document = comparison.document_rows(pd.concat(shown.values()), pd.DataFrame(documents))
         compared = list(comparison.comparisons(by_document, pairs=False))
-        curves = positions.by_position(by_document) if MAIN_PROTOCOL in shown else curves
+        curves = {
+            name: positions.by_position(by_document[by_document["protocol"] == name])
+            for name in shown
+            if of_table(name).positions
+        }
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file, not a folder; choose another --out")
@@ -65,9 +69,9 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
     for protocol, mine in shown.items():
         here = [one for one in compared if one.protocol == protocol]
         sections.append(_write_protocol(out, protocol, mine, here, style, written))
-    if MAIN_PROTOCOL in shown:
-        seq_len = int(shown[MAIN_PROTOCOL]["seq_len"].iloc[0])
-        sections.append(_write_positions(out, curves, style, seq_len, written))
+    for protocol, curve in curves.items():
+        seq_len = int(shown[protocol]["seq_len"].iloc[0])
+        sections.append(_write_positions(out, protocol, curve, style, seq_len, written))
     if len(probe_rows):
         results.write(out / "probes.parquet", probes.records(probe_rows), results.PROBES)
         written.files.append("probes.parquet")
@@ -87,7 +91,7 @@ def _by_protocol(
     rows = tables.comparable(tables.frame_of(evals), only)
     written.warnings += tables.unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
-    for protocol in sorted(set(rows["protocol"]), key=lambda name: (name != MAIN_PROTOCOL, name)):
+    for protocol in sorted(set(rows["protocol"]), key=lambda name: (not of_table(name).paper, name)):
         same, warnings = tables.same_targets(rows[rows["protocol"] == protocol])
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         warnings += of_seeds
@@ -117,7 +121,7 @@ def _write_protocol(
     """Writes one protocol's files, and returns its section of the page."""
     table = written.tables[protocol]
     order = list(table["Model"])
-    suffix = "" if protocol == MAIN_PROTOCOL else f".{protocol}"
+    suffix = _suffix(protocol)
     stem = f"loss_by_ev{suffix}"
     files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
     files.write_text(out / f"{stem}.tex", _latex(table, protocol, page.caption(rows)))
@@ -134,22 +138,27 @@ def _write_protocol(
 
 
 def _write_positions(
-    out: Path, curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, written: Written
+    out: Path, protocol: str, curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, written: Written
 ) -> str:
-    """Writes what there is by position in the window, and returns its section of the page."""
-    order = list(written.tables[MAIN_PROTOCOL]["Model"])
+    """Writes what one protocol tells by position in the window, and returns its section of the page."""
+    order, suffix = list(written.tables[protocol]["Model"]), _suffix(protocol)
     found = positions.failures(curves)
-    files.write_atomically(out / "loss_by_position.parquet", partial(curves.to_parquet, index=False))
-    plots.loss_by_position(curves, style, seq_len, out / "loss_by_position.png")
-    written.files += ["loss_by_position.parquet", "loss_by_position.png"]
+    files.write_atomically(out / f"loss_by_position{suffix}.parquet", partial(curves.to_parquet, index=False))
+    plots.loss_by_position(curves, style, seq_len, out / f"loss_by_position{suffix}.png")
+    written.files += [f"loss_by_position{suffix}.parquet", f"loss_by_position{suffix}.png"]
     if not found:
-        return page.position_section(None, found)
+        return page.position_section(None, found, suffix)
     table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
-    files.write_atomically(out / "failure_lengths.parquet", partial(table.to_parquet, index=False))
-    plots.difference_by_position(curves, found, style, seq_len, out / "failure_lengths.png")
-    written.files += ["failure_lengths.parquet", "failure_lengths.png"]
-    written.failures = positions.failure_table(found, order)
-    return page.position_section(written.failures, found)
+    files.write_atomically(out / f"failure_lengths{suffix}.parquet", partial(table.to_parquet, index=False))
+    plots.difference_by_position(curves, found, style, seq_len, out / f"failure_lengths{suffix}.png")
+    written.files += [f"failure_lengths{suffix}.parquet", f"failure_lengths{suffix}.png"]
+    written.failures[protocol] = positions.failure_table(found, order)
+    return page.position_section(written.failures[protocol], found, suffix)
+
+
+def _suffix(protocol: str) -> str:
+    """What ends the names of a protocol's files: nothing for the paper's."""
+    return "" if of_table(protocol).paper else f".{protocol}"
 
 
 def _latex(table: pd.DataFrame, protocol: str, text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from extrapolate.benchmark import evaluation as benchmark
 from extrapolate.benchmark.evaluation import Variant
 from extrapolate.benchmark.training import bench_config
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.runs.config import RunConfig
 
 TOKENS = 2048
@@ -23,7 +23,7 @@ def config() -> RunConfig:
     return made.model_copy(update={"model": sizes})
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_ours_and_a_plain_loop_have_equal_losses(protocol: str, config: RunConfig) -> None:
     ours, control, plain = (
         benchmark._measure(config, Variant(who, protocol, "fp32"), TOKENS)

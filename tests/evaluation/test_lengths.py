@@ -15,7 +15,7 @@ from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, PROTOCOLS
+from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.sharing import measure
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import Plan
@@ -62,11 +62,11 @@ def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.Da
 def test_rows_are_exact(store: Store, run_of) -> None:
     """Loss, counts and bytes against sums over the documents' own tokens and text."""
     run = run_of("rope")
-    settings = EvaluationSettings(factors=(1, 4), protocols=tuple(PROTOCOLS), max_targets=640)
+    settings = EvaluationSettings(factors=(1, 4), protocols=tuple(protocols.names()), max_targets=640)
     rows, documents = rows_of(run, store, settings)
     split, tokenizer = store.split("test"), store.tokenizer()
     model = run.load_model(run.checkpoints("last")[0])
-    for protocol in PROTOCOLS:
+    for protocol in protocols.names():
         layout = settings.layout(protocol, split, L)
         for length, groups in layout.rows.items():
             row = rows[(rows["protocol"] == protocol) & (rows["length"] == length)].iloc[0]
@@ -105,7 +105,7 @@ def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest
     settings = EvaluationSettings(factors=(1, 2), extensions=("pi",), protocols=("fixed-target",), max_targets=320)
     rows_of(run_of("rope"), store, settings)
     # Pi at 1x is the plain row at 1x, and the control comes with that row.
-    assert [sorted(keys) for _, keys in calls] == [[0, L, 2 * L], [2 * L]]
+    assert [set(keys) for _, keys in calls] == [{CONTROL, L, 2 * L}, {2 * L}]
 
 
 @pytest.mark.parametrize(("pe", "shares"), [("rope", True), ("random:max=128", False)])
@@ -236,15 +236,15 @@ class TestMaxTargets:
     ROOM = SimpleNamespace(lengths=np.full(600, 4000))
 
     def scored(self, **settings) -> dict[str, int]:
-        chosen = EvaluationSettings(factors=(1, 2), protocols=tuple(PROTOCOLS), **settings)
-        layouts = {name: chosen.layout(name, self.ROOM, 16) for name in PROTOCOLS}
+        chosen = EvaluationSettings(factors=(1, 2), protocols=tuple(protocols.names()), **settings)
+        layouts = {name: chosen.layout(name, self.ROOM, 16) for name in protocols.names()}
         return {name: sum(len(g.start_W) * g.scored for g in layout.control) for name, layout in layouts.items()}
 
     def test_without_a_number_each_has_its_default(self) -> None:
-        assert self.scored() == DEFAULT_MAX_TARGETS
+        assert self.scored() == {name: protocols[name].max_targets for name in protocols.names()}
 
     def test_a_number_between_two_defaults_lowers_one_and_leaves_the_other(self) -> None:
-        assert self.scored(max_targets=16_384) == DEFAULT_MAX_TARGETS | {"windows": 16_384}
+        assert self.scored(max_targets=16_384) == self.scored() | {"windows": 16_384}
 
     def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
         found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})
@@ -258,7 +258,7 @@ class TestMaxTargets:
 def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
     """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
     settings = EvaluationSettings(
-        (1, 2, 4), extensions, tuple(PROTOCOLS), max_targets=256, precisions=("fp32", "bf16"),
+        (1, 2, 4), extensions, tuple(protocols.names()), max_targets=256, precisions=("fp32", "bf16"),
         probes=build_list("needle,copy"), probe_trials=3,
     )  # fmt: skip
     run = run_of(pe)

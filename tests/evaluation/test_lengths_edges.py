@@ -16,7 +16,7 @@ from extrapolate.data.synthetic.base import build
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models
 from extrapolate.evaluation.optimum import optimal_losses
-from extrapolate.evaluation.protocols import DEFAULT_MAX_TARGETS, targets_hash
+from extrapolate.evaluation.protocols.base import protocols, targets_hash
 from extrapolate.evaluation.targets import Targets
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -56,7 +56,7 @@ def test_what_can_be_evaluated_is_not_refused(run: Run, store: Store) -> None:
     ("asked", "message"),
     [
         ({"protocols": ("fixed_target",)}, "unknown protocol 'fixed_target'; did you mean 'fixed-target'"),
-        ({"protocols": ()}, "name at least one protocol: windows, fixed-target, sliding"),
+        ({"protocols": ()}, "name at least one protocol: fixed-target, sliding, windows"),
         ({"split": "train"}, "no held-out split 'train': choose from"),
         ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
         ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),
@@ -95,13 +95,13 @@ def test_tables_that_cannot_be_added_to_are_refused(run: Run, store: Store, at: 
         check(run, store, settings_of())
 
 
-@pytest.mark.parametrize("protocol", DEFAULT_MAX_TARGETS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_the_most_targets_are_the_protocols_own_unless_given(store: Store, protocol: str) -> None:
     split = SimpleNamespace(lengths=np.full(40_000, 4 * L + 1))
     for given in (None, 640):
         layout = EvaluationSettings(factors=(1, 4), max_targets=given).layout(protocol, split, L)
         count = sum(len(group.start_W) * group.scored for group in layout.control)
-        assert count == (DEFAULT_MAX_TARGETS[protocol] if given is None else 640)
+        assert count == (protocols[protocol].max_targets if given is None else 640)
         assert set(layout.rows) == {L, 4 * L}
 
 

@@ -7,7 +7,7 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation import losses
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
@@ -39,7 +39,7 @@ def model(name: str) -> Model:
 
 
 @pytest.mark.parametrize("plan", [PLAIN, Plan(position_scale=0.25)], ids=["plain", "pi"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 @pytest.mark.parametrize("name", ["rope", "alibi", "expe"])
 def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and chunks of logits of any size give what a window by itself gives, on the document's own tokens."""
@@ -47,7 +47,7 @@ def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, m
     monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 7 * V)
     made = model(name)
     documents = [split.slice(split.offsets[d], split.offsets[d + 1]).astype(np.int64) for d in range(3)]
-    layout = PROTOCOLS[protocol](split.lengths, 8, [8, 32], 200)
+    layout = protocols[protocol].layout(split.lengths, 8, [8, 32], 200)
     for group in [*layout.control, *layout.rows[32]]:
         actual = losses.target_losses(made, split, group, plan)
         assert actual.shape == (len(group.start_W), group.scored)
@@ -60,8 +60,8 @@ def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, m
 
 
 def test_end_of_text_is_never_a_target(split: Split) -> None:
-    for protocol in PROTOCOLS.values():
-        layout = protocol(split.lengths, 8, [8, 16], 10_000)
+    for protocol in protocols.names():
+        layout = protocols[protocol].layout(split.lengths, 8, [8, 16], 10_000)
         for group in [*layout.control, *layout.rows[16]]:
             d, p = group.targets().reshape(-1, 2).T
             assert (p < split.lengths[d]).all()
@@ -69,7 +69,7 @@ def test_end_of_text_is_never_a_target(split: Split) -> None:
 
 def test_precision_changes_the_numbers_a_little(split: Split) -> None:
     made = model("rope")
-    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
     exact = losses.target_losses(made, split, group)
     rounded = losses.target_losses(made, split, group, precision="bf16")
     assert 0 < np.abs(exact - rounded).max() < 0.2
@@ -79,7 +79,7 @@ def test_precision_changes_the_numbers_a_little(split: Split) -> None:
 def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str) -> None:
     """As the model does by hand, under the same autocast."""
     made = model("sinusoidal")
-    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
     found = losses.target_losses(made, split, group, precision=precision)
     starts = split.offsets[group.document_W] + group.start_W
     tokens = torch.from_numpy(np.stack([split.slice(start, start + 9) for start in starts]).astype(np.int64))
@@ -95,14 +95,14 @@ def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str)
 def test_int8_is_not_under_autocast(split: Split) -> None:
     """It rounds what enters its linear layers, and what an encoding stores: a model that has neither is as it was."""
     made = model("none")
-    group = PROTOCOLS["windows"](split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
     exact, int8 = (losses.target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
     assert np.array_equal(exact, int8)
 
 
 def test_progress_counts_every_input(split: Split) -> None:
     seen: list[int] = []
-    group = PROTOCOLS["windows"](split.lengths, 8, [16], 64).rows[16][0]
+    group = protocols["windows"].layout(split.lengths, 8, [16], 64).rows[16][0]
     losses.target_losses(model("none"), split, group, progress=seen.append)
     assert sum(seen) == len(group.start_W) * 16
 

@@ -12,7 +12,7 @@ from extrapolate.data.store import build as build_store
 from extrapolate.data.synthetic.base import build
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.evaluation.targets import Targets
 from extrapolate.model import attention
 from extrapolate.reports.comparison import OPTIMUM, comparable_rows, comparisons
@@ -50,7 +50,7 @@ def trained(store: Store, pe: str, folder: Path, steps: int = 200) -> Run:
 
 def against_optimum(run: Run, store: Store, most: int = 8192) -> tuple[pd.DataFrame, str]:
     """The difference to the optimum and its interval, for every protocol and factor; and the report's section."""
-    settings = EvaluationSettings(factors=FACTORS, protocols=tuple(PROTOCOLS), max_targets=most)
+    settings = EvaluationSettings(factors=FACTORS, protocols=tuple(protocols.names()), max_targets=most)
     pieces = list(evaluate(run, store, settings))
     evals, documents = (pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
     rows, _ = comparable_rows(evals, documents, False)
@@ -68,7 +68,7 @@ def test_a_trained_model_never_beats_it(name: str, stores: dict[str, Store], tmp
     """At any length, under any protocol, beyond the interval: it would mean a leak."""
     store = stores[name]
     found, section = against_optimum(trained(store, "alibi", tmp_path), store)
-    assert len(found) == len(PROTOCOLS) * len(FACTORS)
+    assert len(found) == len(protocols.names()) * len(FACTORS)
     assert not (found["verdict"] == "win").any(), found
     assert "is below the optimum" not in section
     assert set(found["cluster"]) == {"documents"}
@@ -103,8 +103,8 @@ def test_every_target_against_its_own_window(name: str, stores: dict[str, Store]
     store, process = stores[name], build(SPECS[name])
     assert vars(process_of(store)) == vars(process)
     split = store.split("test")
-    for protocol in PROTOCOLS.values():
-        layout = protocol(split.lengths, L, [L, 2 * L], 256)
+    for protocol in protocols.names():
+        layout = protocols[protocol].layout(split.lengths, L, [L, 2 * L], 256)
         targets = Targets.of(layout.control, split, None)
         for groups in layout.rows.values():
             found = dict(

@@ -12,6 +12,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import Vocabulary, build, build_list
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.data.store import build as build_store
+from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score, wilson
@@ -148,8 +149,8 @@ def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monk
     target = torch.from_numpy(made.tokens_WN[:, made.answers_A])
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view(7, 2)
     for batch, elements in ((8192, 2**24), (3 * 2 * L, 1)):
-        monkeypatch.setattr(probing, "BATCH_TOKENS", batch)
-        monkeypatch.setattr(probing, "LOGIT_ELEMENTS", elements)
+        monkeypatch.setattr(losses, "BATCH_TOKENS", batch)
+        monkeypatch.setattr(losses, "LOGIT_ELEMENTS", elements)
         told: list[int] = []
         found = score(model, made.tokens_WN, made.answers_A, progress=told.append)
         np.testing.assert_allclose(found.loss_WA, loss.numpy(), rtol=1e-4, atol=1e-5)

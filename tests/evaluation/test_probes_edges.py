@@ -10,7 +10,7 @@ import torch
 
 from extrapolate.data.probes.base import Probe, build
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import Scores, Sequences, control_score, wilson
+from extrapolate.evaluation.probes import Answers, Sequences, control_score, wilson
 from extrapolate.model.plan import PLAIN, Plan
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
@@ -18,7 +18,7 @@ LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def test_accuracy_is_of_whole_windows_or_a_share_of_answers() -> None:
-    scores = Scores(RIGHT_WA, LOSS_WA)
+    scores = Answers(RIGHT_WA, LOSS_WA)
     assert scores.per_window(whole=True).tolist() == [0, 1, 0]
     assert scores.per_window(whole=False).tolist() == [0.75, 1, 0]
 
@@ -26,7 +26,7 @@ def test_accuracy_is_of_whole_windows_or_a_share_of_answers() -> None:
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe: Probe = build(name)
-    scores, control = Scores(RIGHT_WA, LOSS_WA), Scores(~RIGHT_WA, LOSS_WA + 1)
+    scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
     row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
     accuracy = 1 / 3 if probe.whole else 7 / 12
     assert row["run"] == "r"
@@ -47,7 +47,7 @@ def test_some_probe_counts_whole_windows_and_some_does_not() -> None:
 
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
-    row = probing._row({}, build("copy"), None, Scores(RIGHT_WA, LOSS_WA))
+    row = probing._row({}, build("copy"), None, Answers(RIGHT_WA, LOSS_WA))
     for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
@@ -106,18 +106,18 @@ def test_the_cost_of_scores_is_of_the_models_device_and_of_their_own_time(monkey
     monkeypatch.setattr(probing, "forget_peak", asked.append)
     monkeypatch.setattr(probing, "peak_mib", lambda device: asked.append(device) or 3.5)
 
-    def score(model: Spy, tokens_WN: np.ndarray, answers_A: np.ndarray, plan: Plan, *, precision, progress) -> Scores:
+    def score(model: Spy, tokens_WN: np.ndarray, answers_A: np.ndarray, plan: Plan, *, precision, progress) -> Answers:
         scored.append((plan, precision))
         time.sleep(0.05)
         progress(80)
-        return Scores(RIGHT_WA, LOSS_WA)
+        return Answers(RIGHT_WA, LOSS_WA)
 
     monkeypatch.setattr(probing, "score", score)
     store = SimpleNamespace(split=lambda name: name)
     settings = SimpleNamespace(split="test", probe_trials=4)
     evaluation = probing._ProbeEvaluation(Spy(), build("copy"), store, settings, "bf16", PLAIN, lambda *_: None)
     made = Sequences(np.zeros((4, 21), np.int64), np.array([20]), "")
-    evaluation._sequences[20, 0.5] = made, Scores(RIGHT_WA, LOSS_WA)
+    evaluation._sequences[20, 0.5] = made, Answers(RIGHT_WA, LOSS_WA)
     told: list[int] = []
     began = time.perf_counter()
     found, rate, peak = evaluation.scores(20, 0.5, PLAIN, told.append)
@@ -125,6 +125,6 @@ def test_the_cost_of_scores_is_of_the_models_device_and_of_their_own_time(monkey
     assert found.right_WA is RIGHT_WA
     assert 4 * 20 / elapsed <= rate <= 4 * 20 / 0.05
     assert (peak, asked, told) == (3.5, ["cpu", "cpu"], [80])
-    assert scored == [(Plan(storage="bf16"), "bf16")]
+    assert scored == [(PLAIN, "bf16")]
     assert evaluation.scores(20, 0.5, PLAIN, told.append) == (found, rate, peak)
     assert len(scored) == 1

@@ -10,7 +10,7 @@ from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols import PROTOCOLS
+from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import in_order
 from extrapolate.model.config import ModelConfig
@@ -19,7 +19,6 @@ from extrapolate.model.plan import PLAIN, Plan
 
 L, V = 8, 43
 LENGTHS = [L, 2 * L, 4 * L]
-CONTROL = 0
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +47,8 @@ def model(name: str, **sizes: int | bool) -> Model:
 
 
 def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tuple]:
-    layout = PROTOCOLS[protocol](split.lengths, L, lengths, 256)
-    return {**layout.rows, CONTROL: layout.control}
+    layout = protocols[protocol].layout(split.lengths, L, lengths, 256)
+    return layout.by_key()
 
 
 def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = PLAIN) -> dict[int, Measured]:
@@ -67,7 +66,7 @@ def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = 
     return found
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 @pytest.mark.parametrize("name", encodings.names())
 def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) -> None:
     """Of every encoding, with whatever sharing it allows, against each window by itself."""
@@ -158,18 +157,18 @@ def test_so_much_is_computed_for_a_span(protocol: str, inputs: dict[int, int], s
     }
     every[CONTROL] -= every[L]
     assert {key: one.inputs for key, one in alone.items()} == {
-        key: (key or L) * len(set_) for key, set_ in every.items()
+        key: (L if key == CONTROL else key) * len(set_) for key, set_ in every.items()
     }
 
 
 def test_fixed_target_computes_its_second_longest_windows_with_the_longest() -> None:
     """In documents with room for it: all but each document's last block, whose next there is none."""
     lengths = [L, 2 * L, 4 * L]
-    layout = PROTOCOLS["fixed-target"](np.array([300, 300]), L, lengths, 10 * (L // 2))
+    layout = protocols["fixed-target"].layout(np.array([300, 300]), L, lengths, 10 * (L // 2))
     longest, second = layout.rows[4 * L][0], layout.rows[2 * L][0]
     starts = set(zip(longest.document_W.tolist(), longest.start_W.tolist(), strict=True))
     shared = [(d, s) in starts for d, s in zip(second.document_W.tolist(), second.start_W.tolist(), strict=True)]
     assert (len(shared), sum(shared)) == (10, 8)
     # Where there is no room, blocks lie evenly.
-    layout = PROTOCOLS["fixed-target"](np.array([80]), L, lengths, 5 * (L // 2))
+    layout = protocols["fixed-target"].layout(np.array([80]), L, lengths, 5 * (L // 2))
     assert layout.rows[4 * L][0].start_W.tolist() == [0, 8, 16, 28, 36]

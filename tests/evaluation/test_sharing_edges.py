@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from extrapolate.evaluation import sharing
-from extrapolate.evaluation.protocols import PROTOCOLS, Windows
+from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.evaluation.sharing import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import Targets
 from extrapolate.model.plan import PLAIN, Plan
@@ -53,11 +53,11 @@ def measured(wanted: dict[int, tuple[Windows, ...]], share: bool) -> tuple[dict[
 
 
 @pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_every_target_has_its_own_loss(protocol: str, share: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = Computed(monkeypatch)
-    layout = PROTOCOLS[protocol](np.array([50, 9, 23]), L, [L, 2 * L, 4 * L], 1000)
-    wanted = {**layout.rows, 0: layout.control}
+    layout = protocols[protocol].layout(np.array([50, 9, 23]), L, [L, 2 * L, 4 * L], 1000)
+    wanted = layout.by_key()
     found, told = measured(wanted, share)
     targets = Targets.of(layout.control, SimpleNamespace(bytes=np.ones(3), lengths=np.ones(3)), None)
     for key in wanted:

@@ -11,7 +11,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import Targets
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.protocols import Windows, targets_hash
+from extrapolate.evaluation.protocols.base import Windows, targets_hash
 from extrapolate.evaluation.targets import Targets, in_order, index_in_window, sums_by
 
 SIZES = (30, 12, 25)

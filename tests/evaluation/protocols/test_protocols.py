@@ -16,15 +16,7 @@ from hypothesis import strategies as st
 from extrapolate.cli import main
 from extrapolate.data.store import Store
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols import (
-    PROTOCOLS,
-    Windows,
-    fixed_target,
-    lengths_of,
-    sliding,
-    targets_hash,
-    windows,
-)
+from extrapolate.evaluation.protocols.base import Windows, lengths_of, protocols, targets_hash
 from extrapolate.runs.run import Run
 
 Target = tuple[int, int]
@@ -81,7 +73,7 @@ def context_in_words(
     return context
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 @pytest.mark.parametrize(
     ("seq_len", "factors"),
     [(4, (1, 2, 4)), (4, (2,)), (5, (1, 3)), (6, (1, 2, 3)), (8, (0.5, 1, 4)), (3, (1, 1 / 3, 2))],
@@ -98,9 +90,9 @@ def test_every_token_is_scored_as_the_slow_reference_says(
         expected = {row: context_in_words(protocol, tokens, seq_len, lengths, row) for row in (None, *lengths)}
         if not expected[None]:
             with pytest.raises(ValueError, match="no held-out document holds"):
-                PROTOCOLS[protocol](np.array([tokens]), seq_len, lengths, 10_000)
+                protocols[protocol].layout(np.array([tokens]), seq_len, lengths, 10_000)
             continue
-        layout = PROTOCOLS[protocol](np.array([tokens]), seq_len, lengths, 10_000)
+        layout = protocols[protocol].layout(np.array([tokens]), seq_len, lengths, 10_000)
         assert {p: n for (_, p), n in context_of(layout.control).items()} == expected[None], tokens
         for length in lengths:
             assert {p: n for (_, p), n in context_of(layout.rows[length]).items()} == expected[length], (tokens, length)
@@ -110,7 +102,7 @@ def test_every_token_is_scored_as_the_slow_reference_says(
 
 def test_windows_by_hand() -> None:
     """L = 4, factors 1 and 2: a document of 17 tokens holds two spans of 8 and the last target."""
-    layout = windows(np.array([17, 8, 3]), 4, [4, 8], 1000)
+    layout = protocols["windows"].layout(np.array([17, 8, 3]), 4, [4, 8], 1000)
     assert targets_of(layout.rows[8]) == Counter((0, p) for p in range(1, 17))
     assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
     assert context_of(layout.rows[4]) == {(0, p): (p - 1) % 4 + 1 for p in range(1, 17)}
@@ -121,7 +113,7 @@ def test_windows_by_hand() -> None:
 
 def test_fixed_target_by_hand() -> None:
     """L = 4: blocks of two targets, each the last of its windows of 4 and of 8 inputs."""
-    layout = fixed_target(np.array([13, 8]), 4, [4, 8], 1000)
+    layout = protocols["fixed-target"].layout(np.array([13, 8]), 4, [4, 8], 1000)
     blocks = [(7, 8), (9, 10), (11, 12)]
     expected = Counter((0, p) for block in blocks for p in block)
     assert targets_of(layout.rows[4]) == targets_of(layout.rows[8]) == targets_of(layout.control) == expected
@@ -131,7 +123,7 @@ def test_fixed_target_by_hand() -> None:
 
 def test_sliding_by_hand() -> None:
     """L = 4, factors 1 and 2: spans of 8; windows of 8 score all of theirs, windows of 4 move on by 2."""
-    layout = sliding(np.array([17, 8, 3]), 4, [4, 8], 1000)
+    layout = protocols["sliding"].layout(np.array([17, 8, 3]), 4, [4, 8], 1000)
     assert targets_of(layout.rows[8]) == targets_of(layout.rows[4]) == Counter((0, p) for p in range(1, 17))
     assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
     expected = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
@@ -140,13 +132,13 @@ def test_sliding_by_hand() -> None:
 
 
 def test_sliding_has_long_contexts_after_the_first_window() -> None:
-    layout = sliding(np.array([200]), 4, [4, 16, 64], 1000)
+    layout = protocols["sliding"].layout(np.array([200]), 4, [4, 16, 64], 1000)
     context = context_of(layout.rows[16])
     assert {p: context[0, p] for p in range(1, 17)} == {p: p for p in range(1, 17)}
     assert {context[0, p] for p in range(17, 65)} == {15, 16}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 @settings(max_examples=60, deadline=None)
 @given(
     seq_len=st.integers(2, 9),
@@ -163,9 +155,9 @@ def test_what_holds_for_every_layout(
     needed = max(seq_len, *wanted) if protocol == "fixed-target" else block
     if budget < block or documents.max() <= needed:
         with pytest.raises(ValueError, match=r"holds no|no held-out document holds"):
-            PROTOCOLS[protocol](documents, seq_len, wanted, budget)
+            protocols[protocol].layout(documents, seq_len, wanted, budget)
         return
-    layout = PROTOCOLS[protocol](documents, seq_len, wanted, budget)
+    layout = protocols[protocol].layout(documents, seq_len, wanted, budget)
     control = targets_of(layout.control)
     assert max(control.values()) == 1, "a target is scored twice"
     assert 0 < sum(control.values()) <= budget
@@ -183,7 +175,7 @@ def test_what_holds_for_every_layout(
 @given(lengths=st.lists(st.integers(40, 400), min_size=2, max_size=8), budget=st.integers(2, 60))
 def test_targets_are_spread_evenly_over_documents(lengths: list[int], budget: int) -> None:
     """No document gives two blocks more than another that has more to give."""
-    layout = fixed_target(np.array(lengths), 4, [4, 16], 2 * budget)
+    layout = protocols["fixed-target"].layout(np.array(lengths), 4, [4, 16], 2 * budget)
     blocks = Counter(int(d) for d in layout.control[0].document_W)
     available = {d: (n - 1 - 16) // 2 + 1 for d, n in enumerate(lengths)}
     assert sum(blocks.values()) == min(budget, sum(available.values()))
@@ -196,22 +188,23 @@ def test_windows_at_the_boundaries_of_a_span(tokens: int, spans: int) -> None:
     """A span of 16 targets needs 17 tokens: the last window's last target is the next token."""
     if spans == 0:
         with pytest.raises(ValueError, match="the longest has 16"):
-            windows(np.array([tokens]), 4, [4, 16], 1000)
+            protocols["windows"].layout(np.array([tokens]), 4, [4, 16], 1000)
     else:
-        assert sum(targets_of(windows(np.array([tokens]), 4, [4, 16], 1000).control).values()) == 16 * spans
+        layout = protocols["windows"].layout(np.array([tokens]), 4, [4, 16], 1000)
+        assert sum(targets_of(layout.control).values()) == 16 * spans
 
 
 @pytest.mark.parametrize(("tokens", "blocks"), [(16, 0), (17, 1), (18, 1), (19, 2)])
 def test_fixed_target_at_the_boundaries_of_a_block(tokens: int, blocks: int) -> None:
     if blocks == 0:
         with pytest.raises(ValueError, match="--min-heldout-tokens 17"):
-            fixed_target(np.array([tokens]), 4, [4, 16], 1000)
+            protocols["fixed-target"].layout(np.array([tokens]), 4, [4, 16], 1000)
     else:
-        assert len(fixed_target(np.array([tokens]), 4, [4, 16], 1000).control[0].start_W) == blocks
+        assert len(protocols["fixed-target"].layout(np.array([tokens]), 4, [4, 16], 1000).control[0].start_W) == blocks
 
 
 def test_factors_that_do_not_divide_each_other_still_score_the_same_tokens() -> None:
-    layout = windows(np.array([100]), 4, lengths_of([1, 2, 3], 4), 1000)
+    layout = protocols["windows"].layout(np.array([100]), 4, lengths_of([1, 2, 3], 4), 1000)
     assert sum(targets_of(layout.control).values()) == 4 * 24
     assert targets_of(layout.rows[8]) == targets_of(layout.rows[12])
 
@@ -238,14 +231,14 @@ def test_factors_that_are_refused(factors: list[float], message: str) -> None:
 
 def test_a_budget_that_holds_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="holds no span of 64"):
-        windows(np.array([1000]), 4, [4, 64], 63)
+        protocols["windows"].layout(np.array([1000]), 4, [4, 64], 63)
     with pytest.raises(ValueError, match="holds no block of 2"):
-        fixed_target(np.array([1000]), 4, [4, 64], 1)
+        protocols["fixed-target"].layout(np.array([1000]), 4, [4, 64], 1)
 
 
 def test_the_hash_tells_targets_corpus_and_split_apart() -> None:
-    base = windows(np.array([100]), 4, [4, 8], 1000).control
-    other = windows(np.array([101]), 4, [4, 8], 96 - 8).control
+    base = protocols["windows"].layout(np.array([100]), 4, [4, 8], 1000).control
+    other = protocols["windows"].layout(np.array([101]), 4, [4, 8], 96 - 8).control
     hashes = {
         targets_hash(base, "c", "test"),
         targets_hash(other, "c", "test"),
@@ -282,7 +275,7 @@ def tables(request, trained: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run evaluated by the command under every protocol, and the two tables that it wrote."""
     folder = tmp_path_factory.mktemp("protocols") / request.param
     shutil.copytree(trained / request.param, folder)
-    flags = ["--protocol", ",".join(PROTOCOLS), "--factors", "1,2,4", "--max-targets", str(MOST)]
+    flags = ["--protocol", ",".join(protocols.names()), "--factors", "1,2,4", "--max-targets", str(MOST)]
     with pytest.raises(SystemExit) as ended:
         main(["eval-lengths", str(folder), *flags])
     assert not ended.value.code
@@ -293,13 +286,13 @@ def tables(request, trained: Path, tmp_path_factory: pytest.TempPathFactory):
     )
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, store: Path, protocol: str) -> None:
     """Of every stretch of every document, at every factor and for the control."""
     run, evals, documents = tables
     opened = Store.open(store)
     split = opened.split("test")
-    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    layout = protocols[protocol].layout(split.lengths, L, [f * L for f in FACTORS], MOST)
     control = slow_losses(run, opened, layout.control)
     assert set(evals[evals["protocol"] == protocol]["factor"]) == set(FACTORS)
     for factor in FACTORS:
@@ -332,11 +325,11 @@ def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, sto
                 assert found.loc[where, column] == pytest.approx(np.mean(own), abs=1e-5)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_every_targets_loss_is_that_of_a_slow_implementation(tables, store: Path, protocol: str) -> None:
     run, opened = tables[0], Store.open(store)
     split, model = opened.split("test"), run.load_model(run.checkpoints("last")[0])
-    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    layout = protocols[protocol].layout(split.lengths, L, [f * L for f in FACTORS], MOST)
     for groups in (layout.control, *layout.rows.values()):
         expected, found = slow_losses(run, opened, groups), {}
         for group in groups:
@@ -345,12 +338,12 @@ def test_every_targets_loss_is_that_of_a_slow_implementation(tables, store: Path
         assert found == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_targets_and_bytes_are_those_of_the_documents_text(tables, store: Path, corpus: Path, protocol: str) -> None:
     _, evals, documents = tables
     opened = Store.open(store)
     split, tokenizer = opened.split("test"), opened.tokenizer()
-    layout = PROTOCOLS[protocol](split.lengths, L, [f * L for f in FACTORS], MOST)
+    layout = protocols[protocol].layout(split.lengths, L, [f * L for f in FACTORS], MOST)
     texts: Counter[int] = Counter()
     for d in {d for d, _ in targets_of(layout.control)}:
         places = sorted(p for document, p in targets_of(layout.control) if document == d)

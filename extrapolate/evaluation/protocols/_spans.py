@@ -1,0 +1,74 @@
+"""Spans, blocks and windows along documents: what several protocols lay their windows with.
+
+Shapes: D documents, W windows or spans.
+"""
+
+import numpy as np
+
+from extrapolate.errors import UserError
+from extrapolate.evaluation.protocols.base import Windows
+
+
+def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and starts of disjoint spans. Raises UserError where no document, or max_targets, holds one."""
+    if max_targets < span:
+        raise UserError(f"--max-targets {max_targets} holds no span of {span} tokens")
+    available_D = np.maximum(document_lengths - 1, 0) // span
+    check_reached(available_D, document_lengths, span, "a span of")
+    document_W, place_W = spread(available_D, max_targets // span)
+    return document_W, place_W * span
+
+
+def tiled(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int) -> Windows:
+    """Disjoint windows that cover spans, every target scored."""
+    inner = np.arange(0, span, length)
+    starts = (start_W[:, None] + inner).ravel()
+    return Windows(np.repeat(document_W, len(inner)), starts, length, length)
+
+
+def strided(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int, stride: int) -> tuple[Windows, ...]:
+    """Windows that cover spans by moving on by `stride`: the first scores all of itself, the next what is new."""
+    groups = [Windows(document_W, start_W, length, length)]
+    ends = [*range(length + stride, span + 1, stride)]
+    if ends:
+        starts = (start_W[:, None] + (np.array(ends) - length)).ravel()
+        groups.append(Windows(np.repeat(document_W, len(ends)), starts, length, stride))
+    covered = ends[-1] if ends else length
+    if covered < span:
+        groups.append(Windows(document_W, start_W + span - length, length, span - covered))
+    return tuple(groups)
+
+
+def check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed: int, what: str) -> None:
+    """Raises UserError where no document has a place."""
+    if not available_D.any():
+        raise UserError(
+            f"no held-out document holds {what} {needed} tokens and its next: the longest has "
+            f"{int(document_lengths.max(initial=0))}; use smaller --factors, or tokenise longer documents with "
+            f"--min-heldout-tokens {needed + 1}"
+        )
+
+
+def spread(available_D: np.ndarray, most: int, apart: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Chooses at most `most` of the places that documents have: as even over documents as can be.
+
+    Within one document they lie evenly too, or just so far `apart`, in its middle, where there is room for that.
+    Returns documents and places, in order.
+    """
+    low, high = 0, int(available_D.max())
+    while low < high:  # the largest allowance per document that stays within `most`
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if np.minimum(available_D, middle).sum() <= most else (low, middle - 1)
+    chosen_D = np.minimum(available_D, low)
+    for document in np.flatnonzero(available_D > low)[: most - int(chosen_D.sum())]:
+        chosen_D[document] += 1
+    documents = np.repeat(np.arange(len(chosen_D)), chosen_D)
+    places = [_within(int(n), int(m), apart) for n, m in zip(chosen_D, available_D, strict=True) if n]
+    return documents.astype(np.int64), np.concatenate(places).astype(np.int64)
+
+
+def _within(chosen: int, available: int, apart: int | None) -> np.ndarray:
+    room = available - 1 - (chosen - 1) * apart if apart is not None else -1
+    return (
+        np.arange(chosen) * available // chosen if room < 0 or apart is None else room // 2 + np.arange(chosen) * apart
+    )
