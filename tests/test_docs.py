@@ -15,6 +15,7 @@ from extrapolate.data.sources.base import sources
 from extrapolate.data.sources.local.base import kinds
 from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
+from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model

@@ -31,7 +31,7 @@ def test_no_temperature_is_tried_that_turns_scores_round(factor: int, monkeypatc
     monkeypatch.setattr(
         fitting,
         "validation_loss",
-        lambda model, split, windows, plan, precision: tried.append(plan) or plan.logit_scale,
+        lambda model, split, windows, plan, *_, **__: tried.append(plan) or plan.logit_scale,
     )
     sizes = ModelConfig(vocab_size=9, width=16, layers=1, heads=1, kv_heads=1, head_dim=16, ff_width=16)
     model = Model(sizes, "none", {}, 8)

@@ -226,7 +226,7 @@ def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
     assert len(rows) == 2 * (1 + len(extensions))
     assert len(loaded) == 1
     # Plain at both lengths with the control; each extension at 4x.
-    assert [keys for _, keys in computed] == [[L, 4 * L, 0]] + [[4 * L]] * len(extensions)
+    assert [keys for _, keys in computed] == [[L, 4 * L, CONTROL]] + [[4 * L]] * len(extensions)
 
 
 class TestMaxTargets:
