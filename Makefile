@@ -6,6 +6,7 @@ RUN := $(BIN)/extrapolate
 
 SEQ_LEN := 64
 LAST ?= 2468
+ONLY ?=
 JOBS ?= 2
 ZOO_TOKENS ?= 262144
 ifdef QUICK
@@ -50,9 +51,9 @@ check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all of it)
+mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all; ONLY=extrapolate.model: one room)
 	@echo "Every mutant whose number ends in one of $(LAST): about $$(printf %s $(LAST) | wc -c) in 10 of every module's."
-	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children $(JOBS) "*__mutmut_*[$(LAST)]"
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children $(JOBS) "$(ONLY)*__mutmut_*[$(LAST)]"
 	$(BIN)/python benchmarks/mutants.py
 
 clean:  ## remove the environment and everything the targets above made

@@ -64,10 +64,10 @@ def interval(
         raise UserError("there are no targets to average over")
     targets_C = targets_C[held_C]
     effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
-    mean, error = float(sum_C.sum() / targets_C.sum()), float(standard_error(effect_C, share_C))
-    count = len(effect_C)
+    mean, count = float(sum_C.sum() / targets_C.sum()), len(effect_C)
     if count < FEWEST:
         return Interval(mean, None, None, count)
+    error = float(standard_error(effect_C, share_C))
     if error <= ROUNDING * abs(effect_C).max():
         return Interval(mean, mean, mean, count)
     drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
