@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from extrapolate.evaluation import losses, probes
+from extrapolate.evaluation import losses
 from extrapolate.evaluation.losses import losses_at
 from extrapolate.evaluation.probes import score
-from extrapolate.evaluation.protocols import Windows
+from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model.plan import Plan
 
 V = 50
@@ -28,6 +28,9 @@ class Counting:
         self.inputs: list[list[list[int]]] = []
         self.asked: list[tuple[Any, ...]] = []
         self.logits: list[int] = []
+
+    def setting(self, plan: Plan, storage: str | None) -> Plan:
+        return plan
 
     def hidden(self, tokens_BT: torch.Tensor, plan: Plan, first: int = 0) -> torch.Tensor:
         self.inputs.append(tokens_BT.tolist())
@@ -76,8 +79,8 @@ def test_every_window_is_read_once_in_batches_of_so_many_inputs(
 
 @pytest.mark.parametrize(("batch_tokens", "batches"), [(1000, [4]), (24, [2, 2]), (35, [2, 2]), (1, [1] * 4)])
 def test_probes_are_read_once_in_batches_too(monkeypatch, batch_tokens: int, batches: list[int]) -> None:
-    monkeypatch.setattr(probes, "BATCH_TOKENS", batch_tokens)
-    monkeypatch.setattr(probes, "LOGIT_ELEMENTS", 3 * V)
+    monkeypatch.setattr(losses, "BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 3 * V)
     tokens_WN = np.array([range(2, 15), range(20, 33), [9] * 13, range(40, 27, -1)])
     answers_A = np.array([5, 6, 12])
     model, told = Counting(), []
