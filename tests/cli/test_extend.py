@@ -152,7 +152,7 @@ class TestTuning:
         assert losses(ckpt / "same", PLAIN_NAME) == pytest.approx(losses(ckpt / "rope", PLAIN_NAME), abs=1e-5)
 
     def test_its_extension_belongs_to_it(self, cli, tuned):
-        cli("eval-lengths", tuned, "--extend", "none", "--extend", "log-n", *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", OFF, "--extend", PLAIN_NAME, "--extend", "log-n", *FEW).succeeded()
         rows = rows_of(tuned)
         assert set(rows["extension"]) == {PLAIN_NAME, OFF, "log-n"}
         labels = {extension: set(mine["model"]) for extension, mine in rows.groupby("extension")}
@@ -192,7 +192,7 @@ class TestTuning:
         flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
         cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
         cli("eval-lengths", "ckpt/long", *FEW).succeeded()
-        cli("eval-lengths", tuned, "--extend", "none", *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", OFF, *FEW).succeeded()
         (ckpt / "study").mkdir()
         for name in ("long", "tuned"):
             (ckpt / name).rename(ckpt / "study" / name)

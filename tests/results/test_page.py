@@ -38,7 +38,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     made = tmp_path_factory.mktemp("results")
     shutil.copytree(evaluated, made / "ckpt")
-    probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "none", "--factors", "1,2"]
+    probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["report", made / "ckpt", "--out", made / "report"],
@@ -111,7 +111,10 @@ def test_the_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 def test_the_command_prints_a_table(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "500")
     out = cli("columns").succeeded().out
-    assert all(column.meaning in out for one in TABLES for column in one.own())
+    assert all(column.meaning in out for one in TABLES for group in one.own() for column in group.columns)
+    assert all(
+        f"{one.name}, {group.name}: {group.meaning}" in out for one in TABLES for group in one.own() if group.name
+    )
     out = cli("columns", "eval_probes.parquet").succeeded().out
     assert all(f" {column.name} " in out for column in table("eval_probes").columns)
     assert cli("columns", "--markdown").succeeded().out == results_page()

@@ -67,7 +67,7 @@ def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune
     """So does an extension of its own without a factor, which the next step takes over."""
     long = tune(first, "long", "pi", seq_len=64)
     longer = tune(long, "longer", seq_len=128)
-    off = tune(longer, "off", "none", seq_len=32)
+    off = tune(longer, "off", "without-own", seq_len=32)
     expected = ((long, 64, "pi", 1 / 4), (longer, 128, "pi", 1 / 8), (off, 32, None, 1))
     for path, length, extension, scale in expected:
         config = Run.open(path).config
