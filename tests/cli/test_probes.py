@@ -71,6 +71,7 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("probes", "words"),
         [
+            ("none", ["training.probes", "the mixture of probes 'none' is now called 'off'"]),
             ("paskey=0.5", ["training.probes", "unknown probe 'paskey'", "did you mean 'passkey'"]),
             ("passkey", ["'passkey' is not a probe and its share", "passkey=0.25"]),
             ("passkey=0.75,needle=0.75", ["add up to 1.5"]),
@@ -125,6 +126,9 @@ class TestEvaluate:
             (["--probes", "needel"], ["unknown probe 'needel'", "did you mean 'needle'"]),
             (["--probes", "needle:depth=1"], ["no argument 'depth'"]),
             (["--probes", ""], ["name at least one probe"]),
+            (["--probes", "none"], ["the choice of probes 'none' is now called 'off'"]),
+            (["--probes", "off"], ["name at least one protocol"]),
+            (["--probes", "all", "--protocol", "none"], ["the protocol 'none' is now called 'off'"]),
             (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
             (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
             (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),
