@@ -72,6 +72,13 @@ def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
             assert not column.required or frame[column.name].notna().all(), column.name
 
 
+def test_every_file_says_its_format_and_the_version_that_wrote_it(folder: Path) -> None:
+    paths = [*folder.glob("ckpt/rope/*.parquet"), *folder.glob("report/*.parquet")]
+    assert len(paths) >= 9
+    for path in paths:
+        assert {b"extrapolate_format", b"extrapolate_version"} <= pq.read_schema(path).metadata.keys(), path
+
+
 def test_loss_by_ev_has_a_column_for_every_factor(folder: Path) -> None:
     found = [
         re.sub(r"ev=[0-9.]+", "ev=K", name) for name in pd.read_parquet(folder / "report/loss_by_ev.parquet").columns
