@@ -85,7 +85,7 @@ def test_evaluated_again_it_has_the_same_losses_and_its_rows_are_replaced(runs: 
         assert pq.read_schema(runs / run / f"{name}.parquet").metadata[b"extrapolate_format"] == b"%d" % FORMAT
 
 
-def test_they_are_reported_on_together(runs: Path, tmp_path: Path) -> None:
+def test_they_are_reported_on_together(without_pictures: None, runs: Path, tmp_path: Path) -> None:
     written = xt.report(runs, tmp_path / "report")
     models = ["RoPE", "RoPE + PI", "RoPE + PI(2), tuned at 32", "RoPE, tuned at 32 with PI(2), taken off", "Learned"]
     assert set(written.tables["windows"]["Model"]) == set(models)

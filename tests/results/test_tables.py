@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, Table
+from extrapolate.results.columns import Column, Group, Table
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
 
 
 def fill(table: Table, **values: Any) -> dict[str, Any]:
@@ -47,3 +48,9 @@ class TestDeclaredTables:
             old = fill(table)[name]
             results.merge(tmp_path / "t.parquet", [fill(table, **{name: f"{old}!" if old == "text" else 3})], table)
         assert len(results.read(tmp_path / "t.parquet", table)) == 1 + len(table.key)
+
+
+def test_two_columns_of_one_name_are_no_table() -> None:
+    """As where a metric takes the name of a column that there is."""
+    with pytest.raises(AssertionError, match="two columns are called loss"):
+        Table((*EVALS.groups, Group("more", "a metric", (Column("loss", pa.float64()),))), EVALS.key)
