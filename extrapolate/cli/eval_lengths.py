@@ -35,7 +35,7 @@ def eval_lengths(
         list[str] | None,
         typer.Option(
             help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {OFF}: leave out the run's "
-            f"own; {PLAIN_NAME}: nothing, which is always evaluated; repeatable"
+            f"own; {PLAIN_NAME}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
     protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or {LEFT_OUT}")] = ",".join(

@@ -30,7 +30,7 @@ def format_of(schema: pa.Schema) -> int:
 
 def version_of(schema: pa.Schema) -> str:
     """The version that wrote a file, in words where the file does not say it."""
-    return (schema.metadata or {}).get(_VERSION, f"{__version__} or earlier".encode()).decode()
+    return (schema.metadata or {}).get(_VERSION, b"0.1.0 or earlier").decode()
 
 
 def translated(data: pa.Table, table: Table) -> pa.Table:
