@@ -203,7 +203,10 @@ PROBES = Table(
             "losses", "of the answers",
             (
                 sometimes("loss", REAL, "nats per answer", "The mean negative log-likelihood of the answers.", ENDS),
-                always("control_loss", REAL, "nats per answer", "The loss of the plain model that sees as little."),
+                always(
+                    "control_loss", REAL, "nats per answer",
+                    "The loss of the plain model that sees the last L tokens alone.",
+                ),
             ),
         ),
         Group(
