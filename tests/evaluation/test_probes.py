@@ -17,7 +17,7 @@ from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score, wilson
 from extrapolate.model.plan import PLAIN, Plan
-from extrapolate.results.tables import PROBES, write
+from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 
