@@ -60,8 +60,8 @@ def columns(
             Column("empty where", [c.empty for c in shown]),
         ]
         print_columns(found, f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}")
-        if table is None and one.shared():
-            print_text(f"And as in {one.base}: {', '.join(c.name for c in one.shared())}\n\n")
+        if table is None and one.base is not None and one.shared():
+            print_text(f"And as in {one.base.name}: {', '.join(c.name for c in one.shared())}\n\n")
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:

@@ -1,6 +1,6 @@
 """Tables of probes: accuracy by length, and by length and depth. From the rows of `eval_probes.parquet` alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -46,24 +46,6 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as they were read: None where there is no value."""
     whole = rows.astype(object).where(rows.notna(), None)
     return [dict(zip(whole.columns, values, strict=True)) for values in whole.itertuples(index=False, name=None)]
-
-
-def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> list[str]:
-    """A section of the report for every probe."""
-    written = []
-    for protocol, mine in rows.groupby("protocol") if len(rows) else ():
-        lines = [f"## {protocol}", "", markdown(by_length(mine)), "", _caption(mine), ""]
-        written.append(
-            "\n".join([*lines, "By depth: at 0 the block is farthest from the question, at 1 next to it.", ""])
-        )
-        written.append("\n".join([markdown(by_depth(mine)), ""]))
-    return written
-
-
-def by_length_tables(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Every probe with its table by length."""
-    for protocol, mine in rows.groupby("protocol"):
-        yield str(protocol), by_length(mine)
 
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
@@ -113,7 +95,9 @@ def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(("accuracy", "low", "high", "loss"), float))
 
 
-def _caption(rows: pd.DataFrame) -> str:
+def caption(rows: pd.DataFrame) -> str:
+    """What the numbers of one probe are, and under which conditions they were made."""
+
     def values(column: str) -> str:
         return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
 

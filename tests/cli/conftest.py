@@ -52,4 +52,4 @@ def without_pictures(monkeypatch):
         path.write_bytes(b"")
         plt.close(figure)
 
-    monkeypatch.setattr(plots, "_save", save)
+    monkeypatch.setattr(plots, "save", save)
