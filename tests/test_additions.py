@@ -59,7 +59,7 @@ generate.main(Path("docs"))
 sizes = dict(layers=1, tokens=1024, batch_tokens=512, precision="fp32", device="cpu", compile=False)
 run = xt.train("decay", seq_len=16, data=data, out="ckpt/decay", **sizes)
 few = dict(factors=(1, 2), device="cpu")
-rows = xt.evaluate(run, extend="halve", protocols=["windows", "last-token"], max_targets=512, **few)
+rows = xt.evaluate(run, extend="root", protocols=["windows", "last-token"], max_targets=512, **few)
 xt.evaluate_probes(run, "twice", trials=2, **few)
 xt.report("ckpt", out="report")
 config = bench_config("tiny", 8)
@@ -69,8 +69,8 @@ numbers, coin, table = map(store_of, ("numbers:30", "synthetic:coin:states=40,do
 vocabulary, train = Vocabulary.of(numbers), numbers.split("train")
 tokens, answers = build_list("twice")[0].sequences(32, 0.5, 3, train, vocabulary)
 json.dump({
-    "wrong": [*xt.check("decay")["wrong"], *xt.check("halve")["wrong"]],
-    "losses": rows.query("extension == 'halve'")[["protocol", "factor", "model"]].values.tolist(),
+    "wrong": [*xt.check("decay")["wrong"], *xt.check("root")["wrong"]],
+    "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
     "said": {name: said_by(*name.split()) for name in (
         "encodings", "extensions", "columns sizes", "eval-lengths --help", "bench --help",
     )},
@@ -142,12 +142,12 @@ def test_an_encoding(folder, found, report) -> None:
 
 def test_an_extension(folder, found, report) -> None:
     assert sorted(map(tuple, found["losses"])) == [
-        (protocol, factor, "Decay + Halve") for protocol in ("last-token", "windows") for factor in (1, 2)
+        (protocol, factor, "Decay + Root") for protocol in ("last-token", "windows") for factor in (1, 2)
     ]
-    assert "| Decay + Halve | " in report
-    assert " halve " in found["said"]["extensions"]
-    assert "\n## halve\n" in page(folder, "extensions.md")
-    assert "halve" in page(folder, "encodings.md").partition("\n## rope\n")[2].partition("\n## ")[0]
+    assert "| Decay + Root | " in report
+    assert " root " in found["said"]["extensions"]
+    assert "\n## root\n" in page(folder, "extensions.md")
+    assert "root" in page(folder, "encodings.md").partition("\n## rope\n")[2].partition("\n## ")[0]
 
 
 def test_an_encoding_and_an_extension_pass_their_check(found) -> None:
@@ -205,7 +205,7 @@ def test_a_process(folder, found) -> None:
 def test_a_section_of_the_report(folder, found, report) -> None:
     assert report.index("\n# Cost\n\n## Sizes\n") > report.index("\n# Probes\n")
     table = pd.read_parquet(folder / "report/sizes.parquet").set_index("Model")["Parameters"]
-    assert set(table.index) == {"Decay", "Decay + Halve"}
+    assert set(table.index) == {"Decay", "Decay + Root"}
     assert f"| Decay | {table['Decay']} |" in report
     assert "How many parameters it has." in found["said"]["columns sizes"]
     assert "\n## sizes\n" in page(folder, "results.md")
