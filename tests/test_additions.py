@@ -170,6 +170,7 @@ def test_a_protocol(folder, found, report) -> None:
     assert "did you mean 'last-token'" in found["refused"][0]
     assert found["control of a benchmark"]
     assert (folder / "docs/protocol-last-token.svg").exists()
+    assert "\n## last-token\n" in page(folder, "protocol-list.md")
 
 
 def test_names_of_protocols_are_known_without_the_registry() -> None:
