@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,6 +19,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -243,6 +247,20 @@ def contents() -> Callable[[Path], dict[str, bytes]]:
 def leftovers() -> Callable[[Path], list[str]]:
     """leftovers_of, which should find nothing."""
     return leftovers_of
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw their pictures, which takes most of their time, but do not encode them."""
+    from extrapolate.reports import plots
+
+    def save(figure: "Figure", path: Path) -> None:
+        import matplotlib.pyplot as plt
+
+        path.write_bytes(b"")
+        plt.close(figure)
+
+    monkeypatch.setattr(plots, "save", save)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, protocol_names
+from extrapolate.evaluation.names import (
+    ALL,
+    DEFAULT_PROTOCOLS,
+    LEFT_OUT,
+    OFF,
+    PLAIN_NAME,
+    check_not_none,
+    protocol_names,
+)
 
 
 class Which(StrEnum):
@@ -26,14 +34,16 @@ def eval_lengths(
     extend: Annotated[
         list[str] | None,
         typer.Option(
-            help="an extension: pi, yarn:factor=8 + log-n; all: every one that applies; none: leave out the run's own; "
-            "repeatable"
+            help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {OFF}: leave out the run's "
+            f"own; {PLAIN_NAME}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or none")] = ",".join(
+    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or {LEFT_OUT}")] = ",".join(
         DEFAULT_PROTOCOLS
     ),
-    probes: Annotated[str | None, typer.Option(help="needle, passkey, copy, mqar:pairs=8, several, or all")] = None,
+    probes: Annotated[
+        str | None, typer.Option(help=f"needle, passkey, copy, mqar:pairs=8, several, all, or {LEFT_OUT}")
+    ] = None,
     probe_trials: Annotated[int, typer.Option(help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
@@ -66,11 +76,12 @@ def eval_lengths(
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
+    check_not_none(protocol, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocol == "none" else _names(protocol),
+        protocols=() if protocol.strip() == LEFT_OUT else _names(protocol),
         split=split,
         max_targets=cap,
         max_targets_of=caps,

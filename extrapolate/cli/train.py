@@ -29,7 +29,7 @@ def train(
     ssmax: Annotated[bool | None, typer.Option("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     probes: Annotated[
-        str | None, typer.Option(help="share of windows for each probe: passkey=0.25,mqar=0.25; none: all text")
+        str | None, typer.Option(help="share of windows for each probe: passkey=0.25,mqar=0.25; off: all text")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder  \\[default: ckpt/<name>]")] = None,
@@ -52,7 +52,10 @@ def train(
         Path | None, typer.Option("--from", help="start from the weights of this run, as another run")
     ] = None,
     extend: Annotated[
-        str | None, typer.Option(help="with --from: an extension that belongs to the new run, such as pi:factor=4")
+        str | None,
+        typer.Option(
+            help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"
+        ),
     ] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""

@@ -7,7 +7,7 @@ from extrapolate import files
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
+from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, check_not_none
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
@@ -85,8 +85,9 @@ def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, A
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
-        if text == PLAIN_NAME:
-            found |= {} if own is None else {OFF: Applied(None, None)}
+        check_not_none(text, "the extension", OFF)
+        if text in (PLAIN_NAME, OFF):
+            found |= {OFF: Applied(None, None)} if text == OFF and own is not None else {}
             continue
         recipe = recipes.build(text)
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
@@ -99,7 +100,7 @@ def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, A
 def keep_files(run: Run, extensions: Sequence[str]) -> None:
     """Copies the users' own files that extensions come from into the run, each under its hash."""
     for text in extensions:
-        for file in () if text in (ALL, PLAIN_NAME) else recipes.build(text).files:
+        for file in () if text in (ALL, OFF, PLAIN_NAME) else recipes.build(text).files:
             copy = run.path / EXTENSIONS / f"{file.sha256}.py"
             copy.parent.mkdir(exist_ok=True)
             files.write_bytes(copy, file.content)

@@ -6,32 +6,32 @@ import pyarrow as pa
 
 from extrapolate.errors import UserError
 from extrapolate.reports.sections.base import in_order
-from extrapolate.results.described import Described
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, Column
+from extrapolate.results.columns import INT, REAL, Column
+from extrapolate.results.described import Described, plain
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
 from extrapolate.specs import did_you_mean
 
-_TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
-METRICS = (
-    Column("step", _INT, "optimiser steps", meaning="The step that has just ended, counted from 1."),
-    Column("tokens", _INT, "tokens", meaning="How many tokens were trained on so far."),
-    Column("loss", _REAL, "nats per target", False, "The step's training loss.", "a row of the validation"),
-    Column("lr", _REAL, "", False, "The step's learning rate.", "a row of the validation"),
-    Column("grad_norm", _REAL, "", False, "The gradient's norm, before it is clipped.", "a row of the validation"),
-    Column("tokens_per_s", _REAL, "tokens per second", False, "The step's speed.", "a row of the validation"),
-    Column("val_loss", _REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
+METRICS = plain(
+    Column("step", INT, "optimiser steps", meaning="The step that has just ended, counted from 1."),
+    Column("tokens", INT, "tokens", meaning="How many tokens were trained on so far."),
+    Column("loss", REAL, "nats per target", False, "The step's training loss.", "a row of the validation"),
+    Column("lr", REAL, "", False, "The step's learning rate.", "a row of the validation"),
+    Column("grad_norm", REAL, "", False, "The gradient's norm, before it is clipped.", "a row of the validation"),
+    Column("tokens_per_s", REAL, "tokens per second", False, "The step's speed.", "a row of the validation"),
+    Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
 _EVALS = Described(
-    "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.columns
+    "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.groups
 )
 TABLES = (
     _EVALS,
     Described(
         "eval_documents", "`eval_documents.parquet`, of a run and of a report",
-        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.columns, _EVALS,
+        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
     ),
     Described(
         "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
-        "a run, an extension, a probe, a length and a depth", PROBES.columns, _EVALS,
+        "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
     ),
     Described(
         "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
@@ -49,6 +49,11 @@ Training and evaluation write their tables into the run's folder, `extrapolate r
 All are Parquet files. Those of an evaluation say each column's unit and meaning in the metadata of its field too. A
 value that is empty is `null`: there is nothing to measure. `NaN` in a column `loss` is a measured value: the model has
 diverged.
+
+The metadata of every file says which version of extrapolate wrote it (`extrapolate_version`), and the number of the
+file's format (`extrapolate_format`; files of the first format do not say it). Commands of a later version read the
+tables of an earlier one: a column that they lack is empty, and words that were changed are translated. Where a file's
+format is newer, or adding rows would lose a column, a command refuses the file and names the version that wrote it.
 """
 
 EXAMPLES = """\
@@ -137,10 +142,13 @@ def results_page() -> str:
 def _section(one: Described) -> Iterator[str]:
     yield f"## {one.name}\n"
     yield f"{one.files}. One row stands for {one.row}.\n"
-    yield "| column | type | unit | what it holds | empty where |"
-    yield "|---|---|---|---|---|"
-    for c in one.own():
-        yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
-    yield ""
+    for group in one.own():
+        if group.name:
+            yield f"**{group.name}**: {group.meaning}\n"
+        yield "| column | type | unit | what it holds | empty where |"
+        yield "|---|---|---|---|---|"
+        for c in group.columns:
+            yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
+        yield ""
     if one.base is not None and (shared := one.shared()):
         yield f"And as in [{one.base.name}](#{one.base.name}): {', '.join(f'`{c.name}`' for c in shared)}.\n"

@@ -7,13 +7,12 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import RunConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import CONFIG, USER_ENCODING, Run, check_same
-from extrapolate.training.fine_tuning import check_trained_here, origin_of, own_text
+from extrapolate.training.fine_tuning import check_trained_here, origin_of, own_extension
 
 
 def run_in(path: Path) -> Run | None:
@@ -60,7 +59,7 @@ def resumed(
     if start is not None:
         raw["origin"] = _origin(run, start)
     if extend is not None:
-        raw["extension"] = None if extend == PLAIN_NAME else own_text(extend)
+        raw["extension"] = own_extension(extend, known.extension)
     if request.pe is not None or "encoding" in file:
         raw["encoding"] = resolve.encoding_section(request, file)
     config = configs.validate(raw, str(request.file) if request.file else str(run.path))

@@ -6,7 +6,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import OFF, PLAIN_NAME, check_not_none
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -54,11 +54,11 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
         encoding["name"] = f"{parent.path / USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
-    extension = extend if extend is not None or request.pe else parent.config.extension
+    inherited = None if request.pe else parent.config.extension
     raw = parent.config.model_dump() | {
         "encoding": encoding,
         "training": training | resolve.hardware(training),
-        "extension": None if extension in (None, PLAIN_NAME) else own_text(extension),
+        "extension": own_extension(extend, inherited),
         "origin": origin_of(start),
     }
     config = configs.validate(raw, str(start))
@@ -68,9 +68,17 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     return config, user_file
 
 
-def own_text(extension: str) -> str:
-    """The text of an extension that is to belong to a run. Raises UserError where it is of a user's own file."""
-    recipe = recipes.build(extension)
+def own_extension(extend: str | None, inherited: str | None) -> str | None:
+    """The text of the extension that is to belong to a run; `inherited` where no other is asked for.
+
+    Raises UserError where it is of a user's own file.
+    """
+    if extend in (None, PLAIN_NAME):
+        return inherited
+    check_not_none(extend, "the extension", OFF)
+    if extend == OFF:
+        return None
+    recipe = recipes.build(extend)
     if recipe.files:
         raise UserError(
             f"'{recipe.text}' is of a file of your own, which cannot belong to a run: evaluate with it, by "

@@ -26,7 +26,7 @@ def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -
     rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
     own = rows.loc["mine.py:RootScale:factor=4 + log-n"]
     assert set(own["extension_sha256"]) == {digest}
-    assert rows.loc[["none", "pi:factor=2"], "extension_sha256"].isna().all()
+    assert rows.loc[["as-trained", "pi:factor=2"], "extension_sha256"].isna().all()
     assert (ckpt / "rope" / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
     cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", f"{SPEC}:factor=4", "--extend", "pi:factor=2").succeeded()
     rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])

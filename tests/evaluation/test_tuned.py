@@ -92,7 +92,7 @@ def plans_of(own: str | None) -> dict[str, tuple[Plan, ...]]:
 @pytest.mark.parametrize("own", OWN)
 def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
-    extensions = ("none", "log-n")
+    extensions = (OFF, "log-n")
     settings = EvaluationSettings(FACTORS, extensions, ("windows", "fixed-target"), max_targets=256)
     rows = pd.DataFrame([row for piece, _ in lengths.evaluate(run, store, settings) for row in piece])
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
@@ -115,7 +115,7 @@ def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store
 def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
     (probe,) = build_list("needle")
-    settings = EvaluationSettings(FACTORS, ("none", "log-n"), (), probes=(probe,), probe_trials=4)
+    settings = EvaluationSettings(FACTORS, (OFF, "log-n"), (), probes=(probe,), probe_trials=4)
     rows = pd.DataFrame([row for piece in probes.evaluate(run, store, settings) for row in piece])
     model = run.load_model(run.checkpoints("last")[0])
     for at, length in enumerate(LENGTHS):

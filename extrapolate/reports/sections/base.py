@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from extrapolate import files, specs
+from extrapolate import files, results, specs
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
@@ -94,7 +94,7 @@ def suffix(protocol: str) -> str:
 
 def parquet(table: pd.DataFrame) -> Writer:
     """Writes a table to a Parquet file."""
-    return partial(files.write_atomically, write=partial(table.to_parquet, index=False))
+    return partial(results.write_frame, frame=table)
 
 
 def text(content: str) -> Writer:

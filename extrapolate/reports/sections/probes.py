@@ -20,15 +20,15 @@ class Probes(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return sorted(set(material.probes["protocol"])) if len(material.probes) else []
+        return sorted(set(material.probes["probe"])) if len(material.probes) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        rows = material.probes[material.probes["protocol"] == subject]
+        rows = material.probes[material.probes["probe"] == subject]
         by_length = probes.by_length(rows)
         blocks = [
-            Heading(2, subject),
-            Table(by_length, f"{subject}, accuracy"),
+            Heading(2, f"Probe {subject}"),
+            Table(by_length, f"probe {subject}, accuracy"),
             Text(probes.caption(rows)),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
             Table(probes.by_depth(rows)),
