@@ -158,7 +158,7 @@ def test_an_encoding_and_an_extension_pass_their_check(found) -> None:
 def test_a_protocol(folder, found, report) -> None:
     rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet").query("protocol == 'last-token'")
     assert sorted(set(rows["factor"])) == [1, 2]
-    assert set(rows["n_targets"] * 32) <= set(range(32, 513))
+    assert 0 < rows["n_targets"].max() <= 512
     plain = rows[rows["model"] == "Decay"].set_index("factor")
     assert plain.loc[1, "loss"] == plain.loc[1, "control_loss"]
     made = {path.name for path in (folder / "report").iterdir()}
