@@ -18,8 +18,11 @@ from extrapolate.reports.sections.base import Writer, in_order, parts
 
 @dataclass(frozen=True)
 class Written:
-    """What a report wrote: the names of its files; the table of losses of each protocol; all tables that its sections
-    would show on a terminal, with their titles; and what the user should know."""
+    """What a report wrote, and what the user should know.
+
+    files: their names. tables: the losses by evaluation length of each protocol. shown: the tables that
+    `extrapolate report` prints, each with its `title` and its `frame`. warnings: what was left out, for example.
+    """
 
     files: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
