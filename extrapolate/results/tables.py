@@ -68,7 +68,10 @@ _MODEL = Group(
         always("caption", TEXT, "", "What a table with this encoding must say about it; often an empty text."),
         always("seq_len", INT, "tokens", "The training length L, which factors count in."),
         always("trained_length", INT, "tokens", "The length of the training windows: not L where the run was tuned."),
-        always("parameters", INT, "", "The number of the model's parameters; shared ones count once."),
+        sometimes(
+            "parameters", INT, "", "The number of the model's parameters; shared ones count once.",
+            "another library runs the model, and it is no torch module",
+        ),
         sometimes("origin", TEXT, "", "The name of the run that this one continues.", "the run continues no other"),
         sometimes(
             "own_extension", TEXT, "", "The extension that belongs to the run and is always applied.",
@@ -80,7 +83,8 @@ _MODEL = Group(
             "copy, `extensions/<SHA-256>.py`.", "the extension is not of a user's own file",
         ),
         sometimes(
-            "imported", TEXT, "", "Where an imported checkpoint came from.", "the run was trained by this program"
+            "imported", TEXT, "", "Where an imported checkpoint, or a model of another library, came from.",
+            "the run was trained by this program",
         ),
     ),
 )  # fmt: skip
