@@ -35,6 +35,9 @@ from extrapolate.data.probes.base import Vocabulary, build_list
 from extrapolate.data.sources import open_source
 from extrapolate.data.store import StoreSettings, build
 from extrapolate.evaluation.optimum import process_of
+from extrapolate.reports import plots
+
+plots.save = lambda figure, path: path.touch()  # pictures are drawn, but not encoded: it takes most of a report's time
 
 def refusal(call, *arguments, **named):
     try:
@@ -72,7 +75,7 @@ json.dump({
     "wrong": [*xt.check("decay")["wrong"], *xt.check("root")["wrong"]],
     "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
     "said": {name: said_by(*name.split()) for name in (
-        "encodings", "extensions", "columns sizes", "eval-lengths --help", "bench --help",
+        "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help", "bench --help",
     )},
     "refused": [
         refusal(xt.evaluate, run, protocols=["last-tokens"]), refusal(xt.train, "decai", seq_len=16, data=data),
@@ -210,3 +213,10 @@ def test_a_section_of_the_report(folder, found, report) -> None:
     assert f"| Decay | {table['Decay']} |" in report
     assert "How many parameters it has." in found["said"]["columns sizes"]
     assert "\n## sizes\n" in page(folder, "results.md")
+
+
+def test_a_metric(folder, found) -> None:
+    rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet")
+    assert (rows["worst_loss"] > rows["loss"]).all()
+    assert "\n| `worst_loss` | number | nats |" in page(folder, "results.md")
+    assert "The largest loss of a single target." in found["said"]["columns evals"]

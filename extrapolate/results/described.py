@@ -36,5 +36,5 @@ class Described:
 
 
 def plain(*columns: Column) -> tuple[Group, ...]:
-    """Columns in one group without a name."""
+    """The groups of a table of few columns: one, without a name."""
     return (Group("", "", columns),)

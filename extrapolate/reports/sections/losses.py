@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 
 from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.reports import comparison, plots, tables
@@ -14,16 +13,16 @@ from extrapolate.reports.caption import caption
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
-from extrapolate.results.columns import Column
+from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
-MODEL = Column("Model", pa.string(), meaning="The model's name. Runs that differ in the seed alone are one model.")
+MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
 LOSS = Column(
-    "Loss (ev=K)", pa.float64(), "nats per target", False,
+    "Loss (ev=K)", REAL, "nats per target", False,
     "The mean loss over seeds at K times the training length; a column for every K.",
     "the encoding ends before this length",
 )  # fmt: skip
-SEEDS = Column("Seeds", pa.int64(), meaning="How many seeds the means are over.")
+SEEDS = Column("Seeds", INT, meaning="How many seeds the means are over.")
 LOSS_BY_EV = Described(
     "loss_by_ev", "`loss_by_ev.parquet` of a report for `windows`, `loss_by_ev.PROTOCOL.parquet` for the others",
     "a model",
@@ -31,7 +30,7 @@ LOSS_BY_EV = Described(
         MODEL,
         LOSS,
         Column(
-            "Training time", pa.float64(), "ratio", False,
+            "Training time", REAL, "ratio", False,
             "The training time divided by the baseline's (RoPE, or `--baseline`).",
             "there is no baseline, the model was trained on another machine, or its training time is not known",
         ),

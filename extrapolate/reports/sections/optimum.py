@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pandas as pd
-import pyarrow as pa
 
 from extrapolate.reports import comparison
 from extrapolate.reports.comparison import BELOW_OPTIMUM, OPTIMUM, below_optimum
@@ -12,7 +11,7 @@ from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, LOSS_BY_EV, MODEL, SEEDS
 from extrapolate.reports.seeds import counts
-from extrapolate.results.columns import Column
+from extrapolate.results.columns import INT, REAL, Column
 from extrapolate.results.described import Described, plain
 
 OPTIMUM_BY_EV = Described(
@@ -22,12 +21,12 @@ OPTIMUM_BY_EV = Described(
         MODEL,
         LOSS,
         Column(
-            "Gain captured (ev=K)", pa.float64(), "ratio", False,
+            "Gain captured (ev=K)", REAL, "ratio", False,
             "The share of what longer windows offer that the model took; the row `optimum` has the least possible "
             "losses.",
             "the row is `optimum`, or windows of this length offer nothing",
         ),
-        Column("Seeds", pa.int64(), "", False, SEEDS.meaning, "the row is `optimum`"),
+        Column("Seeds", INT, "", False, SEEDS.meaning, "the row is `optimum`"),
     ),
     base=LOSS_BY_EV,
 )  # fmt: skip

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import plots
@@ -13,34 +12,33 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
-from extrapolate.results.columns import Column
+from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
-_TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
 _CURVE = (
-    Column("model", _TEXT, meaning="The model's name in tables."),
-    Column("factor", _REAL, meaning="The evaluation length divided by the training length L."),
-    Column("length", _INT, "tokens", meaning="The evaluation length."),
-    Column("clusters", _INT, meaning="How many clusters of targets the intervals come from."),
-    Column("cluster", _TEXT, meaning="What a cluster is: `documents`, or `stretches` where there are few of those."),
-    Column("seeds", _INT, meaning="How many runs were averaged."),
+    Column("model", TEXT, meaning="The model's name in tables."),
+    Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
+    Column("length", INT, "tokens", meaning="The evaluation length."),
+    Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
+    Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` where there are few of those."),
+    Column("seeds", INT, meaning="How many runs were averaged."),
 )
 _TOO_FEW = "there are too few clusters"
 LOSS_BY_POSITION = Described(
     "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
     "a model, a length and a bucket of L/2 positions",
     plain(
-        Column("position", _INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),
-        Column("loss", _REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
-        Column("control_loss", _REAL, "nats per target", meaning="The control's loss on the same targets."),
-        Column("difference", _REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
+        Column("position", INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),
+        Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
+        Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
+        Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
         Column(
-            "low", _REAL, "nats per target", False,
+            "low", REAL, "nats per target", False,
             "The lower end of a 95 % band around the difference that holds for all buckets beyond L at once.",
             f"the bucket begins before L, the loss is empty, or {_TOO_FEW}",
         ),
-        Column("high", _REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
-        Column("n_targets", _INT, "targets", meaning="How many tokens were scored."),
+        Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
+        Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
         *_CURVE,
     ),
 )  # fmt: skip
@@ -49,13 +47,13 @@ FAILURE_LENGTHS = Described(
     plain(
         *_CURVE,
         Column(
-            "fails_from", _INT, "tokens", False,
+            "fails_from", INT, "tokens", False,
             "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or "
             "more.",
             f"no bucket is, or {_TOO_FEW}",
         ),
         Column(
-            "holds_to", _INT, "tokens", False,
+            "holds_to", INT, "tokens", False,
             "Up to where, from L on, every bucket is surely less than 0.01 above the control.",
             f"the first bucket beyond L is not, or {_TOO_FEW}",
         ),
