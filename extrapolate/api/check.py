@@ -28,7 +28,7 @@ def check(encoding: str, *, seq_len: int = 64) -> pd.DataFrame:
     Raises UserError where there is no such encoding, or its file does not import.
     """
     if seq_len < 4:
-        raise UserError(f"seq_len must be at least 4 tokens, not {seq_len}")
+        raise UserError(f"`seq_len` must be at least 4 tokens, not {seq_len}")
     spec = specs.parse(encoding)
     if _is_extension(spec.name):
         found = list(of_extension(encoding, seq_len))

@@ -171,7 +171,7 @@ def _folders(runs: Runs, seq_len: int | None, progress: Progress) -> list[Path]:
     named = [runs] if isinstance(runs, str | Path | Run) else list(runs)
     texts = [str(one.path if isinstance(one, Run) else one) for one in named]
     if seq_len is not None and not any(text.startswith(PREFIX) for text in texts):
-        raise UserError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")
+        raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
     paths = []
     for text in texts:
         if not text.startswith(PREFIX):
@@ -208,7 +208,8 @@ def _store_of(run: Run, data: str | Path | Store | None, settings: EvaluationSet
     if default.exists():
         return Store.open(default)
     progress.say(
-        f"no --data: tokenising this Python's standard library into {default}, with the tokenizer of {run.path}"
+        f"no `data` is given: tokenising this Python's standard library into {default}, with the tokenizer of "
+        f"{run.path}"
     )
     least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
     tokenizer = str(run.path / "tokenizer.json")

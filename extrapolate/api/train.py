@@ -76,7 +76,7 @@ def train(
     folder = _path(out)
     there = run_in(folder) if resume and folder is not None else None
     if extend is not None and start is None and (there is None or there.config.origin is None):
-        raise UserError("--extend belongs to a run that continues another: give --from RUN too")
+        raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
     store = _opened(data if data is not None else data_path(request))
     if there is not None:
         folder = there.path

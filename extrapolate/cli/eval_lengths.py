@@ -30,11 +30,11 @@ def eval_lengths(
             "repeatable"
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or none")] = ",".join(
-        DEFAULT_PROTOCOLS
-    ),
+    protocols: Annotated[
+        str, typer.Option("--protocol", help=f"{', '.join(protocol_names())}, several, or none")
+    ] = ",".join(DEFAULT_PROTOCOLS),
     probes: Annotated[str | None, typer.Option(help="needle, passkey, copy, mqar:pairs=8, several, or all")] = None,
-    probe_trials: Annotated[int, typer.Option(help="windows for each probe, length and depth")] = 64,
+    trials: Annotated[int, typer.Option("--probe-trials", help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
         str | None,
@@ -46,7 +46,7 @@ def eval_lengths(
     checkpoint: Annotated[
         Which, typer.Option(help="last: the final weights; all: also those that --keep-every kept")
     ] = Which.LAST,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
+    precisions: Annotated[str, typer.Option("--precision", help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: the one of the training]")] = None,
     seq_len: Annotated[
@@ -59,7 +59,7 @@ def eval_lengths(
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     """
     from extrapolate.api.evaluate import evaluate_with
-    from extrapolate.cli.progress import Terminal
+    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_table
     from extrapolate.data.probes.base import build_list
     from extrapolate.evaluation.lengths import EvaluationSettings
@@ -70,16 +70,16 @@ def eval_lengths(
     settings = EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocol == "none" else _names(protocol),
+        protocols=() if protocols == "none" else _names(protocols),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
-        precisions=_names(precision),
+        precisions=_names(precisions),
         probes=() if probes is None else build_list(probes),
-        probe_trials=probe_trials,
+        probe_trials=trials,
     )
-    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=Terminal())
+    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=CommandLine())
     if as_json:
         for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")

@@ -34,7 +34,7 @@ def tokenize(
     if workers is not None:
         os.environ["RAYON_NUM_THREADS"] = str(workers)
     from extrapolate.api.tokenize import tokenize as tokenized
-    from extrapolate.cli.progress import Terminal
+    from extrapolate.cli.flags import CommandLine
 
     tokenized(
         source,
@@ -45,5 +45,5 @@ def tokenize(
         max_tokens=max_tokens,
         min_heldout_tokens=min_heldout_tokens,
         text_field=text_field,
-        progress=Terminal(),
+        progress=CommandLine(),
     )

@@ -16,7 +16,9 @@ class Precision(StrEnum):
 
 
 def train(
-    pe: Annotated[str | None, typer.Option(help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--pe", help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")
+    ] = None,
     seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: data/stdlib, made on first use]")] = None,
     preset: Annotated[
@@ -57,12 +59,13 @@ def train(
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
     from extrapolate.api.train import train as trained
-    from extrapolate.cli.progress import Terminal, say
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
 
     run = trained(
-        pe, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr, layers=layers,
-        ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume, save_every=save_every,
-        keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
-        start=start, extend=extend, progress=Terminal(),
+        encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
+        layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
+        save_every=save_every, keep_every=keep_every, device=device.value, precision=precision.value,
+        compile=compile, config=config, start=start, extend=extend, progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {run.path}")

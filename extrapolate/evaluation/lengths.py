@@ -70,17 +70,17 @@ class EvaluationSettings:
         for protocol in self.max_targets_of:
             if protocol not in protocols.names():
                 raise UserError(
-                    f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
+                    f"`max_targets`: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
                 )
             if protocol not in self.protocols:
-                raise UserError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
+                raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
         defaults = {name: protocols[name].max_targets for name in self.protocols if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
-            instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
+            instead = dict.fromkeys(defaults, self.max_targets)
             raise UserError(
-                f"--max-targets {self.max_targets} is above every default ({told}), and a number alone only lowers "
-                f"them; to raise them write --max-targets {instead}"
+                f"`max_targets={self.max_targets}` is above every default ({told}), and a number alone only lowers "
+                f"them; to raise them write `max_targets={instead}`"
             )
 
 
@@ -98,7 +98,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
     elif store.corpus_hash != run.config.data.corpus_hash:
         raise UserError(
             f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
-            "name the run's own token store with --data"
+            "name the run's own token store with `data`"
         )
     if not settings.precisions:
         raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")

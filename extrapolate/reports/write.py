@@ -58,7 +58,7 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
         }
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file, not a folder; choose another --out")
+        raise UserError(f"{out} is a file, not a folder; choose another `out`")
     out.mkdir(parents=True, exist_ok=True)
     if evals:
         results.write(out / "evals.parquet", evals, results.EVALS)

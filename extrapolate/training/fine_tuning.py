@@ -33,10 +33,10 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     if store.corpus_hash != parent.config.data.corpus_hash:
         raise UserError(
             f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
-            f"{store.corpus_hash}: name its own token store with --data"
+            f"{store.corpus_hash}: name its own token store with `data`"
         )
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
-        raise UserError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
+        raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
     before = parent.config.training
     training = before.model_dump() | {
         "lr": before.lr * TUNING_LR,
@@ -73,8 +73,8 @@ def own_text(extension: str) -> str:
     recipe = recipes.build(extension)
     if recipe.files:
         raise UserError(
-            f"'{recipe.text}' is of a file of your own, which cannot belong to a run: evaluate with it, by "
-            "eval-lengths --extend"
+            f"'{recipe.text}' is of a file of your own, which cannot belong to a run: give it as `extend` "
+            "where the run is evaluated"
         )
     return recipe.text
 
@@ -128,7 +128,7 @@ def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
             )
         plan = recipe.plan(model.encoding, model.seq_len, length)
     if not model.encoding.reaches(length, plan):
-        hint = "; give --extend table-resize" if "table-resize" in recipes.applicable(model) else ""
+        hint = "; give `extend='table-resize'`" if "table-resize" in recipes.applicable(model) else ""
         raise UserError(
-            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and --seq-len is {length}{hint}"
+            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"
         )
