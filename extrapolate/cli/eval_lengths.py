@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli import registered
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, protocol_names
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PRECISIONS
 
 
 class Which(StrEnum):
@@ -31,22 +32,26 @@ def eval_lengths(
         ),
     ] = None,
     protocols: Annotated[
-        str, typer.Option("--protocol", help=f"{', '.join(protocol_names())}, several, or none")
+        str, typer.Option("--protocol", help=f"{registered.protocols()}, several, or none")
     ] = ",".join(DEFAULT_PROTOCOLS),
-    probes: Annotated[str | None, typer.Option(help="needle, passkey, copy, mqar:pairs=8, several, or all")] = None,
+    probes: Annotated[
+        str | None, typer.Option(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, or all")
+    ] = None,
     trials: Annotated[int, typer.Option("--probe-trials", help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
         str | None,
         typer.Option(
             help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
-            "sets each  \\[default: windows 131072, most others 8192]"
+            f"sets each  \\[default: {registered.most_targets()}]"
         ),
     ] = None,
     checkpoint: Annotated[
         Which, typer.Option(help="last: the final weights; all: also those that --keep-every kept")
     ] = Which.LAST,
-    precisions: Annotated[str, typer.Option("--precision", help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
+    precisions: Annotated[
+        str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or several: fp32,int8")
+    ] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: the one of the training]")] = None,
     seq_len: Annotated[

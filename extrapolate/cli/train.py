@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli import registered
+from extrapolate.runs.presets import PRESETS
+
 
 class Device(StrEnum):
     AUTO, CPU, CUDA = "auto", "cpu", "cuda"
@@ -21,9 +24,7 @@ def train(
     ] = None,
     seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: data/stdlib, made on first use]")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  \\[default: tiny]")
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}  \\[default: tiny]")] = None,
     tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in one step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
@@ -31,7 +32,10 @@ def train(
     ssmax: Annotated[bool | None, typer.Option("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     probes: Annotated[
-        str | None, typer.Option(help="share of windows for each probe: passkey=0.25,mqar=0.25; none: all text")
+        str | None,
+        typer.Option(
+            help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; none: all text"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder  \\[default: ckpt/<name>]")] = None,

@@ -16,6 +16,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import MAX_TARGETS
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Protocol(ABC):
     the loss by position. benchmark_share: its targets in `bench --evaluation` for each of `windows`.
     """
 
-    max_targets: ClassVar[int] = 8_192
+    max_targets: ClassVar[int] = MAX_TARGETS
     paper: ClassVar[bool] = False
     positions: ClassVar[bool] = False
     benchmark_share: ClassVar[float] = 1 / 16
@@ -81,7 +82,6 @@ class Protocol(ABC):
         """
 
 
-# A protocol has its file's name, with a hyphen for an underscore (see `names.protocol_names`).
 protocols: specs.Registry[Protocol] = specs.Registry("protocol")
 
 

@@ -10,8 +10,6 @@ import pandas as pd
 import pytest
 
 import extrapolate
-from extrapolate.evaluation.names import protocol_names
-from extrapolate.evaluation.protocols.base import protocols
 
 # Only the last target of every window of the longest length: the same at every length.
 CODE = '''
@@ -53,10 +51,6 @@ try:
 except ValueError as error:
     print(error)
 """
-
-
-def test_names_are_known_without_the_registry() -> None:
-    assert protocol_names() == protocols.names()
 
 
 @pytest.fixture(scope="module")
