@@ -1,6 +1,7 @@
 """What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
 
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -18,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+from extrapolate.data.sources.stdlib import StandardLibrary
 
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -183,6 +185,31 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
         return Outcome(code or 0, written.out, written.err)
 
     return call
+
+
+@pytest.fixture
+def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks measure few tokens, in this process: to start another takes seconds."""
+
+    def call(work: Callable[..., object], *arguments: object) -> object:
+        work, arguments = pickle.loads(pickle.dumps((work, arguments)))  # a process of its own could be given them
+        return work(*arguments)
+
+    monkeypatch.setattr("extrapolate.benchmark.process.alone", call)
+    monkeypatch.setattr("extrapolate.benchmark.training.micro_batch_tokens", lambda *_: 128)
+    monkeypatch.setattr("extrapolate.benchmark.encodings.BATCH_TOKENS", 128)
+
+
+@pytest.fixture
+def small_stdlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded corpus has twelve of its files, long ones."""
+    whole = StandardLibrary.__init__
+
+    def few(self: StandardLibrary) -> None:
+        whole(self)
+        self.files = [path for path in self.files if path.stat().st_size > 50_000][:12]
+
+    monkeypatch.setattr(StandardLibrary, "__init__", few)
 
 
 @pytest.fixture
