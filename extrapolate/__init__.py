@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding as Encoding
     from extrapolate.errors import UserError as UserError
     from extrapolate.extensions.base import Extension as Extension
+    from extrapolate.interop.foreign import foreign as foreign
 
 _PUBLIC = {
     "Encoding": "encodings.base",
@@ -36,6 +37,7 @@ _PUBLIC = {
     "compare": "api.compare",
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",
+    "foreign": "interop.foreign",
     "load": "api.load",
     "report": "api.report",
     "tokenize": "api.tokenize",

@@ -262,7 +262,24 @@ def derives(file: Path, name: str, base: type) -> bool:
     return cls is not None and issubclass(cls, base)
 
 
+def load_function(file: Path, name: str) -> Callable[[], Any]:
+    """The function `name` of the Python file `file`. Raises UserError where there is none, or it needs arguments."""
+    found = {key: value for key, value in _names_of(file).items() if inspect.isfunction(value)}
+    if name not in found:
+        raise UserError(f"{file} has no function called '{name}'; {did_you_mean(name, found)}")
+    try:
+        inspect.signature(found[name]).bind()
+    except TypeError:
+        raise UserError(f"{file}: {name} must take no arguments, and be called as {name}()") from None
+    return found[name]
+
+
 def _classes_of(file: Path) -> dict[str, type]:
+    return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
+
+
+def _names_of(file: Path) -> dict[str, Any]:
+    """What a Python file defines."""
     if not file.is_file():
         raise UserError(f"{file}: no such file")
     digest = hashlib.sha256(str(file.resolve()).encode() + file.read_bytes()).hexdigest()[:16]
@@ -277,4 +294,4 @@ def _classes_of(file: Path) -> dict[str, type]:
         del sys.modules[module_spec.name]
         hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
         raise UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
-    return {key: value for key, value in vars(module).items() if isinstance(value, type)}
+    return dict(vars(module))

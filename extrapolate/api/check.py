@@ -5,13 +5,14 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import specs
+from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.contract import parts
 from extrapolate.contract.extensions import of_extension
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
 
 
-def check(encoding: str, *, seq_len: int = 64) -> pd.DataFrame:
+def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     """Checks in seconds what an encoding must do, before an hour of training goes into it.
 
     Returns a row a part of the contract: `part`; `wrong`, a text that names the hook at fault, empty where nothing is
@@ -22,18 +23,20 @@ def check(encoding: str, *, seq_len: int = 64) -> pd.DataFrame:
     Of an extension the parts are: plans that are frozen; a factor of 1, where it has one, that changes nothing; and
     plans from 1 to 16 L, in a model with an encoding that it applies to.
 
-    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`.
+    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or the class of an
+    encoding, as `train` takes it.
     seq_len: the training length L, tokens; the model around it is tiny.
 
     Raises UserError where there is no such encoding, or its file does not import.
     """
     if seq_len < 4:
         raise UserError(f"`seq_len` must be at least 4 tokens, not {seq_len}")
-    spec = specs.parse(encoding)
-    if _is_extension(spec.name):
-        found = list(of_extension(encoding, seq_len))
-    else:
-        found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
+    with as_spec(encoding) as text:
+        spec = specs.parse(text)
+        if _is_extension(spec.name):
+            found = list(of_extension(text, seq_len))
+        else:
+            found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
 
 

@@ -14,19 +14,22 @@ from extrapolate.data.store import Store, StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.applied import keep_files
+from extrapolate.evaluation.applied import users_files
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PROBES_TABLE
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.folders import listed, unique_names
+from extrapolate.interop import foreign
+from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import PREFIX, bring_in
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.devices import device_of
 from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.find import find_runs
 from extrapolate.runs.run import Run
 
-Runs = str | Path | Run | Iterable[str | Path | Run]
+Runs = str | Path | Run | ForeignRun | Iterable[str | Path | Run | ForeignRun]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ def evaluate(
     The rows are kept with each run too, in its evals.parquet and eval_documents.parquet; docs/results.md has the
     columns. Each row scores the same targets as its control, and as the other factors of its protocol.
 
-    runs: runs, their folders, folders of them, or `hf:NAME_OR_FOLDER`. factors: evaluation lengths N as multiples of L.
+    runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: what `foreign` gives,
+    or `my_model.py:load`, a function that returns it. factors: evaluation lengths N as multiples of L.
     extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `none`: without the run's own.
     protocols: `windows`, `fixed-target`, `sliding`. split: `test` or `validation`. max_targets: the most scored tokens
     of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all` that were kept.
@@ -131,11 +135,12 @@ def evaluate_with(
     """What `evaluate` and `evaluate_probes` do, both at once: see there."""
     keep_freed_memory()
     where = device_of(device)
-    found = _finished(_folders(runs, seq_len, progress), progress)
+    found = _subjects(runs, seq_len, progress)
     work = [(run, _store_of(run, data, settings, progress)) for run in found]
     for run, store in work:
         lengths.check(run, store, settings)
         probing.check(run, store, settings)
+    users = users_files(settings.extensions)
     names = unique_names(run.path.resolve() for run in found)
     expected = sum(
         lengths.expected_inputs(run, store, settings) + probing.expected_inputs(run, store, settings)
@@ -155,7 +160,8 @@ def evaluate_with(
             name = {"run": names[run.path.resolve()]}
             with files.locked(run.path):
                 files.remove_partials(run.path)
-                keep_files(run, settings.extensions)
+                if isinstance(run, Run):
+                    run.keep_extensions(users)
                 for rows, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
@@ -166,43 +172,59 @@ def evaluate_with(
     return evaluated
 
 
-def _folders(runs: Runs, seq_len: int | None, progress: Progress) -> list[Path]:
-    """The folders named, with the run that each checkpoint of Hugging Face became in its place."""
-    named = [runs] if isinstance(runs, str | Path | Run) else list(runs)
-    texts = [str(one.path if isinstance(one, Run) else one) for one in named]
-    if seq_len is not None and not any(text.startswith(PREFIX) for text in texts):
+def _subjects(runs: Runs, seq_len: int | None, progress: Progress) -> list[Run | ForeignRun]:
+    """What was named: the runs at and below folders, what checkpoints of Hugging Face became, others' models."""
+    named = [runs] if isinstance(runs, str | Path | Run | ForeignRun) else list(runs)
+    if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
-    paths = []
-    for text in texts:
-        if not text.startswith(PREFIX):
-            paths.append(Path(text))
-            continue
-        progress.say(f"reading {text}")
-        run = bring_in(text.removeprefix(PREFIX), seq_len)
-        extension = f", {run.config.extension}" if run.config.extension else ""
-        progress.say(f"{text} is {run.path}: training length {run.config.seq_len}{extension}")
-        paths.append(run.path)
-    return paths
+    models: list[ForeignRun] = []
+    paths: list[Path] = []
+    for one in named:
+        file, _, function = str(one).rpartition(":")
+        if isinstance(one, ForeignRun):
+            models.append(one)
+        elif isinstance(one, Run):
+            paths.append(one.path)
+        elif str(one).startswith(PREFIX):
+            paths.append(_imported(str(one), seq_len, progress))
+        elif file.endswith(".py"):
+            models.append(foreign.loaded(Path(file), function))
+        else:
+            paths.append(Path(one))
+    return [*_finished(paths, progress), *models]
+
+
+def _imported(name: str, seq_len: int | None, progress: Progress) -> Path:
+    progress.say(f"reading {name}")
+    run = bring_in(name.removeprefix(PREFIX), seq_len)
+    extension = f", {run.config.extension}" if run.config.extension else ""
+    progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
+    return run.path
 
 
 def _finished(paths: list[Path], progress: Progress) -> list[Run]:
-    """The runs at and below folders, without what is not finished, unless that was named itself."""
+    """The runs at and below folders, without what holds no weights, unless that was named itself."""
     named = {path.resolve() for path in paths}
     found, others = find_runs(paths)
     if others:
         progress.say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
-    unfinished = [run for run in found if not run.finished and run.path.resolve() not in named]
-    if not unfinished or len(unfinished) == len(found):
+    left_out = [run for run in found if not run.finished and run.path.resolve() not in named]
+    if not left_out or len(left_out) == len(found):
         return found
-    progress.say(f"left out, for their training is not finished: {listed([run.path for run in unfinished])}")
-    return [run for run in found if run not in unfinished]
+    if foreigners := [run.path for run in left_out if run.foreign]:
+        progress.say(f"left out, for another library runs their models: {listed(foreigners)}; evaluate the file")
+    if unfinished := [run.path for run in left_out if not run.foreign]:
+        progress.say(f"left out, for their training is not finished: {listed(unfinished)}")
+    return [run for run in found if run not in left_out]
 
 
-def _store_of(run: Run, data: str | Path | Store | None, settings: EvaluationSettings, progress: Progress) -> Store:
+def _store_of(
+    run: Run | ForeignRun, data: str | Path | Store | None, settings: EvaluationSettings, progress: Progress
+) -> Store:
     """The store named, the one the run was trained on, or for an imported run data/<its name>, made on first use."""
     if data is not None:
         return data if isinstance(data, Store) else Store.open(Path(data))
-    if run.config.imported is None:
+    if isinstance(run.config, TrainedConfig):
         return Store.open(Path(run.config.data.path))
     default = Path("data") / run.name
     if default.exists():

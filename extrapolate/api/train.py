@@ -1,23 +1,26 @@
 """xt.train"""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.extensions.recipe import Recipe
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.progress import QUIET, Progress
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resuming import resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
-from extrapolate.training.fine_tuning import continued, parent_of
+from extrapolate.training.fine_tuning import continued
 
 
 def train(
-    encoding: str | None = None,
+    encoding: str | EncodingClass | None = None,
     *,
     seq_len: int | None = None,
     data: str | Path | Store | None = None,
@@ -44,7 +47,9 @@ def train(
 ) -> Run:
     """Trains one model and returns its run; None stands for what the configuration file, the preset or L decides.
 
-    encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`. seq_len: the training length L, tokens.
+    encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`; a class, or a class with arguments, as
+    `functools.partial(MyEncoding, theta=500.0)`. The run keeps the source of a class of your own, from a module, a
+    script or a notebook. seq_len: the training length L, tokens.
     data: a token store (default: the standard library's, in data/stdlib, made on first use). preset: sizes and budget
     by name (default `tiny`). tokens, batch_tokens: the budget and a step, tokens. lr: the peak learning rate. layers:
     blocks. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm: queries and keys are
@@ -69,13 +74,34 @@ def train(
         "probes": probes, "device": None if device == "auto" else device,
         "precision": None if precision == "auto" else precision,
     }  # fmt: skip
-    request = TrainingRequest(
-        encoding, preset, _path(config), {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags
-    )
-    start = start.path if isinstance(start, Run) else _path(start)
-    folder = _path(out)
+    origin = start.path if isinstance(start, Run) else _path(start)
+    with nullcontext() if encoding is None else as_spec(encoding) as spec:
+        request = TrainingRequest(
+            spec, preset, _path(config), {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags
+        )
+        return train_with(
+            request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
+            start=origin, extend=extend, progress=progress,
+        )  # fmt: skip
+
+
+def train_with(
+    request: TrainingRequest,
+    *,
+    data: str | Path | Store | None,
+    out: Path | None,
+    resume: bool,
+    save_every: int | None,
+    keep_every: int | None,
+    start: Path | None,
+    extend: str | None,
+    progress: Progress,
+) -> Run:
+    """What `train` does: see there."""
+    folder = out
+    extension: Recipe | None = None
     there = run_in(folder) if resume and folder is not None else None
-    if extend is not None and start is None and (there is None or there.config.origin is None):
+    if extend is not None and start is None and (there is None or there.trained.origin is None):
         raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
     store = _opened(data if data is not None else data_path(request))
     if there is not None:
@@ -87,8 +113,11 @@ def train(
         store = store or Store.open(Path(resolved.data.path))
     else:
         if store is None:
-            store = Store.open(Path(parent_of(start).config.data.path)) if start else default_store(progress)
-        resolved, user_file = continued(start, request, extend, store) if start else resolve(request, store)
+            store = Store.open(Path(Run.open(start).trained.data.path)) if start else default_store(progress)
+        if start:
+            resolved, user_file, extension = continued(start, request, extend, store)
+        else:
+            resolved, user_file = resolve(request, store)
         folder = folder or Path("ckpt") / run_name(resolved)
     train_tokens = store.manifest["splits"]["train"]["tokens"]
     if resolved.training.tokens > train_tokens:
@@ -96,7 +125,7 @@ def train(
     with progress.display("tokens") as display:
         shown = _Shown(resolved, folder.name, display.update)
         run = loop.train(
-            resolved, store, folder, resume=resume, user_encoding=user_file,
+            resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
             start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
             save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance,
         )  # fmt: skip
@@ -119,7 +148,7 @@ def _opened(data: str | Path | Store | None) -> Store | None:
 class _Shown:
     """What a training's display says: the step, the last losses and the learning rate."""
 
-    def __init__(self, config: RunConfig, name: str, update: Any) -> None:
+    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
         training = config.training
         self.name, self.steps, self.update = name, training.steps, update
         self.total = training.steps * training.batch_size * training.seq_len

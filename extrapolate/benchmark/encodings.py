@@ -14,7 +14,7 @@ from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.devices import fast_bf16
 from extrapolate.model.decoder import Model
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.training.optimizer import optimizer_of
 
 FACTORS = (1, 16)
@@ -49,19 +49,19 @@ def measure_encodings(
         yield name, process.alone(_measure, config, seconds)
 
 
-def _config(name: str, preset: str, seq_len: int | None) -> RunConfig:
+def _config(name: str, preset: str, seq_len: int | None) -> TrainedConfig:
     spec = specs.parse(name)
     config = bench_config(preset, seq_len)
     encoding = config.encoding.model_copy(update={"name": spec.name, "arguments": dict(spec.arguments)})
     return config.model_copy(update={"encoding": encoding})
 
 
-def _model(config: RunConfig) -> Model:
+def _model(config: TrainedConfig) -> Model:
     torch.manual_seed(0)
     return Model(config.model, config.encoding.name, config.encoding.arguments, config.training.seq_len)
 
 
-def _measure(config: RunConfig, seconds: float) -> EncodingSpeed:
+def _measure(config: TrainedConfig, seconds: float) -> EncodingSpeed:
     keep_freed_memory()
     model = _model(config)
     before = process.peak_memory_mib()
@@ -85,7 +85,7 @@ def _evaluation(model: Model, length: int, seconds: float) -> float | None:
     return windows * length / _median_seconds(forward, seconds)
 
 
-def _training(model: Model, config: RunConfig, seconds: float) -> float:
+def _training(model: Model, config: TrainedConfig, seconds: float) -> float:
     windows, length = config.training.micro_batch_size, config.training.seq_len
     tokens = torch.randint(0, config.model.vocab_size, (windows, length + 1))
     optimizer = optimizer_of(model, config.training)

@@ -25,7 +25,7 @@ from extrapolate.evaluation.sharing import prefixes_agree
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 
 Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]
 FACTORS = (1, 2, 4, 8, 16)
@@ -65,13 +65,13 @@ def variants(peers: Sequence[str], protocols: Sequence[str], precisions: Sequenc
     return found + ([Variant("lm-eval rolling", "windows", "fp32")] if rolling else [])
 
 
-def measure(config: RunConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
+def measure(config: TrainedConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
     """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols."""
     for variant in chosen:
         yield variant, process.alone(_measure, config, variant, tokens)
 
 
-def long_window(config: RunConfig) -> Cost:
+def long_window(config: TrainedConfig) -> Cost:
     """What one window of LONG_WINDOW tokens costs, in a process of its own."""
     return process.alone(_long_window, config)
 
@@ -89,7 +89,7 @@ class RandomTokens(Split):
         return self.tokens[start:end]
 
 
-def _measure(config: RunConfig, variant: Variant, tokens: int) -> Cost:
+def _measure(config: TrainedConfig, variant: Variant, tokens: int) -> Cost:
     prepare = {"plain loop": _plain_loop, "lm-eval rolling": _lm_eval}.get(variant.who, _ours)
     prepare(config, variant, *_work(config, variant, least_tokens(config)))()  # the first calls of a kind are slower
     score = prepare(config, variant, *_work(config, variant, tokens))
@@ -101,12 +101,12 @@ def _measure(config: RunConfig, variant: Variant, tokens: int) -> Cost:
     return Cost(statistics.median(times), process.peak_memory_mib(), losses)
 
 
-def least_tokens(config: RunConfig) -> int:
+def least_tokens(config: TrainedConfig) -> int:
     """The fewest tokens that hold a window of every factor."""
     return DOCUMENTS * (FACTORS[-1] * config.training.seq_len + 1)
 
 
-def _work(config: RunConfig, variant: Variant, tokens: int) -> tuple[Split, Layout]:
+def _work(config: TrainedConfig, variant: Variant, tokens: int) -> tuple[Split, Layout]:
     """What is to be scored."""
     seq_len = config.training.seq_len
     lengths = [factor * seq_len for factor in FACTORS]
@@ -116,7 +116,7 @@ def _work(config: RunConfig, variant: Variant, tokens: int) -> tuple[Split, Layo
     return split, protocol.layout(split.lengths, seq_len, lengths, most)
 
 
-def _model(config: RunConfig) -> Model:
+def _model(config: TrainedConfig) -> Model:
     torch.manual_seed(0)
     model = Model(config.model, config.encoding.name, config.encoding.arguments, config.training.seq_len).eval()
     with torch.no_grad():  # losses that tell wrong targets
@@ -124,7 +124,7 @@ def _model(config: RunConfig) -> Model:
     return model
 
 
-def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+def _ours(config: TrainedConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
     keep_freed_memory()
     model = _model(config)
     wanted = layout.by_key()
@@ -142,7 +142,9 @@ def _ours(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> 
     return score
 
 
-def _plain_loop(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+def _plain_loop(
+    config: TrainedConfig, variant: Variant, split: Split, layout: Layout
+) -> Callable[[], tuple[float, ...]]:
     """Windows in batches of as many tokens as ours, through `transformers`: what anyone would write."""
     model = _peer(config, max(layout.rows))
 
@@ -167,7 +169,7 @@ def _plain_loop(config: RunConfig, variant: Variant, split: Split, layout: Layou
     return score
 
 
-def _lm_eval(config: RunConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
+def _lm_eval(config: TrainedConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
     """lm-eval's rolling likelihood of whole documents, at each length."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -205,7 +207,7 @@ def _any_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", bos_token="<eos>", pad_token="<eos>")
 
 
-def _peer(config: RunConfig, max_length: int) -> nn.Module:
+def _peer(config: TrainedConfig, max_length: int) -> nn.Module:
     """`transformers`' Llama with our model's weights."""
     ours, peer = _model(config), transformers_llama(config.model, max_length).eval()
     sizes = config.model
@@ -231,7 +233,7 @@ def _peer(config: RunConfig, max_length: int) -> nn.Module:
     return peer
 
 
-def _long_window(config: RunConfig) -> Cost:
+def _long_window(config: TrainedConfig) -> Cost:
     keep_freed_memory()
     model = _model(config)
     split = RandomTokens(1, LONG_WINDOW + 1, config.model.vocab_size)

@@ -20,7 +20,7 @@ from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
 from extrapolate.runs.resolve import micro_batch_tokens
 from extrapolate.training.optimizer import optimizer_of
@@ -54,7 +54,7 @@ VARIANTS = [
 ] + [Variant("floor", precision) for precision in ("fp32", "bf16")]
 
 
-def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> RunConfig:
+def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> TrainedConfig:
     """A preset as a run would have it, on a CPU; training length 64 where the preset has none."""
     sections = preset_sections(preset)
     training = {"seq_len": 64, **sections["training"]} | ({"seq_len": seq_len} if seq_len else {})
@@ -72,13 +72,13 @@ def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> Ru
     )
 
 
-def measure(config: RunConfig, variants: list[Variant], seconds: float) -> Iterator[tuple[Variant, Speed]]:
+def measure(config: TrainedConfig, variants: list[Variant], seconds: float) -> Iterator[tuple[Variant, Speed]]:
     """Measures each variant for about so many seconds, one after the other."""
     for variant in variants:
         yield variant, process.alone(_measure, config, variant, seconds)
 
 
-def _measure(config: RunConfig, variant: Variant, seconds: float) -> Speed:
+def _measure(config: TrainedConfig, variant: Variant, seconds: float) -> Speed:
     keep_freed_memory()
     torch.manual_seed(0)
     windows = config.training.micro_batch_size
@@ -95,19 +95,19 @@ def _measure(config: RunConfig, variant: Variant, seconds: float) -> Speed:
     return Speed(windows * config.training.seq_len / median, process.peak_memory_mib())
 
 
-def _random_tokens(config: RunConfig) -> Tensor:
+def _random_tokens(config: TrainedConfig) -> Tensor:
     shape = (config.training.micro_batch_size, config.training.seq_len + 1)
     return torch.randint(0, config.model.vocab_size, shape)
 
 
-def _our_step(config: RunConfig, variant: Variant) -> Callable[[], None]:
+def _our_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
     model = Model(config.model, config.encoding.name, config.encoding.arguments, config.training.seq_len)
     optimizer = optimizer_of(model, config.training)
     loss = torch.compile(model.loss) if variant.compiled else model.loss
     return _step(model, optimizer, loss, _random_tokens(config), variant.precision)
 
 
-def _peer_step(config: RunConfig, variant: Variant) -> Callable[[], None]:
+def _peer_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
     model = transformers_llama(config.model, config.training.seq_len)
 
     def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def _step(
     return step
 
 
-def _floor_step(config: RunConfig, variant: Variant) -> Callable[[], None]:
+def _floor_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
     """Every matrix product of a step: for Y = X W also X^T dY and dY W^T, and the same for attention's two."""
     sizes, windows, length = config.model, config.training.micro_batch_size, config.training.seq_len
     dtype = torch.bfloat16 if variant.precision == "bf16" else torch.float32

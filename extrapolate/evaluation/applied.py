@@ -3,18 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from extrapolate import files
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
+from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.decoder import Model
+from extrapolate.extensions.user import UserFile
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
-from extrapolate.runs.run import Run
-
-EXTENSIONS = "extensions"  # the folder of a run that has copies of users' own
 
 
 @dataclass(frozen=True)
@@ -23,6 +21,7 @@ class Applied:
 
     own: Recipe | None
     extra: Recipe | None
+    taken_off: Recipe | None = None
 
     def joined(self) -> Recipe | None:
         """Both in one, for checks and labels. Raises UserError where they clash."""
@@ -34,18 +33,18 @@ class Applied:
         """The hash of the user's own file that the other is from, where it is from one."""
         return None if self.extra is None else self.extra.sha256()
 
-    def plan(self, run: Run, model: Model, length: int) -> Plan:
+    def plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
         """The run's own counts from the L of its line, the other from the length that the run was trained at."""
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
         return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
-    def fits(self, run: Run, length: int) -> bool:
+    def fits(self, run: Subject, length: int) -> bool:
         """Whether a constant is to be fitted at this length."""
         return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
 
-    def expected_plan(self, run: Run, model: Model, length: int) -> Plan:
+    def expected_plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
         """As `plan`, before anything is fitted: a plan that stands for the one that the fit will give."""
         if self.extra is None or self.extra.to_fit is None:
             return self.plan(run, model, length)
@@ -54,8 +53,8 @@ class Applied:
 
     def fitted_plan(
         self,
-        run: Run,
-        model: Model,
+        run: Subject,
+        model: LanguageModel,
         store: Store,
         length: int,
         precision: str,
@@ -73,12 +72,12 @@ class Applied:
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
-def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, Applied]:
+def applied_to(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, Applied]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
     Raises UserError on unknown ones, or one that clashes with the run's own.
     """
-    own = None if run.config.extension is None else recipes.build(run.config.extension)
+    own = run.own_extension
     found = {PLAIN_NAME: Applied(own, None)}
     texts = list(extensions)
     if ALL in texts:
@@ -86,7 +85,7 @@ def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, A
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
         if text == PLAIN_NAME:
-            found |= {} if own is None else {OFF: Applied(None, None)}
+            found |= {} if own is None else {OFF: Applied(None, None, taken_off=own)}
             continue
         recipe = recipes.build(text)
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
@@ -96,10 +95,6 @@ def applied_to(run: Run, model: Model, extensions: Sequence[str]) -> dict[str, A
     return found
 
 
-def keep_files(run: Run, extensions: Sequence[str]) -> None:
-    """Copies the users' own files that extensions come from into the run, each under its hash."""
-    for text in extensions:
-        for file in () if text in (ALL, PLAIN_NAME) else recipes.build(text).files:
-            copy = run.path / EXTENSIONS / f"{file.sha256}.py"
-            copy.parent.mkdir(exist_ok=True)
-            files.write_bytes(copy, file.content)
+def users_files(extensions: Sequence[str]) -> list[UserFile]:
+    """The users' own files that extensions come from."""
+    return [file for text in extensions if text not in (ALL, PLAIN_NAME) for file in recipes.build(text).files]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from extrapolate.data.store import Split
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 
 FIT_TARGETS = 8_192
@@ -17,7 +17,7 @@ STEPS = 10  # of a golden section: the constant is known to about 0.01
 def fitted(
     recipe: Recipe,
     plan_of: Callable[[Recipe], Plan],
-    model: Model,
+    model: LanguageModel,
     split: Split,
     seq_len: int,
     length: int,

@@ -11,7 +11,7 @@ from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
 from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, OFF, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PLAIN_NAME, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import (
@@ -24,15 +24,15 @@ from extrapolate.evaluation.protocols.base import (
 )
 from extrapolate.evaluation.rows import Scores, common, label_of
 from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
+from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window
+from extrapolate.evaluation.text import check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.extensions import recipe as recipes
-from extrapolate.interop.imported import check_text
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.progress import Advance, unseen
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, read
-from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
 
@@ -84,7 +84,7 @@ class EvaluationSettings:
             )
 
 
-def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
+def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
     for protocol in settings.protocols:
         protocols[protocol]  # raises UserError where it is unknown
@@ -93,13 +93,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
     if settings.split not in HELDOUT:
         raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    if run.config.imported is not None:
-        check_text(run, store)
-    elif store.corpus_hash != run.config.data.corpus_hash:
-        raise UserError(
-            f"{run.path} was trained on corpus {run.config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
-            "name the run's own token store with `data`"
-        )
+    check_text(run, store)
     if not settings.precisions:
         raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
@@ -124,7 +118,7 @@ def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
 
 
 def evaluate(
-    run: Run,
+    run: Subject,
     store: Store,
     settings: EvaluationSettings,
     *,
@@ -146,12 +140,17 @@ def evaluate(
             shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
             shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
             for text, applied in chosen.items():
-                shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                shared |= {
+                    "extension": text,
+                    "model": label_of(run.config, loaded, applied.joined(), applied.taken_off),
+                }
                 shared["extension_sha256"] = applied.sha256()
                 yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
 
 
-def models(run: Run, settings: EvaluationSettings, device: str) -> Iterator[tuple[Checkpoint, Model, str, Model]]:
+def models(
+    run: Subject, settings: EvaluationSettings, device: str
+) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
     """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it."""
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
@@ -159,7 +158,7 @@ def models(run: Run, settings: EvaluationSettings, device: str) -> Iterator[tupl
             yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
-def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int:
+def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
     model, split = run.build_model(), store.split(settings.split)
     chosen = applied_to(run, model, settings.extensions)
@@ -179,11 +178,11 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 
-def _by_plan(model: Model, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[Key]]:
+def _by_plan(model: LanguageModel, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[Key]]:
     """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
     wanted: dict[Plan, list[Key]] = {}
     for length, plan in plans.items():
-        if model.encoding.reaches(length, plan):
+        if model.reaches(length, plan):
             wanted.setdefault(plan, []).append(length)
     wanted.setdefault(control_plan, []).append(CONTROL)
     return wanted
@@ -194,11 +193,11 @@ class _ProtocolEvaluation:
 
     def __init__(
         self,
-        run: Run,
+        run: Subject,
         store: Store,
         split: Split,
-        loaded: Model,
-        model: Model,
+        loaded: LanguageModel,
+        model: LanguageModel,
         precision: str,
         layout: Layout,
         targets: Targets,

@@ -15,7 +15,7 @@ from torch import Tensor
 from extrapolate.data.store import Split
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 
 BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise
@@ -23,7 +23,7 @@ LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in
 
 
 def target_losses(
-    model: Model,
+    model: LanguageModel,
     split: Split,
     windows: Windows,
     plan: Plan = PLAIN,
@@ -40,7 +40,7 @@ def target_losses(
 
 
 def losses_at(
-    model: Model,
+    model: LanguageModel,
     split: Split,
     windows: Windows,
     places_P: np.ndarray,
@@ -77,7 +77,7 @@ class Scores:
 
 @torch.inference_mode()
 def scores_at(
-    model: Model,
+    model: LanguageModel,
     tokens_of: Callable[[slice], np.ndarray],
     count: int,
     length: int,
@@ -95,7 +95,7 @@ def scores_at(
     places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
     are computed for these places only; memory grows with the window's length, not with its square.
     """
-    device = model.embedding.weight.device
+    device = model.device
     setting = model.setting(plan, storage_of(precision))
     first = int(places_P[0])
     wanted_P = torch.from_numpy(places_P).to(device)
@@ -119,9 +119,11 @@ def scores_at(
     return Scores(loss_WP, likeliest_WP)
 
 
-def _against(model: Model, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool) -> tuple[Tensor, Tensor | None]:
+def _against(
+    model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool
+) -> tuple[Tensor, Tensor | None]:
     """The loss of each target, and where asked whether it is the likeliest, LOGIT_ELEMENTS logits at a time."""
-    rows = max(1, LOGIT_ELEMENTS // model.config.vocab_size)
+    rows = max(1, LOGIT_ELEMENTS // model.vocab_size)
     losses, right = [], []
     for hidden_RD, targets_R in zip(hidden_ND.split(rows), targets_N.split(rows), strict=True):
         logits_RV = model.head(hidden_RD).float()

@@ -8,17 +8,20 @@ from torch import nn
 from extrapolate.encodings.base import Storage
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 
 
-def in_precision(model: Model, precision: str) -> Model:
+def in_precision(model: LanguageModel, precision: str) -> LanguageModel:
     """The model as `precision` runs it: fp32 and bf16 leave the weights alone, int8 is a copy.
 
     int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
     every batch, by torchao.
-    Raises UserError where torchao is missing.
+    Raises UserError where torchao is missing, or another library runs the model.
     """
     if precision != "int8":
         return model
+    if not isinstance(model, Model):
+        raise UserError(f"{model.label()} cannot be evaluated in int8: another library runs it")
     logging.getLogger("torchao").setLevel(logging.ERROR)  # it warns of kernels for other machines
     try:
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_

@@ -21,20 +21,20 @@ from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import scores_at
-from extrapolate.evaluation.names import OFF, PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
+from extrapolate.evaluation.names import PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
+from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.memory import forget_peak, peak_mib
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import Advance, unseen
 from extrapolate.results.tables import PROBES, read
-from extrapolate.runs.run import Run
 
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def check(run: Run, store: Store, settings: EvaluationSettings) -> None:
+def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.probe_trials}")
@@ -77,7 +77,7 @@ class Answers:
 
 
 def score(
-    model: Model,
+    model: LanguageModel,
     tokens_WN: np.ndarray,
     answers_A: np.ndarray,
     plan: Plan = PLAIN,
@@ -95,7 +95,7 @@ def score(
 
 
 def control_score(
-    model: Model,
+    model: LanguageModel,
     sequences: Sequences,
     seq_len: int,
     plan: Plan = PLAIN,
@@ -139,7 +139,7 @@ def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, fl
 
 
 def evaluate(
-    run: Run,
+    run: Subject,
     store: Store,
     settings: EvaluationSettings,
     *,
@@ -158,12 +158,15 @@ def evaluate(
             protocol = PROBE_PROTOCOL + probe.text
             shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
             for text, applied in chosen.items():
-                shared |= {"extension": text, "model": label_of(run.config, loaded, applied.joined(), text == OFF)}
+                shared |= {
+                    "extension": text,
+                    "model": label_of(run.config, loaded, applied.joined(), applied.taken_off),
+                }
                 shared["extension_sha256"] = applied.sha256()
                 yield _rows(evaluation, run, shared, applied)
 
 
-def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int:
+def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress."""
     if not settings.probes:
         return 0
@@ -172,7 +175,7 @@ def expected_inputs(run: Run, store: Store, settings: EvaluationSettings) -> int
     total = 0
     for length in lengths_of(settings.factors, model.seq_len):
         plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
-        reached = sum(model.encoding.reaches(length, plan) for plan in plans)
+        reached = sum(model.reaches(length, plan) for plan in plans)
         for probe in settings.probes:
             _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
@@ -187,7 +190,7 @@ class _ProbeEvaluation:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         probe: Probe,
         store: Store,
         settings: EvaluationSettings,
@@ -219,7 +222,7 @@ class _ProbeEvaluation:
         """The scores, the inputs per second, and the most memory that was held, MiB."""
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
-            where = self.model.embedding.weight.device.type
+            where = self.model.device.type
             forget_peak(where)
             began = time.perf_counter()
             found = score(self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance)
@@ -228,7 +231,7 @@ class _ProbeEvaluation:
         return self._known[length, depth, plan]
 
 
-def _rows(evaluation: _ProbeEvaluation, run: Run, shared: dict[str, Any], applied: Applied) -> list[dict[str, Any]]:
+def _rows(evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], applied: Applied) -> list[dict[str, Any]]:
     """The rows of one recipe at every length and depth."""
     model = evaluation.model
     rows = []
@@ -239,7 +242,7 @@ def _rows(evaluation: _ProbeEvaluation, run: Run, shared: dict[str, Any], applie
         for depth in DEPTHS:
             sequences, control = evaluation.sequences(length, depth, advance)
             setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
-            reached = model.encoding.reaches(length, plan)
+            reached = model.reaches(length, plan)
             measured = evaluation.scores(length, depth, plan, advance) if reached else None
             rows.append(_row(setting, evaluation.probe, measured, control))
     return rows

@@ -13,14 +13,13 @@ import numpy as np
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.sharing import Measured
+from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, sums_by
-from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.results.tables import EVAL_DOCUMENTS
 from extrapolate.runs import provenance
-from extrapolate.runs.config import RunConfig, short_hash
-from extrapolate.runs.run import Run
+from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig, short_hash
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.version import __version__
 
@@ -98,24 +97,33 @@ def _exp(loss: float) -> float:
     return math.exp(loss) if loss < 700 else math.inf
 
 
-def label_of(config: RunConfig, model: Model, recipe: Recipe | None, taken_off: bool = False) -> str:
-    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`."""
-    name = model.label() if config.imported is None else config.imported.name
+def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`.
+
+    recipe: what is applied, with the run's own extension, or without it where that is `taken_off`.
+    """
+    name = config.imported.name if isinstance(config, ImportedConfig) else model.label()
     label = name + (f" + {recipe.label()}" if recipe else "")
+    if not isinstance(config, TrainedConfig):
+        return f"{label}, {taken_off.label()} taken off" if taken_off else label
     origin = config.origin
-    if config.imported is not None and taken_off and config.extension is not None:
-        return f"{label}, {recipes.build(config.extension).label()} taken off"
     if origin is None:
         return label
-    if config.training.seq_len != origin.seq_len or origin.label == model.label():
-        label += f", tuned at {config.training.seq_len}"
-    if taken_off and config.extension is not None:
-        label += f" with {recipes.build(config.extension).label()}, taken off"
+    if config.trained_length != origin.seq_len or origin.label == model.label():
+        label += f", tuned at {config.trained_length}"
+    if taken_off:
+        label += f" with {taken_off.label()}, taken off"
     return label if origin.label == model.label() else f"{label}, from {origin.label}"
 
 
 def common(
-    run: Run, model: Model, checkpoint: Checkpoint, protocol: str, precision: str, split: str, corpus_hash: str
+    run: Subject,
+    model: LanguageModel,
+    checkpoint: Checkpoint,
+    protocol: str,
+    precision: str,
+    split: str,
+    corpus_hash: str,
 ) -> dict[str, Any]:
     """What every row of a run, checkpoint, precision and protocol shares."""
     config = run.config
@@ -132,13 +140,9 @@ def common(
         "caption": model.encoding.caption,
         "seq_len": config.seq_len,
         "trained_length": config.trained_length,
-        "origin": None if config.origin is None else config.origin.run,
-        "imported": None if config.imported is None else config.imported.source,
-        "preset": config.preset,
+        "imported": _imported_from(config),
         "parameters": model.parameter_count(),
         "own_extension": config.extension,
-        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
-        "training_seconds": None if config.origin else run.training_seconds(),
         "config_hash": config.config_hash(),
         "setting_hash": short_hash(setting),
         "corpus_hash": corpus_hash,
@@ -150,13 +154,27 @@ def common(
     }
 
 
-def _training(run: Run, checkpoint: Checkpoint) -> dict[str, Any]:
-    """How the weights were made: None where the run was imported, for it is not known."""
-    training, provenance = run.config.training, run.provenance
-    if run.config.imported is not None:
-        names = ("tokens", "seed", "training_precision", "training_version", "training_commit", "training_machine")
+def _imported_from(config: RunConfig) -> str | None:
+    if isinstance(config, ForeignConfig):
+        return config.foreign.source
+    return config.imported.source if isinstance(config, ImportedConfig) else None
+
+
+def _training(run: Subject, checkpoint: Checkpoint) -> dict[str, Any]:
+    """How the weights were made: None where they were made elsewhere, for it is not known."""
+    config, provenance = run.config, run.provenance
+    if not isinstance(config, TrainedConfig):
+        names = (
+            "origin", "preset", "training_seconds", "tokens", "seed", "training_precision", "training_version",
+            "training_commit", "training_machine",
+        )  # fmt: skip
         return dict.fromkeys(names)
+    training = config.training
     return {
+        "origin": None if config.origin is None else config.origin.run,
+        "preset": config.preset,
+        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
+        "training_seconds": None if config.origin else run.training_seconds(),
         "tokens": checkpoint.tokens,
         "seed": training.seed,
         "training_precision": training.precision,

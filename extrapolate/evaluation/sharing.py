@@ -17,7 +17,7 @@ from extrapolate.evaluation.losses import losses_at
 from extrapolate.evaluation.protocols.base import Key, Windows
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 
 TOLERANCE = 1e-3  # of normalised hidden states, in float32: rounding is a hundredth of it
@@ -53,7 +53,7 @@ class _Job:
 
 
 @torch.inference_mode()
-def prefixes_agree(model: Model, plan: Plan, lengths: Sequence[int]) -> bool:
+def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> bool:
     """Whether the first tokens of a window of the longest length come out as in windows of the others, tokens each.
 
     Asked in float32, with one window of each length.
@@ -61,16 +61,17 @@ def prefixes_agree(model: Model, plan: Plan, lengths: Sequence[int]) -> bool:
     *shorter, longest = sorted(set(lengths))
     if not shorter:
         return True
-    tokens_BT = torch.arange(longest, device=model.embedding.weight.device)[None] % model.config.vocab_size
-    whole_BTD = model.hidden(tokens_BT, plan)
+    tokens_BT = torch.arange(longest, device=model.device)[None] % model.vocab_size
+    setting = model.setting(plan)
+    whole_BTD = model.hidden(tokens_BT, setting)
     return all(
-        float((whole_BTD[:, :length] - model.hidden(tokens_BT[:, :length], plan)).abs().max()) < TOLERANCE
+        float((whole_BTD[:, :length] - model.hidden(tokens_BT[:, :length], setting)).abs().max()) < TOLERANCE
         for length in shorter
     )
 
 
 def measure(
-    model: Model,
+    model: LanguageModel,
     split: Split,
     wanted: Mapping[Key, tuple[Windows, ...]],
     plan: Plan,
@@ -86,7 +87,7 @@ def measure(
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
     inputs, seconds, peak = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0), dict.fromkeys(wanted, 0.0)
-    device = model.embedding.weight.device.type
+    device = model.device.type
     batches: dict[tuple[Key, int, frozenset[tuple[int, int]]], list[_Job]] = {}
     for job in jobs:
         batches.setdefault((job.key, job.length, job.stretches()), []).append(job)

@@ -8,7 +8,7 @@ from extrapolate.data.store import Split
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
 from extrapolate.evaluation.protocols.base import Windows, protocols
-from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 
 
@@ -26,7 +26,7 @@ def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Wi
 
 
 def validation_loss(
-    model: Model,
+    model: LanguageModel,
     split: Split,
     windows: tuple[Windows, ...],
     plan: Plan = PLAIN,

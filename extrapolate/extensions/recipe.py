@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
@@ -13,7 +14,7 @@ from extrapolate.model.plan import PLAIN, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
-    from extrapolate.model.decoder import Model
+    from extrapolate.model.language_model import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class Recipe:
         return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
 
 
-def build(text: str) -> Recipe:
-    """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash."""
+def build(text: str, copies: Sequence[Path] = ()) -> Recipe:
+    """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
+
+    copies: the copies that a run keeps of the users' own files in the text, in their order; they are read instead.
+    """
     texts = [part.strip() for part in specs.split_outside_parentheses(text, "+")]
     if not texts:
         raise UserError("an extension must be named: extrapolate extensions lists them")
@@ -73,11 +77,13 @@ def build(text: str) -> Recipe:
     tidied = []
     for part in texts:
         spec = specs.parse(part)
-        cls, file = find(spec.name)
+        own_file, _, class_name = spec.name.rpartition(":")
+        copied = own_file and len(files) < len(copies)
+        cls, file = find(f"{copies[len(files)]}:{class_name}" if copied else spec.name)
         arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
         parts.append(guarded(cls, "__init__", partial(cls, **arguments)))
         files += [file] if file else []
-        short = f"{file.path.name}:{cls.__name__}" if file else spec.name
+        short = f"{Path(own_file).name}:{cls.__name__}" if file else spec.name
         tidied.append(specs.spell(short, {name: _plainly(value) for name, value in arguments.items()}))
     _check_joins(text, parts)
     return Recipe(" + ".join(tidied), tuple(parts), tuple(files))
@@ -113,14 +119,14 @@ def joins(recipe: Recipe, name: str) -> bool:
     return True
 
 
-def reason_against(name: str, model: "Model") -> str | None:
+def reason_against(name: str, model: "LanguageModel") -> str | None:
     """Why an extension means nothing for a model, or None where it applies."""
     return _reason_against(extensions[name], model)
 
 
-def _reason_against(cls: type[Extension], model: "Model") -> str | None:
+def _reason_against(cls: type[Extension], model: "LanguageModel") -> str | None:
     label = model.encoding.display
-    if cls.clashes_with_ssmax and model.config.ssmax:
+    if cls.clashes_with_ssmax and model.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
     if cls.needs not in model.encoding.accepts:
         return (
@@ -129,12 +135,12 @@ def _reason_against(cls: type[Extension], model: "Model") -> str | None:
     return None
 
 
-def applicable(model: "Model") -> list[str]:
+def applicable(model: "LanguageModel") -> list[str]:
     """The names of the extensions that apply to a model."""
     return [name for name in extensions.names() if reason_against(name, model) is None]
 
 
-def check_applies(recipe: Recipe, model: "Model") -> None:
+def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
     """Raises UserError where a part means nothing for the model, saying why and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
         if reason := _reason_against(type(part), model):

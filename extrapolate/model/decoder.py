@@ -149,6 +149,25 @@ class Model(nn.Module):
         """The first layer's encoding: the one that sees the embedding."""
         return cast(Block, self.blocks[0]).encoding
 
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return self.config.vocab_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.weight.device
+
+    @property
+    def ssmax(self) -> bool:
+        """Whether it was trained with SSMax."""
+        return self.config.ssmax
+
+    def reaches(self, length: int, plan: Plan) -> bool:
+        """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
+        return all(cast(Block, block).encoding.reaches(length, plan) for block in self.blocks)
+
     def label(self) -> str:
         """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
         combined = (("SSMax", self.config.ssmax), ("QK-norm", self.config.qk_norm))

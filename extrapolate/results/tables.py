@@ -103,12 +103,16 @@ _PROVENANCE = (
         "own_extension", _TEXT, "", "The extension that belongs to the run and is always applied.", "the run has none"
     ),
     _sometimes(
-        "imported", _TEXT, "", "Where an imported checkpoint came from.", "the run was trained by this program"
+        "imported", _TEXT, "", "Where an imported checkpoint, or a model of another library, came from.",
+        "the run was trained by this program",
     ),
     _sometimes("tokens", _INT, "tokens", "How many tokens the checkpoint was trained on.", _IMPORTED),
     _sometimes("seed", _INT, "", "The seed of the weights, the order and dropout.", _IMPORTED),
     _sometimes("preset", _TEXT, "", "The preset whose sizes the model has.", _IMPORTED),
-    _always("parameters", _INT, "", "The number of the model's parameters; shared ones count once."),
+    _sometimes(
+        "parameters", _INT, "", "The number of the model's parameters; shared ones count once.",
+        "another library runs the model, and it is no torch module",
+    ),
     _sometimes("training_precision", _TEXT, "", "The precision of the training: `fp32` or `bf16`.", _IMPORTED),
     _sometimes(
         "training_seconds", _REAL, "seconds", "How long training took: the median step time times the steps.",

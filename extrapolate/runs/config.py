@@ -3,17 +3,19 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError
 
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.sections import Section
 from extrapolate.specs import did_you_mean
 from extrapolate.training.config import TrainingConfig
+
+T = TypeVar("T", bound="RunConfig")
 
 
 class EncodingConfig(Section):
@@ -42,7 +44,7 @@ class OriginConfig(Section):
     seq_len: int = Field(gt=1)
 
 
-class ImportedConfig(Section):
+class ImportSource(Section):
     """A checkpoint that was trained elsewhere: its name, where it came from, a hash of its files, and L, tokens."""
 
     name: str
@@ -51,59 +53,127 @@ class ImportedConfig(Section):
     seq_len: int = Field(gt=1)
 
 
-class RunConfig(Section):
-    """Everything that decides a run's weights. An extension, if it has one, belongs to it and always applies.
+class ForeignSource(Section):
+    """A model that another library runs: its name, where the call came from, its vocabulary, and L, tokens.
 
-    Of an imported checkpoint preset, training and data are not known: there they are None, and there alone. Their
-    types are those of all other runs, for only an evaluation meets imported ones.
+    max_length is the longest window that it is defined for, tokens, if there is one. `answers` are logits that it gave
+    to a fixed input: they tell whether it is the same model the next time. file_sha256 is the hash of the user's file
+    that loads it, if one does.
     """
 
-    preset: str
+    name: str
+    source: str
+    seq_len: int = Field(gt=1)
+    vocab_size: int = Field(gt=0)
+    max_length: int | None = None
+    answers: tuple[float, ...] = ()
+    file_sha256: str | None = None
+
+
+class RunConfig(Section):
+    """What is known of every run, however its weights were made.
+
+    An extension, if a run has one, belongs to it and always applies; extension_sha256 are the hashes of the users' own
+    files that it comes from, joined by `+`.
+    """
+
     encoding: EncodingConfig
-    model: ModelConfig
-    training: TrainingConfig
-    data: DataConfig
-    origin: OriginConfig | None = None
     extension: str | None = None
-    imported: ImportedConfig | None = None
-
-    @field_validator("preset", "training", "data", mode="wrap")
-    @classmethod
-    def _may_be_unknown(cls, value: Any, check: Callable[[Any], Any]) -> Any:
-        return None if value is None else check(value)
-
-    @model_validator(mode="after")
-    def _check(self) -> "RunConfig":
-        for name in ("preset", "training", "data"):
-            if (getattr(self, name) is None) != (self.imported is not None):
-                raise UserError(f"{name} is " + ("missing" if self.imported is None else "not known, of an import"))
-        return self
+    extension_sha256: str | None = None
 
     @property
     def seq_len(self) -> int:
         """L, tokens: what the encoding was derived from, and what factors count in."""
-        return self.trained_length if self.origin is None else self.origin.seq_len
+        raise NotImplementedError
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens the model has logits for."""
+        raise NotImplementedError
 
     @property
     def trained_length(self) -> int:
         """The length, in tokens, that the weights were trained at: another than L where the run was tuned."""
-        return self.training.seq_len if self.imported is None else self.imported.seq_len
+        return self.seq_len
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights but for seeds: runs that agree in it are replicates."""
-        names: dict[str, Any] = {
-            "data": {"path"},
-            "training": {"seed"},
-            "origin": {"run", "weights_sha256"},
-            "imported": {"source"} if self.imported else True,
-        }
-        if self.imported is None and self.training.probes is None:  # as before there were probes
-            names["training"] |= {"probes"}
-        return self.model_dump(exclude=names)
+        return self.model_dump(exclude={"extension_sha256"} if self.extension_sha256 is None else None)
 
     def config_hash(self) -> str:
         """A hash of `decisive`."""
         return short_hash(self.decisive())
+
+
+class TrainedConfig(RunConfig):
+    """Everything that decides the weights of a run that was trained here."""
+
+    preset: str
+    model: ModelConfig
+    training: TrainingConfig
+    data: DataConfig
+    origin: OriginConfig | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def seq_len(self) -> int:
+        return self.trained_length if self.origin is None else self.origin.seq_len
+
+    @property
+    def trained_length(self) -> int:
+        return self.training.seq_len
+
+    def decisive(self) -> dict[str, Any]:
+        found = super().decisive()
+        del found["data"]["path"], found["training"]["seed"]
+        if self.training.probes is None:  # as before there were probes
+            del found["training"]["probes"]
+        if self.origin is not None:
+            del found["origin"]["run"], found["origin"]["weights_sha256"]
+        return found
+
+
+class ImportedConfig(RunConfig):
+    """A checkpoint of another library that became a run: how it was trained is not known."""
+
+    model: ModelConfig
+    imported: ImportSource
+
+    @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def seq_len(self) -> int:
+        return self.imported.seq_len
+
+    def decisive(self) -> dict[str, Any]:
+        found = super().decisive()
+        del found["imported"]["source"]
+        return found | dict.fromkeys(("preset", "training", "data", "origin"))  # as the first format wrote them
+
+
+class ForeignConfig(RunConfig):
+    """A model that another library runs: see `ForeignSource`. Its folder holds its rows, and no weights."""
+
+    foreign: ForeignSource
+
+    @property
+    def vocab_size(self) -> int:
+        return self.foreign.vocab_size
+
+    @property
+    def seq_len(self) -> int:
+        return self.foreign.seq_len
+
+    def decisive(self) -> dict[str, Any]:
+        found = super().decisive()
+        for name in ("source", "answers", "file_sha256"):
+            del found["foreign"][name]
+        return found | dict.fromkeys(("preset", "training", "data", "origin"))
 
 
 def short_hash(value: Mapping[str, Any]) -> str:
@@ -124,27 +194,41 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 
-def validate(config: Mapping[str, Any], where: str) -> RunConfig:
-    """A RunConfig from nested dictionaries. Raises UserError naming the first wrong field."""
+def validate(config: Mapping[str, Any], where: str) -> TrainedConfig:
+    """The configuration of a run that is trained here. Raises UserError naming the first wrong field."""
+    return validate_as(TrainedConfig, config, where)
+
+
+def read_config(config: Mapping[str, Any], where: str) -> RunConfig:
+    """A run's configuration, of the type that it has. Raises UserError naming the first wrong field."""
+    known: dict[str, type[RunConfig]] = {"imported": ImportedConfig, "foreign": ForeignConfig}
+    kind: type[RunConfig] = next((kind for name, kind in known.items() if config.get(name) is not None), TrainedConfig)
+    # The first format wrote every section of every type, null where there was none.
+    given = {name: value for name, value in config.items() if value is not None or name in kind.model_fields}
+    return validate_as(kind, given, where)
+
+
+def validate_as(kind: type[T], config: Mapping[str, Any], where: str) -> T:
+    """A configuration of one type. Raises UserError naming the first wrong field."""
     try:
-        return RunConfig.model_validate(config)
+        return kind.model_validate(config)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), _known_settings(first["loc"]))
+            message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), _known_settings(kind, first["loc"]))
         raise UserError(f"{where}: {place + ': ' if place else ''}{message}") from None
 
 
-def _known_settings(location: tuple[int | str, ...]) -> list[str]:
-    section: Any = RunConfig
+def _known_settings(kind: type[RunConfig], location: tuple[int | str, ...]) -> list[str]:
+    section: Any = kind
     for part in location[:-1]:
         section = section.model_fields[part].annotation
     return list(section.model_fields)
 
 
-def differences(old: RunConfig, new: RunConfig) -> list[str]:
+def differences(old: TrainedConfig, new: TrainedConfig) -> list[str]:
     """`training.lr: 0.003 in the run, 0.001 now`, for every setting that decides the weights and differs."""
     names = {"data": {"path"}, "origin": {"run"}}  # where things are, and what they are called
     return _differences(old.model_dump(exclude=names), new.model_dump(exclude=names), "")

@@ -1,10 +1,10 @@
-"""From a preset, a file and flags to a resolved RunConfig. Later ones win."""
+"""From a preset, a file and flags to a resolved TrainedConfig. Later ones win."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from extrapolate import specs
 from extrapolate.data.store import Store
@@ -13,11 +13,12 @@ from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.layers import build
 from extrapolate.runs import config as configs
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
 from extrapolate.runs.run import USER_ENCODING, file_sha256
 from extrapolate.training.config import TrainingConfig
 
+C = TypeVar("C", TrainedConfig, ImportedConfig)
 # Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above so many operations.
 COMPILE_ABOVE = 5e13
 # Tokens in a forward pass on a CPU, for small and for large vocabularies: more is slower, or fills the memory.
@@ -38,7 +39,7 @@ class TrainingRequest:
     training: Mapping[str, Any] | None = None
 
 
-def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | None]:
+def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path | None]:
     """The configuration of a run on a store, and the user's encoding file if it has one.
 
     Raises UserError on anything unknown or out of range.
@@ -73,7 +74,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[RunConfig, Path | N
     return with_resolved_encoding(config)
 
 
-def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
+def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
     """The configuration with every argument of its encoding, and the user's file if it is one."""
     name, arguments = config.encoding.name, config.encoding.arguments
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
@@ -85,13 +86,13 @@ def with_resolved_encoding(config: RunConfig) -> tuple[RunConfig, Path | None]:
     return config.model_copy(update={"encoding": encoding}), user_file
 
 
-def dims_of(config: RunConfig) -> Dims:
+def dims_of(config: TrainedConfig | ImportedConfig) -> Dims:
     """What the first layer's encoding may know of its model."""
     model = config.model
     return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
 
 
-def run_name(config: RunConfig) -> str:
+def run_name(config: TrainedConfig) -> str:
     """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset where it is not tiny."""
     encoding = config.encoding
     unusual = encoding.arguments
@@ -131,8 +132,8 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if tuned := {"origin", "extension"} & content.keys():
         raise UserError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with `start`")
     for key in content:
-        if key not in RunConfig.model_fields:
-            raise UserError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, RunConfig.model_fields)}")
+        if key not in TrainedConfig.model_fields:
+            raise UserError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, TrainedConfig.model_fields)}")
         if not isinstance(content[key], str if key == "preset" else dict):
             kind = "a preset's name" if key == "preset" else "a section of settings"
             raise UserError(f"{path}: {key} must be {kind}, not {content[key]!r}")
@@ -192,7 +193,7 @@ def hardware(training: Mapping[str, Any]) -> dict[str, str]:
     return {"device": device, "precision": precision}
 
 
-def with_automatic(config: RunConfig, given: Mapping[str, Any]) -> TrainingConfig:
+def with_automatic(config: TrainedConfig, given: Mapping[str, Any]) -> TrainingConfig:
     """The training section with what was not given and depends on the sizes."""
     training = config.training
     automatic: dict[str, Any] = {}
@@ -210,7 +211,7 @@ def micro_batch_tokens(vocab_size: int, device: str) -> int:
     return MICRO_BATCH_TOKENS[0 if vocab_size <= 8192 else 1]
 
 
-def _operations(config: RunConfig) -> float:
+def _operations(config: TrainedConfig) -> float:
     """Floating point operations of the whole training, attention's scores left out: 6 a parameter and token."""
     sizes = config.model
     attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim

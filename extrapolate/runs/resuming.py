@@ -7,13 +7,12 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import CONFIG, USER_ENCODING, Run, check_same
-from extrapolate.training.fine_tuning import check_trained_here, origin_of, own_text
+from extrapolate.training.fine_tuning import origin_of, own_recipe
 
 
 def run_in(path: Path) -> Run | None:
@@ -21,7 +20,7 @@ def run_in(path: Path) -> Run | None:
     if not (path / CONFIG).is_file():
         return None
     run = Run.open(path)
-    check_trained_here(run)
+    _ = run.trained  # raises where it was trained elsewhere
     return run
 
 
@@ -31,13 +30,13 @@ def resumed(
     start: Path | None = None,
     extend: str | None = None,
     store: Store | None = None,
-) -> tuple[RunConfig, Path | None]:
+) -> tuple[TrainedConfig, Path | None]:
     """A run's configuration and its own copy of the user's encoding file, if it has one.
 
     What is not asked for is the run's. `start` is the run that it started from: where that folder is gone, its name
     must be the one that the run knows. Raises UserError where anything given is not as in the run.
     """
-    known = run.config
+    known = run.trained
     if known.training.device == "cuda" and not run.finished and not torch.cuda.is_available():
         raise UserError(
             f"{run.path} is trained on cuda, and this machine has no CUDA device that torch can use: resume it on one "
@@ -60,7 +59,8 @@ def resumed(
     if start is not None:
         raw["origin"] = _origin(run, start)
     if extend is not None:
-        raw["extension"] = None if extend == PLAIN_NAME else own_text(extend)
+        own = own_recipe(extend)
+        raw |= {"extension": own.text if own else None, "extension_sha256": own.sha256() if own else None}
     if request.pe is not None or "encoding" in file:
         raw["encoding"] = resolve.encoding_section(request, file)
     config = configs.validate(raw, str(request.file) if request.file else str(run.path))
@@ -73,7 +73,7 @@ def resumed(
 
 
 def _origin(run: Run, start: Path) -> dict[str, Any] | None:
-    known = run.config.origin
+    known = run.trained.origin
     if known is not None and not start.exists() and start.name == known.run:
         return known.model_dump()
     return origin_of(start)

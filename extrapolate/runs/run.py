@@ -1,14 +1,15 @@
 """The run directory: one trained model. Every write is atomic, every read checked.
 
 `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.pt` while
-training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and a copy of the
-user's encoding, `encoding.py`, where there is one.
+training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and copies of the
+user's files: `encoding.py`, and `extensions/`.
 """
 
 import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +22,13 @@ from tokenizers import Tokenizer
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.user import UserFile
 from extrapolate.folders import RUN_FILE
 from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import (
     METADATA,
@@ -39,6 +43,7 @@ from extrapolate.runs.weights import (
 FORMAT = 1
 CONFIG, WEIGHTS, STATE, METRICS = RUN_FILE, "model.safetensors", "state.pt", "metrics.jsonl"
 USER_ENCODING = "encoding.py"
+USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,10 @@ class Run:
     provenance: dict[str, Any]
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, tokenizer: Path, user_encoding: Path | None = None) -> "Run":
-        """Starts a run in `path`: everything but weights."""
+    def create(cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None) -> "Run":
+        """Starts a run in `path`: everything but weights. tokenizer: the content of its tokenizer.json."""
         path.mkdir(parents=True, exist_ok=True)
-        files.write_bytes(path / "tokenizer.json", tokenizer.read_bytes())
+        files.write_bytes(path / "tokenizer.json", tokenizer)
         if user_encoding is not None:
             files.write_bytes(path / USER_ENCODING, user_encoding.read_bytes())
         made = provenance()
@@ -70,13 +75,48 @@ class Run:
             raise UserError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise UserError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
-        config = configs.validate(record.get("config", {}), str(path / CONFIG))
+        config = configs.read_config(record.get("config", {}), str(path / CONFIG))
         return cls(path, config, dict(record.get("provenance", {})))
 
     @property
     def name(self) -> str:
         """The folder's name."""
         return self.path.resolve().name
+
+    @property
+    def trained(self) -> TrainedConfig:
+        """The configuration of a run that was trained here. Raises UserError where it was trained elsewhere."""
+        if isinstance(self.config, TrainedConfig):
+            return self.config
+        source = self.config.imported.source if isinstance(self.config, ImportedConfig) else "another library"
+        raise UserError(
+            f"{self.path} was imported from {source}: how it was trained is not known, and it can be evaluated but not "
+            "continued"
+        )
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another library runs the model, so that the folder holds no weights."""
+        return isinstance(self.config, ForeignConfig)
+
+    @cached_property
+    def own_extension(self) -> Recipe | None:
+        """The extension that belongs to the run. Raises UserError where the copy of a user's file was changed."""
+        if self.config.extension is None:
+            return None
+        hashes = (self.config.extension_sha256 or "").split("+")
+        copies = [self.path / USER_EXTENSIONS / f"{sha256}.py" for sha256 in hashes if sha256]
+        for copy, sha256 in zip(copies, hashes, strict=False):
+            if not copy.is_file() or file_sha256(copy) != sha256:
+                raise UserError(f"{copy} is missing or was changed since training: its hash differs")
+        return recipes.build(self.config.extension, copies)
+
+    def keep_extensions(self, users: Iterable[UserFile]) -> None:
+        """Copies the users' own files that extensions come from into the run."""
+        for file in users:
+            copy = self.path / USER_EXTENSIONS / f"{file.sha256}.py"
+            copy.parent.mkdir(exist_ok=True)
+            files.write_bytes(copy, file.content)
 
     @cached_property
     def model(self) -> Model:
@@ -98,14 +138,21 @@ class Run:
 
     def build_model(self) -> Model:
         """The run's model with fresh weights, on the CPU. Raises UserError where the user's file was changed."""
-        encoding = self.config.encoding
+        config = self._with_weights()
+        encoding = config.encoding
         name = encoding.name
         if encoding.file_sha256 is not None:
             copy = self.path / USER_ENCODING
             if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
                 raise UserError(f"{copy} is missing or was changed since training: its hash differs")
             name = f"{copy}:{name.rpartition(':')[2]}"
-        return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
+        return Model(config.model, name, encoding.arguments, config.seq_len)
+
+    def _with_weights(self) -> TrainedConfig | ImportedConfig:
+        if isinstance(self.config, TrainedConfig | ImportedConfig):
+            return self.config
+        source = self.config.foreign.source if isinstance(self.config, ForeignConfig) else "the file that loads it"
+        raise UserError(f"{self.path} holds no weights, for another library runs its model: evaluate {source}")
 
     def load_model(self, checkpoint: Checkpoint) -> Model:
         """The model with a checkpoint's weights, in eval mode. Raises UserError where they are damaged."""
@@ -118,6 +165,7 @@ class Run:
 
         Raises UserError where training is not finished, or weights are damaged.
         """
+        self._with_weights()
         if not self.finished:
             raise UserError(
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
@@ -170,15 +218,15 @@ class Run:
     def training_seconds(self) -> float | None:
         """Median step time times steps, seconds: what training took, whatever interrupted it."""
         rates = sorted(row["tokens_per_s"] for row in self.metrics() if row.get("tokens_per_s"))
-        if not rates:
+        if not rates or not isinstance(self.config, TrainedConfig):
             return None
         training = self.config.training
         return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
 
 
-def check_same(run: Run, config: RunConfig) -> None:
+def check_same(run: Run, config: TrainedConfig) -> None:
     """Raises UserError where a configuration would not make this run."""
-    if changed := configs.differences(run.config, config):
+    if changed := configs.differences(run.trained, config):
         raise UserError(
             f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
             "give the settings that it was started with, or choose another `out`"

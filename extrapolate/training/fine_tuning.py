@@ -14,7 +14,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import USER_ENCODING, Run
 
@@ -22,22 +22,25 @@ from extrapolate.runs.run import USER_ENCODING, Run
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1
 
 
-def continued(start: Path, request: TrainingRequest, extend: str | None, store: Store) -> tuple[RunConfig, Path | None]:
-    """The configuration of a run that starts from the weights of `start`, and the user's encoding file if it has one.
+def continued(
+    start: Path, request: TrainingRequest, extend: str | None, store: Store
+) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+    """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
     Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
     belongs to the new run. Raises UserError where that run is not finished, the corpus is another, or something is
     asked for that its weights decide.
     """
-    parent = parent_of(start)
-    if store.corpus_hash != parent.config.data.corpus_hash:
+    parent = Run.open(start)
+    known = parent.trained
+    if store.corpus_hash != known.data.corpus_hash:
         raise UserError(
-            f"{start} was trained on corpus {parent.config.data.corpus_hash}, and {store.path} is "
+            f"{start} was trained on corpus {known.data.corpus_hash}, and {store.path} is "
             f"{store.corpus_hash}: name its own token store with `data`"
         )
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
         raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
-    before = parent.config.training
+    before = known.training
     training = before.model_dump() | {
         "lr": before.lr * TUNING_LR,
         "tokens": max(round(before.tokens * TUNING_TOKENS), before.batch_tokens),
@@ -48,70 +51,46 @@ def continued(start: Path, request: TrainingRequest, extend: str | None, store: 
     training |= given
     if "batch_tokens" not in given:
         training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])
-    encoding = parent.config.encoding.model_dump() if request.pe is None else None
+    encoding = known.encoding.model_dump() if request.pe is None else None
     if encoding is None:
         spec = specs.parse(request.pe or "")
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
         encoding["name"] = f"{parent.path / USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
-    extension = extend if extend is not None or request.pe else parent.config.extension
-    raw = parent.config.model_dump() | {
+    own = parent.own_extension if extend is None and request.pe is None else own_recipe(extend)
+    raw = known.model_dump() | {
         "encoding": encoding,
         "training": training | resolve.hardware(training),
-        "extension": None if extension in (None, PLAIN_NAME) else own_text(extension),
+        "extension": own.text if own else None,
+        "extension_sha256": own.sha256() if own else None,
         "origin": origin_of(start),
     }
     config = configs.validate(raw, str(start))
     config = config.model_copy(update={"training": resolve.with_automatic(config, given)})
     config, user_file = resolve.with_resolved_encoding(config)
-    check_own_extension(config, user_file)
-    return config, user_file
+    check_own_extension(config, own, user_file)
+    return config, user_file, own
 
 
-def own_text(extension: str) -> str:
-    """The text of an extension that is to belong to a run. Raises UserError where it is of a user's own file."""
-    recipe = recipes.build(extension)
-    if recipe.files:
-        raise UserError(
-            f"'{recipe.text}' is of a file of your own, which cannot belong to a run: give it as `extend` "
-            "where the run is evaluated"
-        )
-    return recipe.text
-
-
-def parent_of(start: Path) -> Run:
-    """The run to continue. Raises UserError where there is none, or how it was trained is not known."""
-    parent = Run.open(start)
-    check_trained_here(parent)
-    return parent
-
-
-def check_trained_here(run: Run) -> None:
-    """Raises UserError where a run was imported."""
-    if run.config.imported is not None:
-        raise UserError(
-            f"{run.path} was imported from {run.config.imported.source}: how it was trained is not known, and it can "
-            "be evaluated but not continued"
-        )
+def own_recipe(extension: str | None) -> Recipe | None:
+    """An extension that is to belong to a run; None where there is none, or the text takes the parent's off."""
+    return None if extension is None or extension == PLAIN_NAME else recipes.build(extension)
 
 
 def origin_of(start: Path) -> dict[str, Any]:
     """What a run keeps of the one that it starts from. Raises UserError where that one is not finished."""
-    parent = parent_of(start)
+    parent = Run.open(start)
+    _ = parent.trained  # raises where it was trained elsewhere
     return {
         "run": parent.name,
         "weights_sha256": parent.checkpoints("last")[-1].sha256,
         "config_hash": parent.config.config_hash(),
-        "label": label_of(parent.config, parent.build_model(), _own(parent.config)),
+        "label": label_of(parent.config, parent.build_model(), parent.own_extension),
         "seq_len": parent.config.seq_len,
     }
 
 
-def _own(config: RunConfig) -> Recipe | None:
-    return None if config.extension is None else recipes.build(config.extension)
-
-
-def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
+def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Path | None) -> None:
     """Raises UserError where a run's extension means nothing for its model or has a constant left to fit, or its
     training windows are longer than its encoding is defined.
     """
@@ -120,14 +99,12 @@ def check_own_extension(config: RunConfig, user_file: Path | None) -> None:
         name = f"{user_file}:{name.rpartition(':')[2]}"
     model = Model(config.model, name, config.encoding.arguments, config.seq_len)
     plan, length = PLAIN, config.training.seq_len
-    if (recipe := _own(config)) is not None:
-        recipes.check_applies(recipe, model)
-        if recipe.to_fit is not None:
-            raise UserError(
-                f"an extension that belongs to a run must be whole, and '{recipe.text}' leaves a constant out"
-            )
-        plan = recipe.plan(model.encoding, model.seq_len, length)
-    if not model.encoding.reaches(length, plan):
+    if own is not None:
+        recipes.check_applies(own, model)
+        if own.to_fit is not None:
+            raise UserError(f"an extension that belongs to a run must be whole, and '{own.text}' leaves a constant out")
+        plan = own.plan(model.encoding, model.seq_len, length)
+    if not model.reaches(length, plan):
         hint = "; give `extend='table-resize'`" if "table-resize" in recipes.applicable(model) else ""
         raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"

@@ -15,11 +15,11 @@ from extrapolate import files
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import Advance, unseen
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, METRICS, STATE, WEIGHTS, Run, check_same
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training.data import TrainingData
@@ -32,26 +32,26 @@ VALIDATIONS = 10  # in the course of a run, the last at its end
 Report = Callable[[dict[str, Any]], None]
 
 
-def initial_model(config: RunConfig, run: Run) -> Model:
+def initial_model(run: Run) -> Model:
     """Fresh weights, decided by the seed alone."""
-    torch.manual_seed(config.training.seed)
+    torch.manual_seed(run.trained.training.seed)
     return run.build_model()
 
 
-def own_plan(config: RunConfig, model: Model) -> Plan:
+def own_plan(run: Run, model: Model) -> Plan:
     """What the run's own extension does to its training windows."""
-    if config.extension is None:
-        return PLAIN
-    return recipes.build(config.extension).plan(model.encoding, model.seq_len, config.training.seq_len)
+    own = run.own_extension
+    return PLAIN if own is None else own.plan(model.encoding, model.seq_len, run.config.trained_length)
 
 
 def train(
-    config: RunConfig,
+    config: TrainedConfig,
     store: Store,
     path: Path,
     *,
     resume: bool = False,
     user_encoding: Path | None = None,
+    extension: Recipe | None = None,
     start: Checkpoint | None = None,
     save_every: int | None = None,
     keep_every: int | None = None,
@@ -60,7 +60,8 @@ def train(
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
-    start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
+    user_encoding: the user's file that its encoding is from; extension: what belongs to the run, as its configuration
+    says; start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
     forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
@@ -77,15 +78,17 @@ def train(
     with files.locked(path):
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)
+        if extension is not None:
+            run.keep_extensions(extension.files)
         if not run.finished:
             _Training(run, data, start, report, progress).loop(save_every, keep_every)
     return run
 
 
-def _opened(config: RunConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
+def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
         (path / METRICS).unlink(missing_ok=True)
-        return Run.create(path, config, store.path / "tokenizer.json", user_encoding)
+        return Run.create(path, config, (store.path / "tokenizer.json").read_bytes(), user_encoding)
     if not resume:
         raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)
@@ -104,12 +107,12 @@ class _Training:
         self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report, progress: Advance = unseen
     ) -> None:
         self.run, self.data, self.report, self.progress = run, data, report, progress
-        self.training = run.config.training
-        self.model = initial_model(run.config, run)
+        self.training = run.trained.training
+        self.model = initial_model(run)
         if start is not None:
             load_start(self.model, start)
         self.model.to(self.training.device)
-        self.plan = own_plan(run.config, self.model)
+        self.plan = own_plan(run, self.model)
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self._restore()

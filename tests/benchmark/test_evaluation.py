@@ -8,13 +8,13 @@ from extrapolate.benchmark import evaluation as benchmark
 from extrapolate.benchmark.evaluation import Variant
 from extrapolate.benchmark.training import bench_config
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 
 TOKENS = 2048
 
 
 @pytest.fixture(scope="module")
-def config() -> RunConfig:
+def config() -> TrainedConfig:
     """Two small layers at L = 8."""
     made = bench_config("tiny", 8)
     sizes = made.model.model_copy(
@@ -24,7 +24,7 @@ def config() -> RunConfig:
 
 
 @pytest.mark.parametrize("protocol", protocols.names())
-def test_ours_and_a_plain_loop_have_equal_losses(protocol: str, config: RunConfig) -> None:
+def test_ours_and_a_plain_loop_have_equal_losses(protocol: str, config: TrainedConfig) -> None:
     ours, control, plain = (
         benchmark._measure(config, Variant(who, protocol, "fp32"), TOKENS)
         for who in ("extrapolate", "extrapolate and control", "plain loop")
@@ -35,7 +35,7 @@ def test_ours_and_a_plain_loop_have_equal_losses(protocol: str, config: RunConfi
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="needs lm-eval")
-def test_lm_eval_rolls_over_the_same_documents(config: RunConfig) -> None:
+def test_lm_eval_rolls_over_the_same_documents(config: TrainedConfig) -> None:
     """Its windows begin with a token of its own, so that losses are near, not equal."""
     ours = benchmark._measure(config, Variant("extrapolate", "windows", "fp32"), TOKENS)
     rolled = benchmark._measure(config, Variant("lm-eval rolling", "windows", "fp32"), TOKENS)
@@ -52,7 +52,7 @@ def test_what_is_missing_is_not_measured() -> None:
     )
 
 
-def test_a_window_of_32_768_tokens_takes_little_memory(config: RunConfig) -> None:
+def test_a_window_of_32_768_tokens_takes_little_memory(config: TrainedConfig) -> None:
     """A single [N, N] of float32 would be 4 GiB."""
     cost = benchmark.long_window(config)
     assert benchmark.LONG_WINDOW == 32_768

@@ -15,7 +15,7 @@ from extrapolate.cli.flags import CommandLine, flags, in_flags
 from extrapolate.cli.progress import Terminal
 
 ROOT = Path(xt.__file__).parent
-CALLS = (xt.check, xt.compare, xt.evaluate, xt.evaluate_probes, xt.load, xt.report, xt.tokenize, xt.train)
+CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Modules whose texts are pages, which are about the commands too.
 PAGES = ("catalogue.py", "data/catalogue.py", "results/page.py", "results/tables.py", "reports/page.py")
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")

@@ -16,7 +16,7 @@ from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.evaluation.statistics import interval
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")
@@ -232,7 +232,7 @@ class TestTheRun:
         cli("eval-lengths", "hf:small-llama", "--data", bpe_store, "--factors", "1", "--max-targets", "64").succeeded()
         path = ckpt / "hf-small-llama/config.json"
         record = json.loads(path.read_text())
-        config = RunConfig.model_validate(record["config"])
+        config = TrainedConfig.model_validate(record["config"])
         assert (config.seq_len, config.trained_length, config.training) == (SEQ_LEN, SEQ_LEN, None)
         theirs = json.loads((ckpt / "rope/config.json").read_text())["config"]
         for changed, words in (

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from extrapolate.extensions import recipe
+from extrapolate.runs.run import Run
+from extrapolate.training.loop import own_plan
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my_extension.py"
@@ -46,8 +48,33 @@ def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
         ("rope", "gone.py:Root", "gone.py: no such file"),
     ):
         assert reason in cli("eval-lengths", f"ckpt/{run}", *FEWER, "--extend", extend).error()
-    refused = cli("train", "--from", "ckpt/rope", "--extend", f"{SPEC}:factor=2", "--tokens", 512).error()
-    assert "cannot belong to a run" in refused
+
+
+def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: Path) -> None:
+    """Trained, stopped and resumed, evaluated, and continued, from the run's copy: the user's own file is gone."""
+    shutil.copy(EXAMPLE, tmp_path / "mine.py")
+    digest = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
+    tune = ["--from", "ckpt/rope", "--seq-len", 32, "--tokens", 512, "--out", "ckpt/tuned"]
+    cli("train", *tune, "--extend", "mine.py:RootScale:factor=4").succeeded()
+    run = Run.open(ckpt / "tuned")
+    assert (run.config.extension, run.config.extension_sha256) == ("mine.py:RootScale:factor=4", digest)
+    assert (run.path / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
+    (tmp_path / "mine.py").unlink()
+    assert own_plan(run, run.build_model()).position_scale == 0.5
+    cli("eval-lengths", "ckpt/tuned", *FEWER, "--extend", "none").succeeded()
+    rows = pd.read_parquet(run.path / "evals.parquet")
+    assert set(rows["model"]) == {"RoPE + RootScale(4), tuned at 32", "RoPE, tuned at 32 with RootScale(4), taken off"}
+    cli("train", "--from", "ckpt/tuned", "--tokens", 512, "--out", "ckpt/again").succeeded()
+    again = Run.open(ckpt / "again")
+    assert again.config.extension_sha256 == digest
+    assert (again.path / "extensions" / f"{digest}.py").exists()
+    assert again.config.config_hash() != run.config.config_hash()
+    # The same steps with the extension of the package that makes the same plan give the same weights.
+    cli("train", *tune[:-1], "ckpt/pi", "--extend", "pi:factor=2").succeeded()
+    assert Run.open(ckpt / "pi").checkpoints("last")[0].sha256 == run.checkpoints("last")[0].sha256
+    copy = run.path / "extensions" / f"{digest}.py"
+    copy.write_text(copy.read_text() + "#")
+    assert "was changed since training" in cli("eval-lengths", "ckpt/tuned", *FEWER).error()
 
 
 BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.model.plan import Plan\n"

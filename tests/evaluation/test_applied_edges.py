@@ -15,7 +15,7 @@ ROPE = Model(SIZES, "rope", {}, 16)
 
 
 def names(own: str | None, *extensions: str, model: Model = ROPE) -> list[str]:
-    return list(applied_to(SimpleNamespace(config=SimpleNamespace(extension=own)), model, extensions))
+    return list(applied_to(SimpleNamespace(own_extension=own and build(own)), model, extensions))
 
 
 def test_the_run_as_it_was_trained_comes_first_and_then_what_is_named() -> None:
@@ -43,7 +43,7 @@ def test_all_leaves_out_what_clashes_with_the_runs_own() -> None:
 def test_none_takes_off_the_runs_own_and_what_follows_is_still_applied() -> None:
     assert names("pi", "none", "log-n") == [PLAIN_NAME, OFF, "log-n"]
     assert names(None, "none", "log-n") == [PLAIN_NAME, "log-n"]
-    found = applied_to(SimpleNamespace(config=SimpleNamespace(extension="pi")), ROPE, ["none", "log-n"])
+    found = applied_to(SimpleNamespace(own_extension=build("pi")), ROPE, ["none", "log-n"])
     applied = {name: tuple(recipe and recipe.text for recipe in (one.own, one.extra)) for name, one in found.items()}
     assert applied == {PLAIN_NAME: ("pi", None), OFF: (None, None), "log-n": ("pi", "log-n")}
 
@@ -52,9 +52,7 @@ def test_what_clashes_or_is_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="PI is there twice"):
         names("pi", "pi:factor=2")
     with pytest.raises(ValueError, match="both change the positions"):
-        applied_to(
-            SimpleNamespace(config=SimpleNamespace(extension="pi")), Model(SIZES, "learned", {}, 16), ["table-resize"]
-        )
+        applied_to(SimpleNamespace(own_extension=build("pi")), Model(SIZES, "learned", {}, 16), ["table-resize"])
     with pytest.raises(ValueError, match="did you mean 'yarn'"):
         names(None, "yarm")
 

@@ -42,7 +42,7 @@ def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
     def make(pe: str, **model_sizes: float) -> Run:
         sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48, **model_sizes}
         config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, store.path / "tokenizer.json")
+        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, (store.path / "tokenizer.json").read_bytes())
         torch.manual_seed(0)
         model = run.build_model()
         with torch.no_grad():

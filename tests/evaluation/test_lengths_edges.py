@@ -37,7 +37,7 @@ def run(store: Store, tmp_path: Path) -> Run:
     """Random weights: what is asked here does not depend on them."""
     sizes = {"width": 16, "layers": 1, "heads": 1, "head_dim": 16, "ff_width": 16}
     config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 4096}), store)
-    made = Run.create(tmp_path / "the-run", config, store.path / "tokenizer.json")
+    made = Run.create(tmp_path / "the-run", config, (store.path / "tokenizer.json").read_bytes())
     made.save_weights(made.build_model(), 16, 4096, final=True)
     return made
 

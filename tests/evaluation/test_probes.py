@@ -40,7 +40,7 @@ def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
     def make(pe: str, seed: int = 0) -> Run:
         sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
         config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, store.path / "tokenizer.json")
+        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, (store.path / "tokenizer.json").read_bytes())
         torch.manual_seed(seed)
         model = run.build_model()
         with torch.no_grad():
@@ -65,8 +65,7 @@ class Reader:
 
     def __init__(self, probe, vocabulary: Vocabulary, blind: int = 0) -> None:
         self.probe, self.vocabulary, self.blind = probe, vocabulary, blind
-        self.embedding = torch.nn.Embedding(1, 1)
-        self.config = type("Sizes", (), {"vocab_size": vocabulary.size})
+        self.device, self.vocab_size = torch.device("cpu"), vocabulary.size
         self.seen: list[int] = []
 
     def says(self, tokens: np.ndarray) -> int:

@@ -56,8 +56,7 @@ def test_a_row_without_scores_has_its_control_alone() -> None:
 class Spy:
     """Stands in for a model: notes the inputs of every window, and finds 0 the likeliest of two tokens."""
 
-    embedding = torch.nn.Embedding(1, 1)
-    config = SimpleNamespace(vocab_size=2)
+    device, vocab_size = torch.device("cpu"), 2
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []

@@ -10,7 +10,14 @@ from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.recipe import build
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.runs.config import DataConfig, EncodingConfig, ImportedConfig, OriginConfig, RunConfig
+from extrapolate.runs.config import (
+    DataConfig,
+    EncodingConfig,
+    ImportedConfig,
+    ImportSource,
+    OriginConfig,
+    TrainedConfig,
+)
 from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.training.config import TrainingConfig
@@ -18,10 +25,10 @@ from extrapolate.training.config import TrainingConfig
 SIZES = ModelConfig(vocab_size=31, width=16, layers=1, heads=1, kv_heads=1, head_dim=16, ff_width=16)
 
 
-def config_of(pe: str = "rope", origin: str | None = None, begun_at: int = 16, **more: Any) -> RunConfig:
+def config_of(pe: str = "rope", origin: str | None = None, begun_at: int = 16, **more: Any) -> TrainedConfig:
     """A run of L = 16; or one tuned at 16 that began at another length, as what `origin` is the name of."""
     training = {"seq_len": 16, "tokens": 4096} | more.pop("training", {})
-    return RunConfig(
+    return TrainedConfig(
         preset="tiny",
         encoding=EncodingConfig(name=pe),
         model=SIZES,
@@ -34,19 +41,16 @@ def config_of(pe: str = "rope", origin: str | None = None, begun_at: int = 16, *
     )
 
 
-def imported(extension: str | None = None) -> RunConfig:
-    return RunConfig(
-        preset=None,
+def imported(extension: str | None = None) -> ImportedConfig:
+    return ImportedConfig(
         encoding=EncodingConfig(name="rope"),
         model=SIZES,
-        training=None,
-        data=None,
         extension=extension,
-        imported=ImportedConfig(name="SmolLM", source="hf:smol", sha256="s", seq_len=2048),
+        imported=ImportSource(name="SmolLM", source="hf:smol", sha256="s", seq_len=2048),
     )
 
 
-def model_of(config: RunConfig) -> Model:
+def model_of(config: TrainedConfig | ImportedConfig) -> Model:
     return Model(config.model, config.encoding.name, {}, config.seq_len)
 
 
@@ -78,13 +82,14 @@ def model_of(config: RunConfig) -> Model:
     ],
 )
 def test_a_name_in_tables_says_what_was_done(
-    config: RunConfig, extension: str | None, taken_off: bool, label: str
+    config: TrainedConfig | ImportedConfig, extension: str | None, taken_off: bool, label: str
 ) -> None:
     recipe = None if extension is None else build(extension)
-    assert label_of(config, model_of(config), recipe, taken_off) == label
+    off = build(config.extension) if taken_off and config.extension else None
+    assert label_of(config, model_of(config), recipe, off) == label
 
 
-def row_of(config: RunConfig, folder: Path) -> dict[str, Any]:
+def row_of(config: TrainedConfig | ImportedConfig, folder: Path) -> dict[str, Any]:
     run = Run(folder / "the-run", config, {"version": "0.0.1", "commit": "abc", "machine": "a machine"})
     run.path.mkdir(exist_ok=True)
     checkpoint = Checkpoint(folder / "model.safetensors", step=7, tokens=1792, sha256="weights")

@@ -15,7 +15,7 @@ from extrapolate.evaluation.targets import Targets
 from extrapolate.model.plan import PLAIN, Plan
 
 L = 4
-MODEL = SimpleNamespace(embedding=torch.nn.Embedding(1, 1))
+MODEL = SimpleNamespace(device=torch.device("cpu"))
 PLAN = Plan(position_scale=0.5)
 
 
@@ -121,8 +121,10 @@ def test_where_memory_cannot_be_told_there_is_no_peak(monkeypatch: pytest.Monkey
 class Drifting:
     """Stands in for a model whose hidden states change with the window's length by so much from some place on."""
 
-    embedding = torch.nn.Embedding(1, 1)
-    config = SimpleNamespace(vocab_size=5)
+    device, vocab_size = torch.device("cpu"), 5
+
+    def setting(self, plan: Plan) -> Plan:
+        return plan
 
     def __init__(self, change: float, place: int = 0, below: int = 10**6) -> None:
         self.change, self.place, self.below = change, place, below
@@ -164,7 +166,7 @@ def test_prefixes_are_asked_where_the_model_is() -> None:
     devices = []
 
     class Elsewhere(Drifting):
-        embedding = torch.nn.Embedding(1, 1, device="meta")
+        device = torch.device("meta")
 
         def hidden(self, tokens_BT: torch.Tensor, plan: Plan) -> torch.Tensor:
             devices.append(tokens_BT.device.type)

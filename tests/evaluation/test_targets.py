@@ -69,7 +69,7 @@ def test_targets_of_several_documents_have_each_its_own(documents: list[Document
 def test_bits_per_byte_follow(documents: list[Document], store: Store, tmp_path: Path) -> None:
     sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48}
     config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-    run = Run.create(tmp_path / "run", config, store.path / "tokenizer.json")
+    run = Run.create(tmp_path / "run", config, (store.path / "tokenizer.json").read_bytes())
     run.save_weights(run.build_model(), 1, 8192, final=True)
     texts = {document.id: document.text for document in documents}
     ((row,), by_document) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))

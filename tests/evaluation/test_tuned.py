@@ -54,7 +54,9 @@ def tuned(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
         origin = OriginConfig(run="rope", weights_sha256="0", config_hash="0", label="RoPE", seq_len=L)
         training = config.training.model_copy(update={"seq_len": TUNED})
         config = config.model_copy(update={"origin": origin, "extension": extension, "training": training})
-        run = Run.create(tmp_path_factory.mktemp("runs") / "tuned", config, store.path / "tokenizer.json")
+        run = Run.create(
+            tmp_path_factory.mktemp("runs") / "tuned", config, (store.path / "tokenizer.json").read_bytes()
+        )
         torch.manual_seed(0)
         model = run.build_model()
         with torch.no_grad():

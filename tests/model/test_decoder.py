@@ -11,7 +11,7 @@ from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Attention, FeedForward, Model, SSMax
 from extrapolate.model.layers import build
-from extrapolate.runs.config import DataConfig, EncodingConfig, RunConfig
+from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.resolve import run_name
 from extrapolate.training.config import TrainingConfig
@@ -272,7 +272,7 @@ def test_what_is_combined_with_an_encoding_is_in_its_names(used: dict[str, bool]
     sizes = ModelConfig(vocab_size=31, **used)
     model = Model(sizes, "rope", {}, 64)
     assert model.label() == label
-    config = RunConfig(
+    config = TrainedConfig(
         preset="tiny",
         encoding=EncodingConfig(name="rope", arguments=model.encoding.arguments()),
         model=sizes,

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.runs.config import RunConfig, differences, read_config_file, validate
+from extrapolate.runs.config import TrainedConfig, differences, read_config_file, validate
 from extrapolate.runs.presets import PRESETS, preset
 from extrapolate.training.config import TrainingConfig
 
@@ -28,7 +28,7 @@ def raw(**sections: Any) -> dict[str, Any]:
     } | sections
 
 
-def config(**sections: Any) -> RunConfig:
+def config(**sections: Any) -> TrainedConfig:
     return validate(raw(**sections), "test")
 
 

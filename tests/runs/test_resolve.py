@@ -10,7 +10,7 @@ import torch
 from extrapolate.data.store import Store
 from extrapolate.machine import devices
 from extrapolate.runs import resolve as resolving
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve, run_name
 
 USER_FILE = """
@@ -53,7 +53,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def config(store: Store, asked: TrainingRequest) -> RunConfig:
+def config(store: Store, asked: TrainingRequest) -> TrainedConfig:
     return resolve(asked, store)[0]
 
 

@@ -37,7 +37,7 @@ def first(store: Store, tmp_path: Path) -> Path:
 
 
 def finished(path: Path, store: Store, config) -> Path:
-    run = Run.create(path, config, store.path / "tokenizer.json")
+    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     run.save_weights(run.build_model(), config.training.steps, config.training.tokens, final=True)
     return path
 
@@ -47,7 +47,7 @@ def tune(store: Store, tmp_path: Path) -> Callable[..., Path]:
     """Continues a run, as `continued` configures it; weights are those of no training."""
 
     def call(start: Path, name: str, extend: str | None = None, **training: object) -> Path:
-        config, _ = continued(start, TrainingRequest(training=training), extend, store)
+        config, *_ = continued(start, TrainingRequest(training=training), extend, store)
         return finished(tmp_path / name, store, config)
 
     return call
@@ -74,7 +74,7 @@ def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune
         assert config.origin is not None
         assert (config.origin.seq_len, config.seq_len, config.trained_length) == (16, 16, length)
         assert config.extension == extension
-        plan = own_plan(config, Run.open(path).build_model())
+        plan = own_plan(Run.open(path), Run.open(path).build_model())
         assert plan == (PLAIN if extension is None else Plan(position_scale=scale))
     assert Run.open(longer).config.origin.run == "long"
     assert Run.open(longer).config.origin.label == "RoPE(theta=500) + PI, tuned at 64"

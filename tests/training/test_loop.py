@@ -13,7 +13,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.model.plan import PLAIN, Plan
-from extrapolate.runs.config import OriginConfig, RunConfig
+from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
-def config_of(store: Store, **training: object) -> RunConfig:
+def config_of(store: Store, **training: object) -> TrainedConfig:
     request = TrainingRequest(
         pe="rope",
         model={"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48},
@@ -56,7 +56,7 @@ def test_learning_rate_warms_up_and_falls_as_a_cosine(store: Store) -> None:
 @pytest.mark.parametrize("name", ["rope", "learned"])
 def test_norms_embeddings_and_encodings_are_spared_weight_decay(store: Store, tmp_path: Path, name: str) -> None:
     config = resolve(TrainingRequest(pe=name, training={"seq_len": 16}), store)[0]
-    model = Run.create(tmp_path, config, store.path / "tokenizer.json").build_model()
+    model = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes()).build_model()
     optimizer = optimizer_of(model, config.training)
     names = {id(parameter): key for key, parameter in model.named_parameters()}
     decayed, spared = ({names[id(p)] for p in group["params"]} for group in optimizer.param_groups)
@@ -72,7 +72,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
     gradients = []
     for micro in (256, 48):  # 16 windows at once; or five times three and one
         config = config_of(store, micro_batch_tokens=micro)
-        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
         training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch = torch.from_numpy(training.data.windows.batch(0, 16))
         loss = training._accumulate(batch)
@@ -131,7 +131,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
     gradients, losses = [], []
     for micro in (256, 48):
         config = config_of(store, micro_batch_tokens=micro, probes=PROBES)
-        run = Run.create(tmp_path / str(micro), config, store.path / "tokenizer.json")
+        run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
         training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch, weight = training.data.batch(0, 16)
         losses.append(training._accumulate(batch, weight))
@@ -153,7 +153,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
 def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) -> None:
     """The same batches, loss and gradients as plain cross-entropy over all targets, bit for bit."""
     config = config_of(store)
-    run = Run.create(tmp_path, config, store.path / "tokenizer.json")
+    run = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes())
     training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
     batch, weight = training.data.batch(32, 16)
     assert weight is None
@@ -235,9 +235,9 @@ def test_progress_of_a_compiled_run_begins_after_its_first_pass(
     assert [what for what, _ in told].count("validating") >= 8  # at the beginning of each of four, and after passes
 
 
-def training_of(config: RunConfig, store: Store, path: Path) -> _Training:
+def training_of(config: TrainedConfig, store: Store, path: Path) -> _Training:
     """A training that has not begun."""
-    run = Run.create(path, config, store.path / "tokenizer.json")
+    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     return _Training(run, TrainingData(config.training, store), None, lambda row: None)
 
 
@@ -273,7 +273,7 @@ def test_steps_are_adamws_with_every_setting_of_the_run(store: Store, tmp_path: 
 def test_every_layers_encoding_is_spared_weight_decay(store: Store, tmp_path: Path) -> None:
     model = {"width": 32, "layers": 3, "heads": 2, "head_dim": 16, "ff_width": 48}
     config = resolve(TrainingRequest(pe="dape:base=fire", model=model, training={"seq_len": 16}), store)[0]
-    made = Run.create(tmp_path, config, store.path / "tokenizer.json").build_model()
+    made = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes()).build_model()
     spared = {id(p) for p in optimizer_of(made, config.training).param_groups[1]["params"]}
     own = [p for name, p in made.named_parameters() if ".encoding." in name]
     assert len(own) == 3 * (4 + 6)  # a network of two layers each, and FIRE's c and factor

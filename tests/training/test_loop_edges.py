@@ -15,7 +15,7 @@ import torch
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build
 from extrapolate.model.plan import PLAIN
-from extrapolate.runs.config import RunConfig
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
-def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> RunConfig:
+def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> TrainedConfig:
     request = TrainingRequest(
         pe=pe,
         model={"width": 16, "layers": 1, "heads": 1, "head_dim": 16, "ff_width": 16},
@@ -46,8 +46,8 @@ def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> Ru
     return resolve(request, store)[0]
 
 
-def begun(config: RunConfig, store: Store, path: Path) -> _Training:
-    run = Run.create(path, config, store.path / "tokenizer.json")
+def begun(config: TrainedConfig, store: Store, path: Path) -> _Training:
+    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     return _Training(run, TrainingData(config.training, store), None, lambda row: None)
 
 
@@ -181,7 +181,7 @@ def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store,
 
 def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path) -> None:
     config, path = config_of(store, 3), tmp_path / "run"
-    Run.create(path, config, store.path / "tokenizer.json")
+    Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     (path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
     run = train(config, store, path)
     assert [row["step"] for row in run.metrics() if "loss" in row] == [1, 2, 3]
@@ -238,9 +238,10 @@ def test_validation_is_without_dropout_and_training_with(store: Store, tmp_path:
 
 def test_an_extension_of_the_run_applies_to_its_training_windows(store: Store) -> None:
     config = config_of(store, 5, pe="rope")
-    model = Run(Path(), config, {}).build_model()
-    assert own_plan(config, model) == PLAIN
+    run = Run(Path(), config, {})
+    model = run.build_model()
+    assert own_plan(run, model) == PLAIN
     longer = config.model_copy(
         update={"extension": "pi", "training": config.training.model_copy(update={"seq_len": 64})}
     )
-    assert own_plan(longer, model).position_scale == 1 / 4  # the model's own L is 16
+    assert own_plan(Run(Path(), longer, {}), model).position_scale == 1 / 4  # the model's own L is 16

@@ -1,0 +1,135 @@
+"""A user's encoding given as a class, from a module, a script or a notebook: its source, as a file of its own."""
+
+import __future__
+
+import ast
+import importlib
+import inspect
+import linecache
+import symtable
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from extrapolate import specs
+from extrapolate.encodings.base import Encoding, encodings
+from extrapolate.errors import UserError
+
+EncodingClass = type[Encoding] | partial[Encoding]
+
+
+@contextmanager
+def as_spec(encoding: str | EncodingClass) -> Iterator[str]:
+    """The spec of an encoding that is given as a spec, a class, or a class with arguments: `partial(MyClass, a=1)`.
+
+    A class of a script or a notebook is written to a file, which is there as long as the context. Raises UserError
+    where it is no encoding, or its source is not to be had.
+    """
+    if isinstance(encoding, str):
+        yield encoding
+        return
+    cls: Any = encoding.func if isinstance(encoding, partial) else encoding
+    arguments = dict(encoding.keywords) if isinstance(encoding, partial) else {}
+    if not (isinstance(cls, type) and issubclass(cls, Encoding)):
+        raise UserError(f"{cls!r} is no encoding: give a spec, such as 'rope', or a class derived from xt.Encoding")
+    if isinstance(encoding, partial) and encoding.args:
+        raise UserError(f"give the arguments of {cls.__name__} by name: functools.partial({cls.__name__}, theta=500.0)")
+    with tempfile.TemporaryDirectory() as folder:
+        yield specs.spell(_name_of(cls, Path(folder)), arguments)
+
+
+def _name_of(cls: type[Encoding], folder: Path) -> str:
+    """The registered name of a class, or a file and the name in it."""
+    for name in encodings.names():
+        if encodings[name] is cls:
+            return name
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None)
+    if file is not None and cls.__module__ != "__main__":
+        if "." in cls.__qualname__:
+            raise UserError(f"{cls.__qualname__} must stand at the top of its file, {file}")
+        return f"{file}:{cls.__name__}"
+    path = folder / f"{cls.__name__}.py"
+    path.write_text(_Source(cls).text(), encoding="utf-8")
+    return f"{path}:{cls.__name__}"
+
+
+class _Source:
+    """The source of a class, with that of everything of its script or notebook that it needs."""
+
+    def __init__(self, cls: type[Encoding]) -> None:
+        self.cls = cls
+        self.names = vars(sys.modules[cls.__module__])
+        self.future = False
+        self.imports: list[str] = []
+        self.parts: dict[str, str] = {}
+        self._add(cls.__name__, cls)
+
+    def text(self) -> str:
+        future = ["from __future__ import annotations"] if self.future else []
+        return "\n".join([*future, *sorted(set(self.imports)), "", "\n\n".join(self.parts.values()), ""])
+
+    def _add(self, name: str, value: Any) -> None:
+        """Takes in what a name stands for, after what that needs itself."""
+        if isinstance(value, ModuleType):
+            self.imports.append(f"import {value.__name__}{_renamed(value, name)}")
+        elif type(value) in (bool, int, float, str, type(None)):
+            self.parts[name] = f"{name} = {value!r}"
+        elif (module := getattr(value, "__module__", None)) != self.cls.__module__ and _importable(value):
+            self.imports.append(f"from {module} import {value.__qualname__}{_renamed(value, name)}")
+        elif isinstance(value, type | FunctionType) and module == self.cls.__module__:
+            source = self._definition(value)
+            self.parts[name] = ""  # so that what refers to itself ends
+            for needed in _globals_of(symtable.symtable(source, name, "exec")):
+                if needed in self.names and needed not in self.parts and not needed.startswith("__"):
+                    self._add(needed, self.names[needed])
+            del self.parts[name]
+            self.parts[name] = source
+        else:
+            raise UserError(
+                f"{self.cls.__name__} uses {name}, a {type(value).__name__}, which cannot be kept with its source: "
+                "make it an argument, or put the class into a file of its own and give 'my_file.py:MyEncoding'"
+            )
+
+    def _definition(self, value: Any) -> str:
+        """The definition of a function or class, as it is written."""
+        functions = [value] if isinstance(value, FunctionType) else vars(value).values()
+        codes = [inspect.unwrap(one).__code__ for one in functions if isinstance(one, FunctionType)]
+        for code in codes:
+            self.future = self.future or bool(code.co_flags & __future__.annotations.compiler_flag)
+            lines = linecache.getlines(code.co_filename)
+            for node in ast.walk(ast.parse("".join(lines))):
+                if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name != value.__name__:
+                    continue
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                if first <= code.co_firstlineno <= (node.end_lineno or first):
+                    return textwrap.dedent("".join(lines[first - 1 : node.end_lineno])).rstrip() + "\n"
+        raise UserError(
+            f"the source of {value.__name__} cannot be found, and a run keeps it: put it into a file of its own and "
+            "give 'my_file.py:MyEncoding'"
+        )
+
+
+def _globals_of(table: symtable.SymbolTable) -> list[str]:
+    """The names that a piece of source looks up in its module."""
+    top = table.get_type() == "module"
+    names = [s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())]
+    return list(dict.fromkeys([*names, *(name for child in table.get_children() for name in _globals_of(child))]))
+
+
+def _renamed(value: Any, name: str) -> str:
+    return "" if value.__name__ == name else f" as {name}"
+
+
+def _importable(value: Any) -> bool:
+    """Whether a value is what its module has under its name."""
+    try:
+        return getattr(importlib.import_module(value.__module__), value.__qualname__) is value
+    except (AttributeError, ImportError, TypeError, ValueError):
+        return False

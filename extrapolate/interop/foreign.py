@@ -1,0 +1,258 @@
+"""Models that other libraries run: whatever maps token ids to logits is evaluated like a run.
+
+Shapes: B batch, T tokens, V vocabulary.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from extrapolate import files, specs
+from extrapolate.data import tokenizer as tokenizers
+from extrapolate.encodings.base import Dims, Encoding, Storage
+from extrapolate.errors import UserError
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
+from extrapolate.runs.run import CONFIG, Run, file_sha256
+from extrapolate.runs.weights import Checkpoint
+
+USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
+TRIED = 32  # tokens of the window that a model is tried with
+TOLERANCE = 1e-3  # of logits, as a share of the largest: rounding in float32 is a hundredth of it
+SAME = 2e-2  # the same between machines and precisions: another model differs by more
+
+Logits = Callable[[Tensor], Any]
+
+
+class _ForeignEncoding(Encoding):
+    """Stands for whatever a model of another library does with position: nothing of it can be changed."""
+
+    source = "unknown"
+    accepts = frozenset()
+
+    def __init__(self, name: str, seq_len: int, max_length: int | None) -> None:
+        super().__init__(Dims(1, 1, 1, seq_len))
+        self.display, self.max_length = name, max_length
+
+
+class ForeignModel:
+    """A call that maps token ids, int64 [B, T], to logits, [B, T, V], as an evaluation asks for them."""
+
+    ssmax = False
+
+    def __init__(
+        self, call: Logits, name: str, seq_len: int, vocab_size: int, max_length: int | None, device: str
+    ) -> None:
+        self.call, self.name, self.seq_len, self.vocab_size = call, name, seq_len, vocab_size
+        self.device = torch.device(device)
+        self.encoding: Encoding = _ForeignEncoding(name, seq_len, max_length)
+
+    def label(self) -> str:
+        return self.name
+
+    def parameter_count(self) -> int | None:
+        """The parameters of a torch module; None of anything else."""
+        return sum(p.numel() for p in self.call.parameters()) if isinstance(self.call, nn.Module) else None
+
+    def reaches(self, length: int, plan: Plan) -> bool:
+        return self.encoding.reaches(length, plan)
+
+    def setting(self, plan: Plan, storage: Storage = "fp32") -> Plan:
+        """No extension applies, so that there is but the plain plan."""
+        assert plan == PLAIN
+        return plan
+
+    def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:
+        """The logits themselves, float32: there is nothing left for the head to do."""
+        found = self.call(tokens_BT)
+        found = getattr(found, "logits", found)
+        logits_BTV = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
+        if logits_BTV.ndim != 3 or logits_BTV.shape[:2] != tokens_BT.shape or not logits_BTV.is_floating_point():
+            kind = str(logits_BTV.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{self.name} gave {kind} {list(logits_BTV.shape)} for token ids {list(tokens_BT.shape)}; expected "
+                "logits, floating-point [batch, tokens, vocabulary]"
+            )
+        return logits_BTV[:, first_wanted:].to(self.device, torch.float32)
+
+    def head(self, hidden_RD: Tensor) -> Tensor:
+        return hidden_RD
+
+    def to(self, device: str) -> Self:
+        """Stays where its own library put it."""
+        return self
+
+
+@dataclass(frozen=True)
+class ForeignRun:
+    """A model that another library runs, with the folder that keeps its rows: made by `foreign`."""
+
+    folder: Run
+    model: ForeignModel
+    own_extension: Recipe | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def config(self) -> ForeignConfig:
+        """What is known of the model."""
+        assert isinstance(self.folder.config, ForeignConfig)
+        return self.folder.config
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Which version, commit and machine made the folder."""
+        return self.folder.provenance
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What turns text into the model's tokens."""
+        return self.folder.tokenizer
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        """The model as it is: its library knows no others."""
+        digest = hashlib.sha256(repr(self.config.foreign.answers).encode()).hexdigest()
+        return [Checkpoint(self.path, 0, 0, digest)]
+
+    def build_model(self) -> ForeignModel:
+        """The model."""
+        return self.model
+
+    def load_model(self, checkpoint: Checkpoint) -> ForeignModel:
+        """The model."""
+        return self.model
+
+    def training_seconds(self) -> None:
+        """Not known."""
+
+
+def foreign(
+    call: Logits,
+    name: str,
+    seq_len: int,
+    tokenizer: str | Path | Tokenizer,
+    *,
+    max_length: int | None = None,
+    device: str = "cpu",
+    out: str | Path | None = None,
+) -> ForeignRun:
+    """A model that another library runs, to be evaluated like a run: whatever maps token ids to logits.
+
+    call: takes token ids, a torch tensor int64 [B, T], and gives logits [B, T, V], as a torch tensor, a NumPy array or
+    an object with `logits`, as the models of `transformers` do. A torch module is put in eval mode. name: the model's
+    name in tables. seq_len: the training length L, tokens, which factors count in. tokenizer: the model's own, as a
+    tokenizer.json, a folder that has one (a run, a token store, a checkpoint), or an object of `tokenizers`.
+
+    max_length: the longest window that the model is defined for, tokens (default: none); longer ones are n/a in tables.
+    device: where the token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
+
+    The model is tried with one short window. Raises UserError where it does not give logits for every token of the
+    vocabulary, gives other ones the second time, or looks at later tokens; or where `out` holds another model.
+    """
+    if seq_len < 2:
+        raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")
+    if not name.strip():
+        raise UserError("a model of another library needs a name for tables")
+    if isinstance(call, nn.Module):
+        call.eval()
+    own = tokenizer if isinstance(tokenizer, Tokenizer) else tokenizers.read(_file_of(Path(tokenizer)))
+    answers_TV = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
+    model = ForeignModel(call, name, seq_len, answers_TV.shape[-1], max_length, device)
+    config = ForeignConfig(
+        encoding=EncodingConfig(name="foreign"),
+        foreign=ForeignSource(
+            name=name,
+            source=getattr(call, "__qualname__", type(call).__qualname__),
+            seq_len=seq_len,
+            vocab_size=model.vocab_size,
+            max_length=max_length,
+            answers=tuple(round(float(x), 4) for x in answers_TV[-1, :8]),
+        ),
+    )
+    slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
+    return ForeignRun(_folder(Path(out or Path("ckpt") / f"foreign-{slug}"), config, own), model)
+
+
+def loaded(file: Path, function: str) -> ForeignRun:
+    """What a function of a user's file returns, which must be what `foreign` returns; its folder keeps a copy.
+
+    Raises UserError where the file or the function is not there, or fails.
+    """
+    load = specs.load_function(file, function)
+    try:
+        made = load()
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{file}: {function}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, ForeignRun):
+        raise UserError(f"{file}: {function}() returned {type(made).__name__}; expected what xt.foreign(...) returns")
+    known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}
+    config = made.config.model_copy(update={"foreign": made.config.foreign.model_copy(update=known)})
+    files.write_bytes(made.path / USER_MODEL, file.read_bytes())
+    return replace(made, folder=_folder(made.path, config, made.tokenizer))
+
+
+def _file_of(path: Path) -> Path:
+    return path / "tokenizer.json" if path.is_dir() else path
+
+
+@torch.inference_mode()
+def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
+    """The logits of a fixed window, [T, V]. Raises UserError where the model is none that can be evaluated."""
+    length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
+    tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
+    later_BT = tokens_BT.clone()
+    later_BT[:, -1] = (later_BT[:, -1] + 1) % vocab_size
+    logits_BTV = model.hidden(tokens_BT, PLAIN)
+    if (given := logits_BTV.shape[-1]) < vocab_size:
+        raise UserError(f"{model.name} gives {given} logits a token, and its tokenizer has {vocab_size} tokens")
+    if not bool(logits_BTV.isfinite().all()):
+        raise UserError(f"{model.name} gives logits that are not finite")
+    least = TOLERANCE * max(1.0, float(logits_BTV.abs().max()))
+
+    def differs(other_BTV: Tensor, ours_BTV: Tensor) -> bool:
+        return float((other_BTV - ours_BTV).abs().max()) > least
+
+    if differs(model.hidden(tokens_BT, PLAIN), logits_BTV):
+        raise UserError(f"{model.name} gives other logits the second time: take it out of training mode (dropout)")
+    if differs(model.hidden(later_BT, PLAIN)[:, :-1], logits_BTV[:, :-1]):
+        raise UserError(f"{model.name} looks at later tokens, so its losses would be too low: give a causal model")
+    if differs(model.hidden(tokens_BT[:1], PLAIN), logits_BTV[:1]):
+        raise UserError(f"{model.name} gives a window other logits beside other windows than alone")
+    return logits_BTV[0]
+
+
+def _folder(path: Path, config: ForeignConfig, tokenizer: Tokenizer) -> Run:
+    with files.locked(path):
+        files.remove_partials(path)
+        if (path / CONFIG).exists() and not _same(Run.open(path), config):
+            raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
+        return Run.create(path, config, tokenizer.to_str().encode())
+
+
+def _same(there: Run, config: ForeignConfig) -> bool:
+    if not isinstance(there.config, ForeignConfig) or there.config.config_hash() != config.config_hash():
+        return False
+    theirs, ours = there.config.foreign.answers, config.foreign.answers
+    largest = max(1.0, *map(abs, ours))
+    return len(theirs) == len(ours) and all(
+        abs(one - other) <= SAME * largest for one, other in zip(theirs, ours, strict=True)
+    )

@@ -1,0 +1,55 @@
+"""What an evaluation asks of a model, ours or another library's.
+
+Shapes: B batch, T tokens, D what enters the head, R rows, V vocabulary.
+"""
+
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Encoding, Storage
+from extrapolate.model.plan import Plan
+
+
+class LanguageModel(Protocol):
+    """A causal model: its logits at a token depend on that token and those before it."""
+
+    seq_len: int  # the training length L, tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its inputs must be."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """Its encoding, whose `accepts` says which extensions mean something."""
+
+    @property
+    def ssmax(self) -> bool:
+        """Whether it scales scores by the logarithm of the keys in sight."""
+
+    def label(self) -> str:
+        """Its name in tables."""
+
+    def parameter_count(self) -> int | None:
+        """Trained parameters; None where that is not known."""
+
+    def reaches(self, length: int, plan: Plan) -> bool:
+        """Whether windows of so many tokens are defined under a plan."""
+
+    def setting(self, plan: Plan, storage: Storage = "fp32") -> Any:
+        """What `hidden` takes for a plan: made once, used in many forward passes."""
+
+    def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:
+        """What the head reads, [B, T - first_wanted, D], for the tokens from that index on."""
+
+    def head(self, hidden_RD: Tensor) -> Tensor:
+        """Logits, [R, V]."""
+
+    def to(self, device: str) -> Self:
+        """The same model on a device."""

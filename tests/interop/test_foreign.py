@@ -1,0 +1,205 @@
+"""Models that other libraries run, evaluated like runs."""
+
+import re
+import runpy
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import extrapolate as xt
+from extrapolate.data.store import Store
+from extrapolate.interop.foreign import ForeignRun
+from extrapolate.runs.run import Run
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "other-models.md").read_text(encoding="utf-8")
+FACTORS = (1, 2, 4)
+FEWER = dict(factors=FACTORS, max_targets=512)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def rope(trained: Path, tmp_path: Path) -> Run:
+    shutil.copytree(trained / "rope", tmp_path / "ckpt" / "rope")
+    return xt.load("ckpt/rope")
+
+
+def counts(tokens_BT: torch.Tensor, vocab_size: int = 400) -> torch.Tensor:
+    """A causal model: a token is as likely as it was frequent in the window so far."""
+    return torch.nn.functional.one_hot(tokens_BT, vocab_size).cumsum(dim=1).float().add(0.01).log()
+
+
+def losses(table: pd.DataFrame) -> pd.Series:
+    return table.set_index(["protocol", "factor"])["loss"]
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy", "with logits"])
+def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Run, store: Path, kind: str) -> None:
+    model = rope.model
+    calls = {
+        "torch": model,
+        "numpy": lambda tokens_BT: model(tokens_BT).numpy(),
+        "with logits": lambda tokens_BT: SimpleNamespace(logits=model(tokens_BT)),
+    }
+    made = xt.foreign(calls[kind], "Ours", seq_len=16, tokenizer=rope.path)
+    protocols = ("windows", "fixed-target", "sliding")
+    ours, theirs = (
+        xt.evaluate(one, data=store, protocols=protocols, **FEWER).sort_values(["protocol", "factor"])
+        for one in (rope, made)
+    )
+    for column in ("loss", "control_loss"):
+        np.testing.assert_allclose(theirs[column], ours[column], rtol=1e-5)
+    assert theirs["targets_hash"].tolist() == ours["targets_hash"].tolist()
+    assert set(theirs["model"]) == {"Ours"}
+    assert set(theirs["parameters"].dropna()) == ({model.parameter_count()} if kind == "torch" else set())
+    assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
+
+
+def test_the_losses_are_those_of_its_logits(store: Path) -> None:
+    made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
+    table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
+    kept = pd.read_parquet("ckpt/foreign-Counts/evals.parquet")
+    assert kept["loss"].tolist() == table["loss"].tolist()
+    # By hand, at 1x: windows of 16 inputs from the documents' starts.
+    split = Store.open(store).split("test")
+    assert losses(table)["windows", 4] < losses(table)["windows", 1]  # more counts, better frequencies
+    documents = pd.read_parquet("ckpt/foreign-Counts/eval_documents.parquet")
+    one = documents[(documents["factor"] == 1) & (documents["document"] == documents["document"].iloc[0])]
+    number = list(split.ids).index(one["document"].iloc[0])
+    tokens = split.slice(int(split.offsets[number]), int(split.offsets[number + 1])).astype(np.int64)
+    windows = int(one["n_targets"].sum()) // 16
+    expected = [
+        torch.nn.functional.cross_entropy(
+            counts(torch.from_numpy(tokens[None, 16 * w : 16 * w + 16]))[0],
+            torch.from_numpy(tokens[16 * w + 1 : 16 * w + 17]),
+        ).item()
+        for w in range(windows)
+    ]
+    assert (one["loss"] * one["n_targets"]).sum() / one["n_targets"].sum() == pytest.approx(np.mean(expected), rel=1e-5)
+    assert set(table["imported"]) == {"counts"}
+
+
+def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
+    rope: Run, store: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example, with fewer steps; then every protocol, a probe, the comparison and the report."""
+    shutil.copy(ROOT / "examples" / "mamba.py", "mamba.py")
+    for name, value in {"STORE": str(store), "STEPS": "2", "LAYERS": "1", "SEQ_LEN": "16"}.items():
+        monkeypatch.setenv(f"MAMBA_{name}", value)
+    runpy.run_path("mamba.py", run_name="__main__")
+    flags = ["--data", store, "--max-targets", 256, "--factors", "1,2", "--protocol", "fixed-target,sliding"]
+    flags += ["--probes", "copy", "--probe-trials", 2]
+    printed = cli("eval-lengths", "ckpt/rope", "mamba.py:load", *flags).succeeded().out
+    assert "foreign-Mamba" in printed
+    rows = pd.read_parquet("ckpt/foreign-Mamba/evals.parquet")
+    assert set(rows["imported"]) == {"mamba.py:load"}
+    assert set(rows["protocol"]) == {"fixed-target", "sliding"}
+    assert rows["loss"].notna().all()
+    assert len(pd.read_parquet("ckpt/foreign-Mamba/eval_probes.parquet")) == 2 * 5
+    assert Path("ckpt/foreign-Mamba/model.py").read_bytes() == Path("mamba.py").read_bytes()
+    compared = cli("compare", "ckpt").succeeded().out
+    assert "Mamba" in compared
+    cli("report", "ckpt", "--out", "report").succeeded()
+    page = Path("report/report.md").read_text()
+    assert "| Mamba |" in page
+    assert "mamba.py:load" in page
+    # Named by its folder it is left out; alone it is refused, with what to evaluate instead.
+    again = cli("eval-lengths", "ckpt", "--data", store, "--max-targets", 256, "--factors", 1).succeeded()
+    assert "another library runs their models: ckpt/foreign-Mamba" in again.err
+    assert "evaluate mamba.py:load" in cli("eval-lengths", "ckpt/foreign-Mamba", "--data", store).error()
+    # The page's own function, which is refused in fewer bits.
+    shown = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert shown is not None
+    Path("my_model.py").write_text(shown[1].replace('"data/stdlib"', f'"{store}"').replace("=64", "=16"))
+    refused = cli("eval-lengths", "my_model.py:load", *flags[:6], "--precision", "int8").error()
+    assert "Mamba cannot be evaluated in int8" in refused
+
+
+def test_extensions_are_refused_with_the_reason_and_all_is_none_of_them(store: Path) -> None:
+    made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
+    with pytest.raises(xt.UserError, match=r"pi means nothing for Counts: it changes positions, .*no extension"):
+        xt.evaluate(made, data=store, extend="pi", **FEWER)
+    assert len(xt.evaluate(made, data=store, extend="all", protocols=["windows"], **FEWER)) == len(FACTORS)
+
+
+def test_beyond_its_longest_window_there_is_no_loss(store: Path) -> None:
+    def short(tokens_BT: torch.Tensor) -> torch.Tensor:
+        assert tokens_BT.shape[1] <= 32
+        return counts(tokens_BT)
+
+    made = xt.foreign(short, "Short", seq_len=16, tokenizer=store, max_length=32)
+    found = losses(xt.evaluate(made, data=store, protocols=["windows"], **FEWER))
+    assert found.notna().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: counts(x)[0], r"gave float32 \[16, 400\] for token ids \[2, 16\]; expected logits"),
+        (lambda x: counts(x)[:, 1:], r"gave float32 \[2, 15, 400\]"),
+        (lambda x: counts(x).long(), r"gave int64 \[2, 16, 400\]"),
+        (lambda x: counts(x)[..., :300], "gives 300 logits a token, and its tokenizer has 400 tokens"),
+        (lambda x: counts(x) * float("nan"), "not finite"),
+        (lambda x: counts(x) + counts(x).mean(dim=1, keepdim=True), "looks at later tokens"),
+        (lambda x: counts(x) + counts(x).mean(dim=0, keepdim=True), "other logits beside other windows than alone"),
+        (lambda x: counts(x) + torch.rand(1), "other logits the second time"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_before_any_work(store: Path, call, message: str) -> None:
+    with pytest.raises(xt.UserError, match=message):
+        xt.foreign(call, "Wrong", seq_len=16, tokenizer=store)
+    assert not Path("ckpt").exists()
+
+
+def test_a_torch_module_is_evaluated_without_dropout(store: Path) -> None:
+    class Dropping(torch.nn.Module):
+        def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.dropout(counts(tokens_BT), training=self.training)
+
+    assert isinstance(xt.foreign(Dropping(), "Dropping", seq_len=16, tokenizer=store), ForeignRun)
+
+
+def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
+    xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
+    xt.foreign(lambda x: counts(x) * (1 + 1e-4), "Counts", seq_len=16, tokenizer=store)  # another machine's rounding
+    for call, seq_len in ((lambda x: counts(x) * 1.1, 16), (counts, 32)):
+        with pytest.raises(xt.UserError, match="ckpt/foreign-Counts holds another run or model"):
+            xt.foreign(call, "Counts", seq_len=seq_len, tokenizer=store)
+    with pytest.raises(xt.UserError, match="ckpt/rope holds another run or model"):
+        xt.foreign(counts, "Counts", seq_len=16, tokenizer=store, out="ckpt/rope")
+    assert rope.path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def other(): pass", "mine.py has no function called 'load'; known: other"),
+        ("def load(name): pass", r"mine.py: load must take no arguments"),
+        ("def load(): return 3", r"mine.py: load\(\) returned int; expected what xt.foreign"),
+        ("def load(): return {}['key']", r"mine.py: load\(\) failed: KeyError: 'key'"),
+        ("1 / 0", "mine.py does not import: ZeroDivisionError"),
+    ],
+)
+def test_a_file_that_loads_no_model_is_refused(source: str, message: str) -> None:
+    Path("mine.py").write_text(source)
+    with pytest.raises(xt.UserError, match=message):
+        xt.evaluate("mine.py:load")
+
+
+def test_text_in_other_tokens_is_refused(store: Path, bpe_store: Path) -> None:
+    made = xt.foreign(lambda x: counts(x, 301), "Counts", seq_len=16, tokenizer=bpe_store)
+    with pytest.raises(xt.UserError, match="was made with another tokenizer"):
+        xt.evaluate(made, data=store, **FEWER)
+
+
+def test_the_page_names_every_argument() -> None:
+    assert all(f"`{name}`" in PAGE or f"`{name}=`" in PAGE for name in ("seq_len", "tokenizer", "max_length", "out"))
