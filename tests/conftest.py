@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -19,7 +21,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+from extrapolate.data.documents import Document
 from extrapolate.data.sources.stdlib import StandardLibrary
+from extrapolate.data.store import Store, StoreSettings, build
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -138,6 +145,16 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     quietly("eval-lengths", folder / "rope", folder / "expe", *flags, "--extend", "pi:factor=2")
     quietly("eval-lengths", folder / "learned", folder / "none", *flags)
     return folder
+
+
+@pytest.fixture(scope="session")
+def word_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The tokens of twelve documents of ten words drawn at random. Not to be changed."""
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
 @pytest.fixture(scope="session")
@@ -270,6 +287,20 @@ def contents() -> Callable[[Path], dict[str, bytes]]:
 def leftovers() -> Callable[[Path], list[str]]:
     """leftovers_of, which should find nothing."""
     return leftovers_of
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw their pictures, which takes most of their time, but do not encode them."""
+    from extrapolate.reports import plots
+
+    def save(figure: "Figure", path: Path) -> None:
+        import matplotlib.pyplot as plt
+
+        path.write_bytes(b"")
+        plt.close(figure)
+
+    monkeypatch.setattr(plots, "_save", save)
 
 
 @pytest.fixture(autouse=True)

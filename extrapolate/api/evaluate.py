@@ -65,7 +65,8 @@ def evaluate(
 
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: what `foreign` gives,
     or `my_model.py:load`, a function that returns it. factors: evaluation lengths N as multiples of L.
-    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `none`: without the run's own.
+    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `without-own`: without the one that
+    belongs to the run; `as-trained`: nothing more, as is always evaluated.
     protocols: `windows`, `fixed-target`, `sliding`. split: `test` or `validation`. max_targets: the most scored tokens
     of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all` that were kept.
     precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where

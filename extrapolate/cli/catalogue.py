@@ -52,14 +52,18 @@ def columns(
         print(results_page.results_page(), end="")
         return
     for one in results_page.TABLES if table is None else [results_page.table(table)]:
-        shown = one.own() if table is None else one.columns
-        found = [
-            Column("column", [c.name for c in shown], Kind.NAME),
-            Column("unit", [c.unit for c in shown]),
-            Column("what it holds", [c.meaning for c in shown]),
-            Column("empty where", [c.empty for c in shown]),
-        ]
-        print_columns(found, f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}")
+        heading = f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}"
+        if one.groups[0].name:
+            print_text(heading)
+        for group in one.own() if table is None else one.groups:
+            found = [
+                Column("column", [c.name for c in group.columns], Kind.NAME),
+                Column("unit", [c.unit for c in group.columns]),
+                Column("what it holds", [c.meaning for c in group.columns]),
+                Column("empty where", [c.empty for c in group.columns]),
+            ]
+            title = f"{one.name}, {group.name}: {group.meaning}" if group.name else heading
+            print_columns([column for column in found if any(column.cells)], title)
         if table is None and one.shared():
             print_text(f"And as in {one.base}: {', '.join(c.name for c in one.shared())}\n\n")
 

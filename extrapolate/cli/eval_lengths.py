@@ -10,7 +10,15 @@ import typer
 
 from extrapolate.cli import registered
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PRECISIONS
+from extrapolate.evaluation.names import (
+    ALL,
+    DEFAULT_PROTOCOLS,
+    LEFT_OUT,
+    OFF,
+    PLAIN_NAME,
+    PRECISIONS,
+    check_not_none,
+)
 
 
 class Which(StrEnum):
@@ -27,15 +35,16 @@ def eval_lengths(
     extend: Annotated[
         list[str] | None,
         typer.Option(
-            help="an extension: pi, yarn:factor=8 + log-n; all: every one that applies; none: leave out the run's own; "
-            "repeatable"
+            help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {OFF}: leave out the run's "
+            f"own; {PLAIN_NAME}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
     protocols: Annotated[
-        str, typer.Option("--protocol", help=f"{registered.protocols()}, several, or none")
+        str, typer.Option("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")
     ] = ",".join(DEFAULT_PROTOCOLS),
     probes: Annotated[
-        str | None, typer.Option(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, or all")
+        str | None,
+        typer.Option(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
     ] = None,
     trials: Annotated[int, typer.Option("--probe-trials", help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
@@ -71,11 +80,12 @@ def eval_lengths(
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
+    check_not_none(protocols, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocols == "none" else _names(protocols),
+        protocols=() if protocols.strip() == LEFT_OUT else _names(protocols),
         split=split,
         max_targets=cap,
         max_targets_of=caps,

@@ -40,6 +40,6 @@ def report(
         print_table(formatted(table), f"{protocol}, loss in nats per token")
     for table in written.failures.values():
         print_table(table, "failure length, tokens: where the loss is first above the control's")
-    for protocol, table in written.probes:
-        print_table(formatted(table), f"{protocol}, accuracy")
+    for probe, table in written.probes:
+        print_table(formatted(table), f"probe {probe}, accuracy")
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -34,7 +34,7 @@ def train(
     probes: Annotated[
         str | None,
         typer.Option(
-            help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; none: all text"
+            help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
@@ -58,7 +58,10 @@ def train(
         Path | None, typer.Option("--from", help="start from the weights of this run, as another run")
     ] = None,
     extend: Annotated[
-        str | None, typer.Option(help="with --from: an extension that belongs to the new run, such as pi:factor=4")
+        str | None,
+        typer.Option(
+            help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"
+        ),
     ] = None,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""

@@ -9,8 +9,8 @@ from extrapolate.data.probes.base import Probe, Vocabulary, build, check_text
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import LEFT_OUT, check_not_none
 
-NO_PROBES = "none"
 _STREAM = 20_231_208  # keeps these draws apart from those of the text's order
 
 
@@ -27,6 +27,7 @@ class Mixture:
         Raises UserError where a share is missing or not above 0, they add up to more than 1, or a probe is
         there twice.
         """
+        check_not_none(text, "the mixture of probes", LEFT_OUT)
         parts: dict[Probe, float] = {}
         for part in specs.split_outside_parentheses(text, ","):
             name, equals, share_text = part.rpartition("=")
@@ -43,7 +44,7 @@ class Mixture:
                 raise UserError(f"{probe.text} is twice in '{text}'")
             parts[probe] = share
         if not parts:
-            raise UserError("name probes and their shares, such as passkey=0.25,mqar=0.25, or none")
+            raise UserError("name probes and their shares, such as passkey=0.25,mqar=0.25, or off")
         if sum(parts.values()) > 1 + 1e-9:
             raise UserError(f"the shares in '{text}' add up to {sum(parts.values()):g}: more than 1")
         return cls(tuple(sorted(parts.items(), key=lambda item: item[0].text)))

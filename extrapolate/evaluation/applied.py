@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME
+from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, check_not_none
 from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -84,8 +84,9 @@ def applied_to(run: Subject, model: LanguageModel, extensions: Sequence[str]) ->
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
-        if text == PLAIN_NAME:
-            found |= {} if own is None else {OFF: Applied(None, None, taken_off=own)}
+        check_not_none(text, "the extension", OFF)
+        if text in (PLAIN_NAME, OFF):
+            found |= {OFF: Applied(None, None, taken_off=own)} if text == OFF and own is not None else {}
             continue
         recipe = recipes.build(text)
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
@@ -97,4 +98,4 @@ def applied_to(run: Subject, model: LanguageModel, extensions: Sequence[str]) ->
 
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
     """The users' own files that extensions come from."""
-    return [file for text in extensions if text not in (ALL, PLAIN_NAME) for file in recipes.build(text).files]
+    return [file for text in extensions if text not in (ALL, OFF, PLAIN_NAME) for file in recipes.build(text).files]

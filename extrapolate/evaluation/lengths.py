@@ -32,7 +32,7 @@ from extrapolate.extensions import recipe as recipes
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.progress import Advance, unseen
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, read
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
 
@@ -43,7 +43,8 @@ class EvaluationSettings:
 
     max_targets is the most tokens that any protocol scores. It lowers a protocol's default (`Protocol.max_targets`) and
     never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
-    `extensions` are recipes; "all" stands for every one that applies, "none" for taking off the run's own.
+    `extensions` are recipes; "all" stands for every one that applies, "without-own" for taking off the run's own, and
+    "as-trained" for nothing more than is always evaluated.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
 
@@ -101,8 +102,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
             raise UserError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
     run.checkpoints(settings.checkpoint)
     for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
-        if (run.path / name).exists():
-            read(run.path / name, table)
+        check_grows(run.path / name, table)
     model = run.build_model()
     split = store.split(settings.split)
     for applied in applied_to(run, model, settings.extensions).values():
@@ -137,7 +137,8 @@ def evaluate(
             layout = settings.layout(protocol, split, model.seq_len)
             targets = Targets.of(layout.control, split, bytes_of)
             evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
-            shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
+            shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
+            shared["protocol"] = protocol
             shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
             for text, applied in chosen.items():
                 shared |= {

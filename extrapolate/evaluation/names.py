@@ -1,10 +1,19 @@
 """Words that evaluations and reports share, without torch."""
 
-PLAIN_NAME = "none"  # the extension column of a row with nothing but what belongs to the run
-OFF = "own taken off"  # the same of a row without the extension that belongs to the run
-ALL = "all"  # every extension that applies
+from extrapolate.errors import UserError
+
+# What is applied to a run, in the column `extension` and where an extension is asked for.
+PLAIN_NAME = "as-trained"  # nothing but what belongs to the run
+OFF = "without-own"  # not even the extension that belongs to the run
+ALL = "all"  # every extension that applies; each has a row of its own
+LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")
-PROBE_PROTOCOL = "probe:"  # what the protocol column begins with where the rest is a probe
 PROBES_TABLE = "eval_probes.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")
 MAX_TARGETS = 8_192  # tokens that a protocol scores at most, unless it has a limit of its own
+
+
+def check_not_none(text: str, what: str, word: str) -> None:
+    """Raises UserError where `text` is none, which once had the meaning of `word`: `what` says where it stands."""
+    if text.strip() == "none":
+        raise UserError(f"{what} 'none' is now called '{word}'; 'none' is the name of an encoding")

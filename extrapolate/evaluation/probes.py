@@ -21,7 +21,7 @@ from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import scores_at
-from extrapolate.evaluation.names import PLAIN_NAME, PROBE_PROTOCOL, PROBES_TABLE
+from extrapolate.evaluation.names import PLAIN_NAME, PROBES_TABLE
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.evaluation.subject import Subject
@@ -29,7 +29,7 @@ from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import Advance, unseen
-from extrapolate.results.tables import PROBES, read
+from extrapolate.results import PROBES, check_grows
 
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -38,8 +38,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.probe_trials}")
-    if (run.path / PROBES_TABLE).exists():
-        read(run.path / PROBES_TABLE, PROBES)
+    check_grows(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store)
     for probe in settings.probes:
         for length in lengths_of(settings.factors, run.config.seq_len):
@@ -155,8 +154,8 @@ def evaluate(
         control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
         for probe in settings.probes:
             evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
-            protocol = PROBE_PROTOCOL + probe.text
-            shared = common(run, loaded, checkpoint, protocol, precision, settings.split, store.corpus_hash)
+            shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
+            shared["probe"] = probe.text
             for text, applied in chosen.items():
                 shared |= {
                     "extension": text,
@@ -237,7 +236,7 @@ def _rows(evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], ap
     rows = []
     for length in lengths_of(evaluation.settings.factors, model.seq_len):
         factor = length / model.seq_len
-        advance = partial(evaluation.progress, f"{shared['run']} {shared['protocol']} {shared['model']} {factor:g}x")
+        advance = partial(evaluation.progress, f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x")
         plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision, advance)
         for depth in DEPTHS:
             sequences, control = evaluation.sequences(length, depth, advance)

@@ -4,7 +4,6 @@ Shapes: N targets, in the order of `Targets`.
 """
 
 import json
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +16,8 @@ from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.results.metrics.base import Scored
+from extrapolate.results.metrics.base import values as metric_values
 from extrapolate.results.tables import EVAL_DOCUMENTS
 from extrapolate.runs import provenance
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig, short_hash
@@ -44,18 +45,20 @@ class Scores:
 
     def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
         """The row of `evals.parquet`; without a loss where the encoding does not reach."""
-        n_targets, n_bytes = len(self.control_N), float(self.targets.bytes_N.sum())
-        total = None if measured is None else float(measured.loss_N.sum(dtype=np.float64))
-        loss = None if total is None else total / n_targets
+        n_targets, targets = len(self.control_N), self.targets
+        scored = None
+        if measured is not None:
+            scored = Scored(
+                measured.loss_N, self.control_N, self.optimum_N, targets.bytes_N, targets.document_N, self.index_N
+            )
         return setting | {
-            "loss": loss,
-            "perplexity": None if loss is None else _exp(loss),
-            "bits_per_byte": None if total is None or not n_bytes else total / math.log(2) / n_bytes,
+            "loss": None if scored is None else scored.mean,
             "control_loss": float(self.control_N.sum(dtype=np.float64)) / n_targets,
             "optimum_loss": None if self.optimum_N is None else float(self.optimum_N.sum()) / n_targets,
+            **metric_values(scored),
             "n_targets": n_targets,
-            "n_documents": len(np.unique(self.targets.document_N)),
-            "n_bytes": n_bytes,
+            "n_documents": len(np.unique(targets.document_N)),
+            "n_bytes": float(targets.bytes_N.sum()),
             "tokens_per_s": None if measured is None or not measured.inputs else measured.inputs / measured.seconds,
             "peak_mib": None if measured is None else measured.peak_mib,
             "evaluated_at": datetime.now(UTC).replace(microsecond=0),
@@ -93,10 +96,6 @@ class Scores:
         ]
 
 
-def _exp(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
-
-
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
     """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`.
 
@@ -117,20 +116,13 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
 
 
 def common(
-    run: Subject,
-    model: LanguageModel,
-    checkpoint: Checkpoint,
-    protocol: str,
-    precision: str,
-    split: str,
-    corpus_hash: str,
+    run: Subject, model: LanguageModel, checkpoint: Checkpoint, precision: str, split: str, corpus_hash: str
 ) -> dict[str, Any]:
-    """What every row of a run, checkpoint, precision and protocol shares."""
+    """What every row of a run, checkpoint and precision shares."""
     config = run.config
     setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
     return {
         "run": run.name,
-        "protocol": protocol,
         "split": split,
         "step": checkpoint.step,
         "precision": precision,

@@ -9,7 +9,7 @@ from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PROBES_TABLE
 from extrapolate.folders import RUN_FILE, below, listed, unique_names
-from extrapolate.results.tables import Table
+from extrapolate.results.columns import Table
 
 TEXT, DOCUMENTS = "evals.parquet", "eval_documents.parquet"
 PAGE = "report.md"  # what a report writes beside the tables that it copied

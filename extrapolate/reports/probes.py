@@ -10,7 +10,7 @@ from extrapolate.reports import tables
 from extrapolate.reports.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
-WHERE = ["protocol", "factor", "depth"]
+WHERE = ["probe", "factor", "depth"]
 
 
 def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
@@ -28,15 +28,15 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     best = sets.sort_values(["runs", "newest"]).reset_index().groupby(WHERE)["targets_hash"].last()
     same = rows["targets_hash"] == best.loc[list(rows[WHERE].itertuples(index=False, name=None))].to_numpy()
     warnings = [
-        f"{protocol}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
+        f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
         "evaluate every run with the same `trials`"
-        for protocol, mine in rows[~same].groupby("protocol")
+        for probe, mine in rows[~same].groupby("probe")
     ]
     kept = []
-    for protocol, mine in rows[same].groupby("protocol", sort=False):
+    for probe, mine in rows[same].groupby("probe", sort=False):
         for _, at_depth in mine.groupby("depth"):
             tables.check_replicates(at_depth)
-        shown, said = on_shared_seeds(mine, str(protocol))
+        shown, said = on_shared_seeds(mine, f"probe {probe}")
         kept.append(shown)
         warnings += said
     return pd.concat(kept), warnings
@@ -51,8 +51,8 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> list[str]:
     """A section of the report for every probe."""
     written = []
-    for protocol, mine in rows.groupby("protocol") if len(rows) else ():
-        lines = [f"## {protocol}", "", markdown(by_length(mine)), "", _caption(mine), ""]
+    for probe, mine in rows.groupby("probe") if len(rows) else ():
+        lines = [f"## Probe {probe}", "", markdown(by_length(mine)), "", _caption(mine), ""]
         written.append(
             "\n".join([*lines, "By depth: at 0 the block is farthest from the question, at 1 next to it.", ""])
         )
@@ -62,17 +62,17 @@ def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> lis
 
 def by_length_tables(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Every probe with its table by length."""
-    for protocol, mine in rows.groupby("protocol"):
-        yield str(protocol), by_length(mine)
+    for probe, mine in rows.groupby("probe"):
+        yield str(probe), by_length(mine)
 
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     """What was just evaluated, in text: for every probe a table by length, and one by length and depth."""
-    frame = _numbers(pd.DataFrame(rows)) if rows else pd.DataFrame({"protocol": []})
-    for protocol, mine in frame.groupby("protocol", sort=False):
+    frame = _numbers(pd.DataFrame(rows)) if rows else pd.DataFrame({"probe": []})
+    for probe, mine in frame.groupby("probe", sort=False):
         several = [column for column in ("step", "precision") if mine[column].nunique() > 1]
         named = mine.assign(model=mine[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
-        title = f"{protocol}, accuracy (chance {mine['chance'].iloc[0]:.2g})"
+        title = f"probe {probe}, accuracy (chance {mine['chance'].iloc[0]:.2g})"
         yield tables.formatted(by_length(named)), f"{title}, mean over depths"
         yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +122,7 @@ def _write_protocol(
     order = list(table["Model"])
     suffix = _suffix(protocol)
     stem = f"loss_by_ev{suffix}"
-    files.write_atomically(out / f"{stem}.parquet", partial(table.to_parquet, index=False))
+    results.write_frame(out / f"{stem}.parquet", table)
     files.write_text(out / f"{stem}.tex", _latex(table, protocol, page.caption(rows)))
     for kind in ("png", "svg"):
         plots.loss_against_length(rows, style, f"Protocol {protocol}", out / f"{stem}.{kind}")
@@ -132,7 +131,7 @@ def _write_protocol(
     if not optimum.has_optimum(rows):
         return section
     best = optimum.optimum_by_ev(rows, order)
-    files.write_atomically(out / f"optimum_by_ev{suffix}.parquet", partial(best.to_parquet, index=False))
+    results.write_frame(out / f"optimum_by_ev{suffix}.parquet", best)
     written.files.append(f"optimum_by_ev{suffix}.parquet")
     return section + "\n" + page.optimum_section(best, compared)
 
@@ -143,13 +142,13 @@ def _write_positions(
     """Writes what one protocol tells by position in the window, and returns its section of the page."""
     order, suffix = list(written.tables[protocol]["Model"]), _suffix(protocol)
     found = positions.failures(curves)
-    files.write_atomically(out / f"loss_by_position{suffix}.parquet", partial(curves.to_parquet, index=False))
+    results.write_frame(out / f"loss_by_position{suffix}.parquet", curves)
     plots.loss_by_position(curves, style, seq_len, out / f"loss_by_position{suffix}.png")
     written.files += [f"loss_by_position{suffix}.parquet", f"loss_by_position{suffix}.png"]
     if not found:
         return page.position_section(None, found, suffix)
     table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
-    files.write_atomically(out / f"failure_lengths{suffix}.parquet", partial(table.to_parquet, index=False))
+    results.write_frame(out / f"failure_lengths{suffix}.parquet", table)
     plots.difference_by_position(curves, found, style, seq_len, out / f"failure_lengths{suffix}.png")
     written.files += [f"failure_lengths{suffix}.parquet", f"failure_lengths{suffix}.png"]
     written.failures[protocol] = positions.failure_table(found, order)

@@ -1,5 +1,19 @@
 """The tables of results: their columns, and reading and writing them."""
 
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, Column, Table, merge, read, write
+from extrapolate.results.columns import Column, Group, Table
+from extrapolate.results.parquet import check_grows, merge, read, write, write_frame
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
 
-__all__ = ["EVALS", "EVAL_DOCUMENTS", "PROBES", "Column", "Table", "merge", "read", "write"]
+__all__ = [
+    "EVALS",
+    "EVAL_DOCUMENTS",
+    "PROBES",
+    "Column",
+    "Group",
+    "Table",
+    "check_grows",
+    "merge",
+    "read",
+    "write",
+    "write_frame",
+]

@@ -15,7 +15,7 @@ from extrapolate.model.layers import build
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
-from extrapolate.runs.run import USER_ENCODING, file_sha256
+from extrapolate.runs.run import USER_ENCODING, check_format, file_sha256
 from extrapolate.training.config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
@@ -122,8 +122,10 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     content = configs.read_config_file(path)
-    if isinstance(content, dict):
-        content = content.get("config", content)  # a run's own config.json
+    if isinstance(content, dict) and "config" in content:  # a run's own config.json
+        if "format" in content:
+            check_format(path, content)
+        content = content["config"]
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold sections of settings: [encoding], [model], [training]")
     content = {key: value for key, value in content.items() if value is not None}

@@ -12,7 +12,7 @@ from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import CONFIG, USER_ENCODING, Run, check_same
-from extrapolate.training.fine_tuning import origin_of, own_recipe
+from extrapolate.training.fine_tuning import origin_of, own_extension
 
 
 def run_in(path: Path) -> Run | None:
@@ -59,7 +59,7 @@ def resumed(
     if start is not None:
         raw["origin"] = _origin(run, start)
     if extend is not None:
-        own = own_recipe(extend)
+        own = own_extension(extend, run.own_extension)
         raw |= {"extension": own.text if own else None, "extension_sha256": own.sha256() if own else None}
     if request.pe is not None or "encoding" in file:
         raw["encoding"] = resolve.encoding_section(request, file)

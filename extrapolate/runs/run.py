@@ -39,6 +39,7 @@ from extrapolate.runs.weights import (
     unique_weights,
     weights_sha256,
 )
+from extrapolate.version import unknown_here
 
 FORMAT = 1
 CONFIG, WEIGHTS, STATE, METRICS = RUN_FILE, "model.safetensors", "state.pt", "metrics.jsonl"
@@ -73,8 +74,7 @@ class Run:
         record = files.read_json(path / CONFIG)
         if isinstance(record, dict) and "architectures" in record:
             raise UserError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise UserError(f"{path / CONFIG} is damaged, or of another version of extrapolate")
+        check_format(path / CONFIG, record)
         config = configs.read_config(record.get("config", {}), str(path / CONFIG))
         return cls(path, config, dict(record.get("provenance", {})))
 
@@ -222,6 +222,16 @@ class Run:
             return None
         training = self.config.training
         return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
+
+
+def check_format(path: Path, record: Any) -> None:
+    """Raises UserError where a run's configuration file is of a newer format, or says none that there is."""
+    number = record.get("format") if isinstance(record, dict) else None
+    if isinstance(number, int) and number > FORMAT:
+        version = dict(record.get("provenance", {})).get("version", "of a later version")
+        raise unknown_here(path, str(version), f"in format {number}")
+    if number != FORMAT:
+        raise UserError(f"{path} is damaged: there is no format {json.dumps(number)}")
 
 
 def check_same(run: Run, config: TrainedConfig) -> None:

@@ -4,8 +4,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from extrapolate.data.mixture import NO_PROBES, Mixture
+from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import LEFT_OUT
 from extrapolate.sections import Section
 
 
@@ -35,7 +36,7 @@ class TrainingConfig(Section):
     @field_validator("probes")
     @classmethod
     def _one_text_for_one_mixture(cls, probes: str | None) -> str | None:
-        return None if probes is None or probes.strip() == NO_PROBES else Mixture.parse(probes).text
+        return None if probes is None or probes.strip() == LEFT_OUT else Mixture.parse(probes).text
 
     @model_validator(mode="after")
     def _check(self) -> "TrainingConfig":

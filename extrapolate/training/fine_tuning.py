@@ -6,7 +6,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import OFF, PLAIN_NAME, check_not_none
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -57,7 +57,7 @@ def continued(
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
         encoding["name"] = f"{parent.path / USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
-    own = parent.own_extension if extend is None and request.pe is None else own_recipe(extend)
+    own = own_extension(extend, None if request.pe else parent.own_extension)
     raw = known.model_dump() | {
         "encoding": encoding,
         "training": training | resolve.hardware(training),
@@ -72,9 +72,12 @@ def continued(
     return config, user_file, own
 
 
-def own_recipe(extension: str | None) -> Recipe | None:
-    """An extension that is to belong to a run; None where there is none, or the text takes the parent's off."""
-    return None if extension is None or extension == PLAIN_NAME else recipes.build(extension)
+def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None:
+    """The extension that is to belong to a run; `inherited` where no other is asked for."""
+    if extend is None or extend == PLAIN_NAME:
+        return inherited
+    check_not_none(extend, "the extension", OFF)
+    return None if extend == OFF else recipes.build(extend)
 
 
 def origin_of(start: Path) -> dict[str, Any]:

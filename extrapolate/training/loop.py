@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from extrapolate import files
+from extrapolate import files, results
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
@@ -154,7 +154,7 @@ class _Training:
                             f"extrapolate train --out {self.run.path} --resume continues"
                         )
         rows = pd.DataFrame(self.run.metrics())
-        files.write_atomically(self.run.path / "metrics.parquet", rows.to_parquet)
+        results.write_frame(self.run.path / "metrics.parquet", rows)
         self.run.save_weights(self.model, self.step, self.tokens, final=True)
         (self.run.path / STATE).unlink(missing_ok=True)
 

@@ -125,7 +125,7 @@ def test_targets_are_limited_for_all_protocols_or_for_each(runs: dict[str, Run])
 
 def test_probes_are_rows_by_depth(runs: dict[str, Run]) -> None:
     table = xt.evaluate_probes(runs["rope"], "needle", trials=4, factors=(1, 2))
-    assert set(table["protocol"]) == {"probe:needle"}
+    assert set(table["probe"]) == {"needle"}
     assert sorted(table["depth"].unique()) == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert (runs["rope"].path / "eval_probes.parquet").exists()
 

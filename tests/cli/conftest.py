@@ -39,17 +39,3 @@ def state_of_half(cli, tiny, tmp_path, monkeypatch):
     assert "the power is gone" in message
     assert (tmp_path / "half/state.pt").is_file()
     return tmp_path / "half"
-
-
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Reports draw their pictures, which takes most of their time, but do not encode them."""
-    from extrapolate.reports import plots
-
-    def save(figure, path):
-        import matplotlib.pyplot as plt
-
-        path.write_bytes(b"")
-        plt.close(figure)
-
-    monkeypatch.setattr(plots, "_save", save)

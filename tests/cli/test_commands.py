@@ -240,7 +240,7 @@ class TestEvalLengths:
         rows = rows_of(evaluated / "rope")
         assert rows["loss"].notna().all()
         assert set(rows["model"]) == {"RoPE", "RoPE + PI(2)"}
-        assert set(rows["extension"]) == {"none", "pi:factor=2"}
+        assert set(rows["extension"]) == {"as-trained", "pi:factor=2"}
 
     def test_evaluating_again_replaces_the_same_rows_and_keeps_the_others(self, cli, ckpt):
         flags = ["--protocol", "windows", *FEW]

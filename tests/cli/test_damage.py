@@ -223,7 +223,12 @@ class TestReport:
     def test_evals_of_another_kind(self, refused, evaluated, tmp_path):
         shutil.copytree(evaluated, tmp_path / "ckpt")
         pq.write_table(pa.table({"run": ["expe"]}), tmp_path / "ckpt/expe/evals.parquet")
-        refused(["report", "ckpt"], "evals.parquet has no column")
+        refused(
+            ["report", "ckpt"],
+            "expe/evals.parquet was written by extrapolate",
+            "has no column model",
+            "delete it and evaluate again",
+        )
 
     def test_evaluating_onto_damaged_evals_says_how_to_go_on(self, refused, evaluated, tmp_path):
         """It cannot say "evaluate again": that is what the user just did. And it says so before any work."""

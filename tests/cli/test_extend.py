@@ -80,6 +80,7 @@ def test_one_number_written_twice_is_one_row(cli, ckpt):
         ("rope", "yarn + ntk", ["cannot be joined", "YaRN", "NTK"]),
         ("rope", "yarn + ", ["cannot be joined"]),
         ("rope", "yran", ["did you mean 'yarn'"]),
+        ("rope", "none", ["the extension 'none' is now called 'without-own'"]),
         ("rope", "longrope:long=(1,2)", ["a list has 2 numbers, and the encoding 16 pairs"]),
         ("rope", "longrope:long=(1,x)", ["is not a list of positive numbers"]),
         ("rope", "self-extend:window=16", ["no group keeps", "smaller window"]),
@@ -152,7 +153,7 @@ class TestTuning:
         assert losses(ckpt / "same", PLAIN_NAME) == pytest.approx(losses(ckpt / "rope", PLAIN_NAME), abs=1e-5)
 
     def test_its_extension_belongs_to_it(self, cli, tuned):
-        cli("eval-lengths", tuned, "--extend", "none", "--extend", "log-n", *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", OFF, "--extend", PLAIN_NAME, "--extend", "log-n", *FEW).succeeded()
         rows = rows_of(tuned)
         assert set(rows["extension"]) == {PLAIN_NAME, OFF, "log-n"}
         labels = {extension: set(mine["model"]) for extension, mine in rows.groupby("extension")}
@@ -192,7 +193,7 @@ class TestTuning:
         flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
         cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
         cli("eval-lengths", "ckpt/long", *FEW).succeeded()
-        cli("eval-lengths", tuned, "--extend", "none", *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", OFF, *FEW).succeeded()
         (ckpt / "study").mkdir()
         for name in ("long", "tuned"):
             (ckpt / name).rename(ckpt / "study" / name)

@@ -95,25 +95,25 @@ def test_what_is_not_known_is_not_made_up(cli, llama, bpe_store, tmp_path) -> No
 
 def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
     save_llama(tmp_path / "long", bpe, max_position_embeddings=64, rope_parameters=LLAMA3)
-    flags = ["--data", bpe_store, *FEW, "--protocol", "windows", "--extend", "none", "--extend", "log-n"]
+    flags = ["--data", bpe_store, *FEW, "--protocol", "windows", "--extend", "without-own", "--extend", "log-n"]
     ended = cli("eval-lengths", "hf:long", *flags).succeeded()
     assert "training length 16, llama3:factor=4,slow=1,fast=4" in ended.err
     rows = rows_of(tmp_path / "ckpt/hf-long")
     assert set(rows["own_extension"]) == {"llama3:factor=4,slow=1,fast=4"}
     models = rows.groupby("extension")["model"].first().to_dict()
     assert models == {
-        "none": "long + Llama 3(4)",
+        "as-trained": "long + Llama 3(4)",
         "log-n": "long + Llama 3(4) + log-n",
-        "own taken off": "long, Llama 3(4) taken off",
+        "without-own": "long, Llama 3(4) taken off",
     }
     loss = rows.set_index(["extension", "length"])["loss"]
-    assert loss["none", 64] != loss["own taken off", 64]
+    assert loss["as-trained", 64] != loss["without-own", 64]
     # Taken off, it is the same weights without the scaling.
     save_llama(tmp_path / "plain", bpe, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     cli("eval-lengths", "hf:plain", *flags[:-4]).succeeded()
     plain = rows_of(tmp_path / "ckpt/hf-plain").set_index("length")["loss"]
     for length in (16, 32, 64):
-        assert loss["own taken off", length] == pytest.approx(plain[length], abs=1e-6)
+        assert loss["without-own", length] == pytest.approx(plain[length], abs=1e-6)
 
 
 def test_everything_that_works_on_a_run_works_on_it(cli, llama, bpe_store, tmp_path) -> None:

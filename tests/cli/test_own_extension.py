@@ -28,7 +28,7 @@ def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -
     rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
     own = rows.loc["mine.py:RootScale:factor=4 + log-n"]
     assert set(own["extension_sha256"]) == {digest}
-    assert rows.loc[["none", "pi:factor=2"], "extension_sha256"].isna().all()
+    assert rows.loc[["as-trained", "pi:factor=2"], "extension_sha256"].isna().all()
     assert (ckpt / "rope" / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
     cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", f"{SPEC}:factor=4", "--extend", "pi:factor=2").succeeded()
     rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
@@ -61,7 +61,7 @@ def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: 
     assert (run.path / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
     (tmp_path / "mine.py").unlink()
     assert own_plan(run, run.build_model()).position_scale == 0.5
-    cli("eval-lengths", "ckpt/tuned", *FEWER, "--extend", "none").succeeded()
+    cli("eval-lengths", "ckpt/tuned", *FEWER, "--extend", "without-own").succeeded()
     rows = pd.read_parquet(run.path / "evals.parquet")
     assert set(rows["model"]) == {"RoPE + RootScale(4), tuned at 32", "RoPE, tuned at 32 with RootScale(4), taken off"}
     cli("train", "--from", "ckpt/tuned", "--tokens", 512, "--out", "ckpt/again").succeeded()

@@ -11,7 +11,7 @@ from extrapolate import results
 from extrapolate.runs.run import Run
 
 MIXTURE = "needle=0.25,passkey:length=2=0.25"
-FEW = ["--protocol", "none", "--factors", "1,4", "--probe-trials", "4"]
+FEW = ["--protocol", "off", "--factors", "1,4", "--probe-trials", "4"]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ class TestTrain:
         flags = ["--from", mixed, "--tokens", "1024", "--batch-tokens", "512"]
         cli("train", *flags, "--out", "a").succeeded()
         cli("train", *flags, "--out", "b", "--probes", "copy=1").succeeded()
-        cli("train", *flags, "--out", "c", "--probes", "none").succeeded()
+        cli("train", *flags, "--out", "c", "--probes", "off").succeeded()
         probes = [training_of(tmp_path / name).probes for name in "abc"]
         assert probes == [training_of(mixed).probes, "copy=1", None]
 
@@ -71,6 +71,7 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("probes", "words"),
         [
+            ("none", ["training.probes", "the mixture of probes 'none' is now called 'off'"]),
             ("paskey=0.5", ["training.probes", "unknown probe 'paskey'", "did you mean 'passkey'"]),
             ("passkey", ["'passkey' is not a probe and its share", "passkey=0.25"]),
             ("passkey=0.75,needle=0.75", ["add up to 1.5"]),
@@ -88,10 +89,10 @@ class TestEvaluate:
         ended = cli("eval-lengths", mixed, *FEW, "--probes", "needle,passkey:length=2", "--extend", "pi").succeeded()
         rows = rows_of(mixed)
         assert len(rows) == 2 * 2 * 2 * 5
-        assert set(rows["protocol"]) == {"probe:needle", "probe:passkey:length=2"}
-        assert set(rows["extension"]) == {"none", "pi"}
+        assert set(rows["probe"]) == {"needle", "passkey:length=2"}
+        assert set(rows["extension"]) == {"as-trained", "pi"}
         assert not (mixed / "evals.parquet").exists()
-        assert "probe:needle, accuracy (chance 0.062), mean over depths" in ended.out
+        assert "probe needle, accuracy (chance 0.062), mean over depths" in ended.out
         assert "mixed, RoPE, cut back to L" in ended.out
         assert "…" not in ended.out
         assert not leftovers(tmp_path)
@@ -110,9 +111,7 @@ class TestEvaluate:
         flags = ["--factors", "1,4", "--max-targets", "256", "--probes", "all", "--probe-trials", "2"]
         cli("eval-lengths", ckpt, *flags).succeeded()
         for name in ("rope", "learned"):
-            assert set(rows_of(ckpt / name)["protocol"]) == {
-                f"probe:{p}" for p in ("copy", "mqar", "needle", "passkey")
-            }
+            assert set(rows_of(ckpt / name)["probe"]) == {"copy", "mqar", "needle", "passkey"}
             assert (ckpt / name / "evals.parquet").exists()
         beyond = rows_of(ckpt / "learned").query("factor == 4")
         assert beyond["accuracy"].isna().all()
@@ -127,6 +126,9 @@ class TestEvaluate:
             (["--probes", "needel"], ["unknown probe 'needel'", "did you mean 'needle'"]),
             (["--probes", "needle:depth=1"], ["no argument 'depth'"]),
             (["--probes", ""], ["name at least one probe"]),
+            (["--probes", "none"], ["the choice of probes 'none' is now called 'off'"]),
+            (["--probes", "off"], ["name at least one protocol"]),
+            (["--probes", "all", "--protocol", "none"], ["the protocol 'none' is now called 'off'"]),
             (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
             (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
             (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),
@@ -135,7 +137,7 @@ class TestEvaluate:
         ],
     )
     def test_bad_requests(self, refused, ckpt, flags, words):
-        refused(["eval-lengths", ckpt / "rope", "--protocol", "none", *flags], *words)
+        refused(["eval-lengths", ckpt / "rope", "--protocol", "off", *flags], *words)
 
     def test_a_damaged_table_is_known_before_any_work(self, refused, ckpt):
         (ckpt / "rope/eval_probes.parquet").write_bytes(b"PAR1 and then nothing")
@@ -155,10 +157,10 @@ class TestReport:
             == 10
         )
         text = (tmp_path / "report/report.md").read_text()
-        section = text.partition("## probe:copy\n")[2].partition("## probe:needle\n")[0]
+        section = text.partition("## Probe copy\n")[2].partition("## Probe needle\n")[0]
         lines = [line for line in section.splitlines() if line.startswith("| ")]
-        mean = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["accuracy"].mean()
-        control = table.query("protocol == 'probe:copy' and run == 'rope' and factor == 4")["control_accuracy"].mean()
+        mean = table.query("probe == 'copy' and run == 'rope' and factor == 4")["accuracy"].mean()
+        control = table.query("probe == 'copy' and run == 'rope' and factor == 4")["control_accuracy"].mean()
         assert lines[0] == "| Model | Accuracy (ev=1) | Accuracy (ev=4) | Seeds |"
         assert next(line for line in lines if line.startswith("| RoPE |")).endswith(f"| {mean:.3f} | 1 |")
         assert next(line for line in lines if line.startswith("| RoPE, cut back")).endswith(f"| {control:.3f} | 1 |")
@@ -167,9 +169,9 @@ class TestReport:
             assert any(line.startswith(f"| RoPE | {depth} |") for line in lines)
 
     def test_runs_evaluated_on_probes_alone(self, cli, ckpt, tmp_path):
-        cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "needle", "--protocol", "none").succeeded()
+        cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "needle", "--protocol", "off").succeeded()
         ended = cli("report", ckpt).succeeded()
-        assert "probe:needle, accuracy" in ended.out
+        assert "probe needle, accuracy" in ended.out
         assert {path.name for path in (tmp_path / "report").iterdir()} == {"probes.parquet", "report.md"}
         assert "probes alone" in cli("compare", ckpt).error()
 
@@ -190,7 +192,7 @@ class TestReport:
         cli("eval-lengths", runs / "rope", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
         cli("eval-lengths", runs / "expe", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
         ended = cli("report", runs).succeeded()
-        assert "probe:needle: left out rows on other windows (ExPE, RoPE)" in ended.err
+        assert "probe needle: left out rows on other windows (ExPE, RoPE)" in ended.err
         table = pd.DataFrame(results.read(tmp_path / "report/probes.parquet", results.PROBES))
         assert set(table["n_trials"]) == {4}
         assert set(table["run"]) == {"rope", "none", "learned"}

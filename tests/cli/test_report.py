@@ -42,7 +42,7 @@ class TestReport:
         for factor, mine in curves[curves["model"] == "RoPE"].groupby("factor"):
             assert mine["position"].tolist() == list(range(0, int(16 * factor), 8))
             row = rows_of(evaluated / "rope").query(
-                "protocol == 'windows' and extension == 'none' and factor == @factor"
+                "protocol == 'windows' and extension == 'as-trained' and factor == @factor"
             )
             assert np.average(mine["loss"], weights=mine["n_targets"]) == pytest.approx(row["loss"].item(), abs=1e-9)
             control = np.average(mine["control_loss"], weights=mine["n_targets"])
@@ -108,7 +108,7 @@ class TestReport:
         assert table["Training time"].notna().all()
         assert table.index[:2].tolist() == ["RoPE", "RoPE + PI(2)"]
         rows = rows_of(evaluated / "rope")
-        plain = rows[(rows["protocol"] == "windows") & (rows["extension"] == "none")].set_index("factor")["loss"]
+        plain = rows[(rows["protocol"] == "windows") & (rows["extension"] == "as-trained")].set_index("factor")["loss"]
         for factor in (1, 2, 4):
             assert table.loc["RoPE", f"Loss (ev={factor})"] == plain[factor]
 

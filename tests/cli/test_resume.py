@@ -135,6 +135,7 @@ class TestFromAnother:
         )
         refused(["train", "--from", "ckpt/gone", "--resume", "--out", "half"], "ckpt/gone is not a run")
         refused(["train", "--extend", "pi:factor=2", "--resume", "--out", "half"], "extension: yarn", "now")
+        refused(["train", "--extend", "without-own", "--resume", "--out", "half"], "extension: yarn", "None now")
 
     def test_without_a_saved_state_it_is_needed(self, cli, ckpt, stopped, refused, tmp_path):
         cli("train", *self.FLAGS, "--out", "whole").succeeded()

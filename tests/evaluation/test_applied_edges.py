@@ -41,9 +41,9 @@ def test_all_leaves_out_what_clashes_with_the_runs_own() -> None:
 
 
 def test_none_takes_off_the_runs_own_and_what_follows_is_still_applied() -> None:
-    assert names("pi", "none", "log-n") == [PLAIN_NAME, OFF, "log-n"]
-    assert names(None, "none", "log-n") == [PLAIN_NAME, "log-n"]
-    found = applied_to(SimpleNamespace(own_extension=build("pi")), ROPE, ["none", "log-n"])
+    assert names("pi", OFF, PLAIN_NAME, "log-n") == [PLAIN_NAME, OFF, "log-n"]
+    assert names(None, OFF, PLAIN_NAME, "log-n") == [PLAIN_NAME, "log-n"]
+    found = applied_to(SimpleNamespace(own_extension=build("pi")), ROPE, [OFF, "log-n"])
     applied = {name: tuple(recipe and recipe.text for recipe in (one.own, one.extra)) for name, one in found.items()}
     assert applied == {PLAIN_NAME: ("pi", None), OFF: (None, None), "log-n": ("pi", "log-n")}
 

@@ -18,7 +18,7 @@ from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, 
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols.base import protocols, targets_hash
 from extrapolate.evaluation.targets import Targets
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, write
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 

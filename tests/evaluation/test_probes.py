@@ -17,7 +17,7 @@ from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score, wilson
 from extrapolate.model.plan import PLAIN, Plan
-from extrapolate.results.tables import PROBES, write
+from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 
@@ -163,16 +163,16 @@ def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) ->
     write(tmp_path / "t.parquet", [row for piece in pieces for row in piece], PROBES)
     rows = pd.DataFrame([row for piece in pieces for row in piece])
     assert len(rows) == 2 * 2 * 2 * len(DEPTHS)
-    assert set(rows["protocol"]) == {"probe:passkey", "probe:mqar"}
+    assert set(rows["probe"]) == {"passkey", "mqar"}
     assert set(rows["depth"]) == set(DEPTHS)
     assert set(rows["model"]) == {"RoPE", "RoPE + PI"}
     assert set(rows["n_trials"]) == {12}
-    assert rows.groupby("protocol")["n_answers"].first().to_dict() == {"probe:passkey": 48, "probe:mqar": 24}
+    assert rows.groupby("probe")["n_answers"].first().to_dict() == {"passkey": 48, "mqar": 24}
     assert ((rows["low"] <= rows["accuracy"]) & (rows["accuracy"] <= rows["high"])).all()
     # The control knows no extension.
-    assert (rows.groupby(["protocol", "length", "depth"])["control_loss"].nunique() == 1).all()
+    assert (rows.groupby(["probe", "length", "depth"])["control_loss"].nunique() == 1).all()
     # One window of L inputs: at 1x the plain model is its own control.
-    plain = rows[(rows["factor"] == 1) & (rows["extension"] == "none")]
+    plain = rows[(rows["factor"] == 1) & (rows["extension"] == "as-trained")]
     np.testing.assert_allclose(plain["loss"], plain["control_loss"], rtol=1e-5)
     assert (plain["accuracy"] == plain["control_accuracy"]).all()
 
@@ -210,7 +210,9 @@ def test_beyond_its_table_an_encoding_has_no_accuracy_but_a_control(store: Store
 def test_precision_and_what_is_fitted_reach_the_probes(store: Store, run_of, precision: str) -> None:
     settings = settings_of("needle", extensions=("temperature",), precisions=("fp32", precision))
     rows = frame(run_of("rope"), store, settings)
-    here = rows[rows["extension"] == "none"].set_index(["precision", "length", "depth"])["loss"].unstack("precision")
+    here = (
+        rows[rows["extension"] == "as-trained"].set_index(["precision", "length", "depth"])["loss"].unstack("precision")
+    )
     assert (here["fp32"] != here[precision]).any()
     np.testing.assert_allclose(here["fp32"], here[precision], rtol=0.1)
 

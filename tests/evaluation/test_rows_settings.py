@@ -93,7 +93,7 @@ def row_of(config: TrainedConfig | ImportedConfig, folder: Path) -> dict[str, An
     run = Run(folder / "the-run", config, {"version": "0.0.1", "commit": "abc", "machine": "a machine"})
     run.path.mkdir(exist_ok=True)
     checkpoint = Checkpoint(folder / "model.safetensors", step=7, tokens=1792, sha256="weights")
-    return common(run, model_of(config), checkpoint, "sliding", "bf16", "test", "corpus")
+    return common(run, model_of(config), checkpoint, "bf16", "test", "corpus")
 
 
 def test_runs_that_differ_in_their_encoding_or_seed_alone_have_one_setting(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_row_says_what_the_run_is_and_how_it_was_trained(tmp_path: Path) -> No
     config = config_of(origin="RoPE", begun_at=8, extension="pi", training={"seed": 3, "precision": "bf16"})
     row = row_of(config, tmp_path)
     expected = {
-        "run": "the-run", "protocol": "sliding", "split": "test", "step": 7, "precision": "bf16", "encoding": "rope",
+        "run": "the-run", "split": "test", "step": 7, "precision": "bf16", "encoding": "rope",
         "encoding_arguments": "{}", "display": "RoPE", "caption": "", "seq_len": 8, "trained_length": 16,
         "origin": "r0", "imported": None, "preset": "tiny", "own_extension": "pi", "training_seconds": None,
         "corpus_hash": "corpus", "weights_sha256": "weights", "tokens": 1792, "seed": 3, "training_precision": "bf16",

@@ -11,7 +11,7 @@ def frame(*models: tuple[str, str, str]) -> pd.DataFrame:
 
 
 ROWS = frame(
-    ("RoPE", "a", "none"), ("RoPE + PI", "a", "pi"), ("ExPE", "b", "none"), ("ExPE + PI", "b", "pi"),
+    ("RoPE", "a", "as-trained"), ("RoPE + PI", "a", "pi"), ("ExPE", "b", "as-trained"), ("ExPE + PI", "b", "pi"),
     ("RoPE + YaRN", "a", "yarn"),
 )  # fmt: skip
 

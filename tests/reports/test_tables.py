@@ -15,7 +15,7 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "model": model,
         "display": model.split(" + ")[0],
         "encoding": {"RoPE": "rope", "ExPE": "expe", "ALiBi": "alibi"}.get(model.split(" + ")[0], "other"),
-        "extension": "pi" if " + " in model else "none",
+        "extension": "pi" if " + " in model else "as-trained",
         "protocol": "windows",
         "factor": factor,
         "loss": loss,
@@ -186,18 +186,21 @@ def test_no_run_is_measured_by_a_training_time_that_is_not_known() -> None:
 def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None:
     """What a run was tuned with belongs to it: to take it off is not "without" and must not be compared with that."""
     tuned = "RoPE + PI(4), tuned at 256"
-    taken_off = row("r", "RoPE, tuned at 256 with PI(4), taken off", 1, 5.538, extension="own taken off")
-    [line] = tables.verdicts([row("r", tuned, 1, 5.542, extension="none"), taken_off], "windows")
+    taken_off = row("r", "RoPE, tuned at 256 with PI(4), taken off", 1, 5.538, extension="without-own")
+    [line] = tables.verdicts([row("r", tuned, 1, 5.542, extension="as-trained"), taken_off], "windows")
     assert "taken off 5.538, -0.004 against the run as it was trained" in line
     assert "without" not in line
-    [line] = tables.verdicts([row("r", tuned, 1, 5.5, extension="none"), taken_off], "windows")
+    [line] = tables.verdicts([row("r", tuned, 1, 5.5, extension="as-trained"), taken_off], "windows")
     assert line == f"r, 1x: {tuned} 5.500: no extension is lower"
 
 
 def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss() -> None:
     """A learned table ends at L, and only its extension goes on."""
-    rows = [row("l", "Learned", 2, None, extension="none"), row("l", "Learned + table-resize", 2, 5.0, extension="pi")]
-    rows += [row("l", "Learned", 4, None, extension="none"), row("l", "Learned + pi", 4, 6.0, extension="other")]
+    rows = [
+        row("l", "Learned", 2, None, extension="as-trained"),
+        row("l", "Learned + table-resize", 2, 5.0, extension="pi"),
+    ]
+    rows += [row("l", "Learned", 4, None, extension="as-trained"), row("l", "Learned + pi", 4, 6.0, extension="other")]
     assert tables.verdicts(rows, "windows") == [
         "l, 2x: Learned + table-resize 5.000",
         "l, 4x: Learned + pi 6.000",

@@ -38,7 +38,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     made = tmp_path_factory.mktemp("results")
     shutil.copytree(evaluated, made / "ckpt")
-    probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "none", "--factors", "1,2"]
+    probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["report", made / "ckpt", "--out", made / "report"],
@@ -70,6 +70,13 @@ def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
         for column in one.columns:
             assert found[column.name] == wanted[column.name] or frame[column.name].isna().all(), column.name
             assert not column.required or frame[column.name].notna().all(), column.name
+
+
+def test_every_file_says_its_format_and_the_version_that_wrote_it(folder: Path) -> None:
+    paths = [*folder.glob("ckpt/rope/*.parquet"), *folder.glob("report/*.parquet")]
+    assert len(paths) >= 9
+    for path in paths:
+        assert {b"extrapolate_format", b"extrapolate_version"} <= pq.read_schema(path).metadata.keys(), path
 
 
 def test_loss_by_ev_has_a_column_for_every_factor(folder: Path) -> None:
@@ -111,7 +118,10 @@ def test_the_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 def test_the_command_prints_a_table(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "500")
     out = cli("columns").succeeded().out
-    assert all(column.meaning in out for one in TABLES for column in one.own())
+    assert all(column.meaning in out for one in TABLES for group in one.own() for column in group.columns)
+    assert all(
+        f"{one.name}, {group.name}: {group.meaning}" in out for one in TABLES for group in one.own() if group.name
+    )
     out = cli("columns", "eval_probes.parquet").succeeded().out
     assert all(f" {column.name} " in out for column in table("eval_probes").columns)
     assert cli("columns", "--markdown").succeeded().out == results_page()

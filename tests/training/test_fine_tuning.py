@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -16,12 +15,8 @@ from extrapolate.training.loop import own_plan
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+def store(word_store: Store) -> Store:
+    return word_store
 
 
 @pytest.fixture
@@ -67,7 +62,7 @@ def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune
     """So does an extension of its own without a factor, which the next step takes over."""
     long = tune(first, "long", "pi", seq_len=64)
     longer = tune(long, "longer", seq_len=128)
-    off = tune(longer, "off", "none", seq_len=32)
+    off = tune(longer, "off", "without-own", seq_len=32)
     expected = ((long, 64, "pi", 1 / 4), (longer, 128, "pi", 1 / 8), (off, 32, None, 1))
     for path, length, extension, scale in expected:
         config = Run.open(path).config
@@ -78,6 +73,21 @@ def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune
         assert plan == (PLAIN if extension is None else Plan(position_scale=scale))
     assert Run.open(longer).config.origin.run == "long"
     assert Run.open(longer).config.origin.label == "RoPE(theta=500) + PI, tuned at 64"
+
+
+def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
+    long = tune(first, "long", "pi", seq_len=64)
+    for pe, own in ((None, "pi"), ("rope", None)):  # another encoding does not take the extension over
+        request = TrainingRequest(pe=pe, training={"seq_len": 64})
+        configs = [continued(long, request, extend, store)[0] for extend in (None, "as-trained")]
+        assert configs[0] == configs[1]
+        assert configs[0].extension == own
+
+
+@pytest.mark.parametrize("extend", ["none", " none"])
+def test_the_word_of_before_is_refused_with_todays(first: Path, store: Store, extend: str) -> None:
+    with pytest.raises(UserError, match="the extension 'none' is now called 'without-own'"):
+        continued(first, TrainingRequest(), extend, store)
 
 
 def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:

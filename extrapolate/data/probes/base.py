@@ -29,6 +29,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import ALL, LEFT_OUT, check_not_none
 
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
@@ -232,8 +233,11 @@ def build(text: str) -> Probe:
 
 
 def build_list(text: str) -> tuple[Probe, ...]:
-    """`passkey,mqar:pairs=8`, or `all`. A probe with several arguments takes parentheses."""
-    if text.strip() == "all":
+    """`passkey,mqar:pairs=8`, `all` or `off`. A probe with several arguments takes parentheses."""
+    check_not_none(text, "the choice of probes", LEFT_OUT)
+    if text.strip() == LEFT_OUT:
+        return ()
+    if text.strip() == ALL:
         return tuple(build(name) for name in probes.names())
     if not text.strip():
         raise UserError(f"name at least one probe: {', '.join(probes.names())}, or all")

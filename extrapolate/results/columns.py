@@ -1,0 +1,68 @@
+"""What a column, a group of columns and a table are."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value.
+
+    `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing.
+    """
+
+    name: str
+    type: pa.DataType
+    unit: str = ""
+    required: bool = True
+    meaning: str = ""
+    empty: str = ""
+
+
+def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
+    """A column in which every row has a value."""
+    return Column(name, type, unit, meaning=meaning)
+
+
+def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
+    """A column that is empty in some rows. A table that was written before there was this column reads as empty."""
+    return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns that belong together; `meaning` says in a few words what they tell."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's columns in their groups, and those that identify a row: one with the same key replaces the old one."""
+
+    groups: tuple[Group, ...]
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        twice = {name for name in names if names.count(name) > 1}
+        assert not twice, f"two columns are called {', '.join(sorted(twice))}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of all groups, in their order."""
+        return tuple(column for group in self.groups for column in group.columns)
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema; units and meanings are in the fields' metadata."""
+        return pa.schema(
+            [
+                pa.field(c.name, c.type, nullable=not c.required, metadata={"unit": c.unit, "meaning": c.meaning})
+                for c in self.columns
+            ]
+        )

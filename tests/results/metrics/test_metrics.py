@@ -1,0 +1,45 @@
+"""What metrics are computed from, and their values, by hand."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extrapolate import specs
+from extrapolate.results.metrics.base import Scored, columns, metrics, values
+
+
+def scored(losses: list[float], n_bytes: list[float]) -> Scored:
+    zeros: Any = np.zeros(len(losses))
+    return Scored(np.array(losses, np.float32), zeros, None, np.array(n_bytes), zeros, zeros)
+
+
+def test_the_mean_and_the_total_are_sums_in_double_precision() -> None:
+    many = scored([0.1] * 100_000, [1.0])
+    assert many.mean == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+    assert many.total == pytest.approx(1e5 * float(np.float32(0.1)), rel=1e-12)
+
+
+def test_values_by_hand() -> None:
+    found = values(scored([1.0, 2.0, 6.0], [2.0, 0.0, 4.0]))
+    assert found["perplexity"] == pytest.approx(math.e**3)
+    assert found["bits_per_byte"] == pytest.approx(9 / math.log(2) / 6)
+
+
+def test_where_there_is_nothing_to_measure_every_metric_is_empty() -> None:
+    assert values(None) == dict.fromkeys(metrics.names())
+    assert values(scored([1.0], [0.0]))["bits_per_byte"] is None
+    assert values(scored([800.0], [1.0]))["perplexity"] == math.inf
+
+
+def test_a_column_says_when_it_is_empty() -> None:
+    empty = {column.name: column.empty for column in columns()}
+    assert list(empty) == metrics.names()
+    assert empty["perplexity"] == "the encoding ends before this length"
+    assert empty["bits_per_byte"] == f"{empty['perplexity']}, or the targets stand for no bytes"
+
+
+def test_two_metrics_of_one_name_are_refused() -> None:
+    with pytest.raises(specs.UserError, match="two metrics are called 'perplexity'"):
+        metrics.register("perplexity")(metrics["perplexity"])

@@ -1,0 +1,225 @@
+"""Tables on disk: nothing missing, nothing doubled, nothing lost, whatever version wrote them."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from extrapolate import __version__, results
+from extrapolate.errors import UserError
+from extrapolate.results import Column, Group, Table
+from extrapolate.results.formats import FORMAT
+
+COLUMNS = (
+    Column("run", pa.string()),
+    Column("factor", pa.float64(), "ratio"),
+    Column("loss", pa.float64(), "nats", required=False),
+    Column("control", pa.float64(), "nats"),
+    Column("count", pa.int64()),
+    Column("speed", pa.int64(), required=False),
+)
+SMALL = Table((Group("all", "everything", COLUMNS),), key=("run", "factor"))
+
+
+def row(run: str = "a", factor: float = 1.0, **values: Any) -> dict[str, Any]:
+    return {"run": run, "factor": factor, "loss": 2.5, "control": 2.0, "count": 7, "speed": 3} | values
+
+
+def read(path: Path, table: Table = SMALL) -> list[dict[str, Any]]:
+    return results.read(path, table)
+
+
+def stamped(data: pa.Table, number: int, version: str) -> pa.Table:
+    """As a version of extrapolate writes it in its format."""
+    return data.replace_schema_metadata({"extrapolate_format": str(number), "extrapolate_version": version})
+
+
+def add(path: Path, *rows: dict[str, Any]) -> None:
+    results.merge(path, list(rows), SMALL)
+
+
+class TestWriting:
+    def test_every_file_says_its_format_and_the_version_that_wrote_it(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        results.write_frame(tmp_path / "f.parquet", pd.DataFrame([row()]))
+        for name in ("t.parquet", "f.parquet"):
+            metadata = pq.read_schema(tmp_path / name).metadata
+            assert metadata[b"extrapolate_format"] == str(FORMAT).encode()
+            assert metadata[b"extrapolate_version"] == __version__.encode()
+
+    def test_a_frame_comes_back_without_its_index(self, tmp_path: Path) -> None:
+        frame = pd.DataFrame({"Model": ["RoPE", "ALiBi"], "Seeds": pd.array([1, None], "Int64")}, index=[7, 3])
+        results.write_frame(tmp_path / "f.parquet", frame)
+        pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), frame.reset_index(drop=True))
+
+    def test_rows_come_back(self, tmp_path: Path) -> None:
+        rows = [row(), row("b", 2.0, loss=math.pi)]
+        results.write(tmp_path / "t.parquet", rows, SMALL)
+        assert read(tmp_path / "t.parquet") == rows
+
+    def test_none_comes_back(self, tmp_path: Path) -> None:
+        rows = [row(loss=None, speed=None), row("b")]
+        results.write(tmp_path / "t.parquet", rows, SMALL)
+        assert read(tmp_path / "t.parquet") == rows
+
+    def test_an_optional_column_may_be_left_out(self, tmp_path: Path) -> None:
+        short = row()
+        del short["loss"]
+        results.write(tmp_path / "t.parquet", [short], SMALL)
+        assert read(tmp_path / "t.parquet") == [row(loss=None)]
+
+    def test_an_empty_table_has_its_columns(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [], SMALL)
+        assert pq.read_schema(tmp_path / "t.parquet").names == [column.name for column in SMALL.columns]
+        assert read(tmp_path / "t.parquet") == []
+
+    @pytest.mark.parametrize("name", [column.name for column in SMALL.columns if column.required])
+    @pytest.mark.parametrize("how", ["left out", "None"])
+    def test_a_required_value_that_is_missing_is_refused(self, tmp_path: Path, name: str, how: str) -> None:
+        short = row()
+        if how == "None":
+            short[name] = None
+        else:
+            del short[name]
+        with pytest.raises(ValueError, match=rf"t\.parquet: a row has no {name}"):
+            results.write(tmp_path / "t.parquet", [row("b"), short], SMALL)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(("name", "value"), [("count", "many"), ("count", 1.5), ("loss", "low"), ("run", 3)])
+    def test_a_value_of_another_type_is_refused(self, tmp_path: Path, name: str, value: object) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        with pytest.raises(ValueError, match=r"t\.parquet: "):
+            results.write(tmp_path / "t.parquet", [row(**{name: value})], SMALL)
+        assert read(tmp_path / "t.parquet") == [row()]
+
+    def test_a_value_without_a_column_is_refused(self, tmp_path: Path) -> None:
+        # Otherwise a misspelled optional column is a value lost in silence.
+        with pytest.raises(ValueError, match="sped"):
+            results.write(tmp_path / "t.parquet", [row(sped=3)], SMALL)
+
+    def test_units_are_in_the_file(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        schema = pq.read_schema(tmp_path / "t.parquet")
+        assert schema.field("loss").metadata[b"unit"] == b"nats"
+        assert (schema.field("loss").nullable, schema.field("count").nullable) == (True, False)
+
+
+class TestReading:
+    def test_an_optional_column_that_is_missing_reads_as_none(self, tmp_path: Path) -> None:
+        before = {name: value for name, value in row().items() if name not in ("loss", "speed")}
+        pq.write_table(pa.Table.from_pylist([before]), tmp_path / "t.parquet")
+        assert read(tmp_path / "t.parquet") == [row(loss=None, speed=None)]
+        results.merge(tmp_path / "t.parquet", [row("b")], SMALL)
+        assert read(tmp_path / "t.parquet") == [row(loss=None, speed=None), row("b")]
+
+    def test_a_required_column_that_is_missing_is_refused_by_name(self, tmp_path: Path) -> None:
+        short = pa.table({"run": ["a"], "factor": [1.0], "loss": [1.0]})
+        pq.write_table(short, tmp_path / "t.parquet")
+        said = r"t\.parquet was written by extrapolate 0.1.0 or earlier and has no column control, count, .*: delete it"
+        with pytest.raises(UserError, match=said):
+            read(tmp_path / "t.parquet")
+        pq.write_table(stamped(short, 2, "0.1.7"), tmp_path / "t.parquet")
+        with pytest.raises(UserError, match=r"t\.parquet was written by extrapolate 0\.1\.7 and has no column"):
+            read(tmp_path / "t.parquet")
+
+    def test_other_columns_are_left_out(self, tmp_path: Path) -> None:
+        pq.write_table(pa.Table.from_pylist([row() | {"more": 1}]), tmp_path / "t.parquet")
+        assert read(tmp_path / "t.parquet") == [row()]
+
+    def test_a_file_of_a_newer_format_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.parquet"
+        newer = stamped(pa.Table.from_pylist([row()]), FORMAT + 1, "9.8.7")
+        pq.write_table(newer, path)
+        said = rf"t\.parquet was written by extrapolate 9\.8\.7 in format {FORMAT + 1}, .* {__version__}, .*: upgrade"
+        for call in (lambda: read(path), lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+            with pytest.raises(UserError, match=said):
+                call()
+        assert pq.read_table(path).equals(newer)
+
+    @pytest.mark.parametrize("kept", [0, 4, 200, -1])
+    def test_a_damaged_file_is_refused(self, tmp_path: Path, kept: int) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        raw = (tmp_path / "t.parquet").read_bytes()
+        (tmp_path / "t.parquet").write_bytes(raw[:kept])
+        with pytest.raises(ValueError, match=r"t\.parquet is damaged: .*evaluate again"):
+            results.read(tmp_path / "t.parquet", SMALL)
+
+    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"t\.parquet"):
+            results.read(tmp_path / "t.parquet", SMALL)
+
+
+class TestMerging:
+    def test_columns_that_are_not_known_here_are_never_lost(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.parquet"
+        newer = stamped(pa.Table.from_pylist([row() | {"brier": 0.5, "ece": 0.1}]), FORMAT, "9.8.7")
+        pq.write_table(newer, path)
+        said = (
+            rf"t\.parquet was written by extrapolate 9\.8\.7 with the columns brier, ece, .* {__version__}, .*: upgrade"
+        )
+        for call in (lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+            with pytest.raises(UserError, match=said):
+                call()
+        assert pq.read_table(path).equals(newer)
+
+    def test_what_can_grow_is_not_refused(self, tmp_path: Path) -> None:
+        results.check_grows(tmp_path / "none.parquet", SMALL)
+        add(tmp_path / "t.parquet", row())
+        results.check_grows(tmp_path / "t.parquet", SMALL)
+
+    def test_the_first_rows_make_the_table(self, tmp_path: Path) -> None:
+        results.merge(tmp_path / "t.parquet", [row()], SMALL)
+        assert read(tmp_path / "t.parquet") == [row()]
+
+    def test_rows_of_the_same_key_are_replaced_and_others_kept(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.parquet"
+        results.merge(path, [row("a", 1, loss=1.0), row("a", 2, loss=2.0), row("b", 1, loss=None, speed=None)], SMALL)
+        results.merge(path, [row("a", 2, loss=20.0), row("c", 1, loss=3.0)], SMALL)
+        found = {(r["run"], r["factor"]): (r["loss"], r["speed"]) for r in read(path)}
+        assert found == {("a", 1): (1.0, 3), ("a", 2): (20.0, 3), ("b", 1): (None, None), ("c", 1): (3.0, 3)}
+        assert len(read(path)) == 4
+
+    def test_merging_again_changes_nothing(self, tmp_path: Path) -> None:
+        rows = [row(), row("b", speed=None)]
+        for _ in range(3):
+            results.merge(tmp_path / "t.parquet", rows, SMALL)
+            assert read(tmp_path / "t.parquet") == rows
+
+    def test_a_row_that_does_not_fit_leaves_the_table_as_it_was(self, tmp_path: Path) -> None:
+        results.merge(tmp_path / "t.parquet", [row()], SMALL)
+        for bad in (row(count=None), {"run": "b", "factor": 1.0}):
+            with pytest.raises(ValueError, match="a row has no"):
+                results.merge(tmp_path / "t.parquet", [bad], SMALL)
+        assert read(tmp_path / "t.parquet") == [row()]
+
+    def test_a_row_without_its_key_is_refused(self, tmp_path: Path) -> None:
+        short = row()
+        del short["factor"]
+        with pytest.raises(ValueError, match="factor"):
+            results.merge(tmp_path / "t.parquet", [short], SMALL)
+
+    def test_a_damaged_table_is_not_overwritten(self, tmp_path: Path) -> None:
+        (tmp_path / "t.parquet").write_bytes(b"damaged")
+        with pytest.raises(ValueError, match="is damaged"):
+            results.merge(tmp_path / "t.parquet", [row()], SMALL)
+        assert (tmp_path / "t.parquet").read_bytes() == b"damaged"
+
+    def test_a_loss_that_is_no_number_stays_one(self, tmp_path: Path) -> None:
+        # A diverged run: NaN is a measured loss, None one that does not exist. Both outlive the next evaluation.
+        path = tmp_path / "t.parquet"
+        results.merge(path, [row("diverged", loss=math.nan, control=math.nan), row("ends", loss=None)], SMALL)
+        results.merge(path, [row("next")], SMALL)
+        stored = {r["run"]: r for r in pq.read_table(path).to_pylist()}
+        assert math.isnan(stored["diverged"]["loss"])
+        assert math.isnan(stored["diverged"]["control"])
+        assert stored["ends"]["loss"] is None
+
+    def test_large_counts_beside_missing_ones_stay_exact(self, tmp_path: Path) -> None:
+        path, large = tmp_path / "t.parquet", 2**53 + 1  # more than a float64 holds exactly
+        results.merge(path, [row("a", speed=large), row("b", speed=None)], SMALL)
+        results.merge(path, [row("c")], SMALL)
+        assert [r["speed"] for r in pq.read_table(path).to_pylist()] == [large, None, 3]
