@@ -46,12 +46,14 @@ _PUBLIC = {
 __all__ = ["__version__", *_PUBLIC]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'extrapolate' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"extrapolate.{_PUBLIC[name]}"), name)
-    globals()[name] = value  # also where a module of that name was imported before: the call is what is meant
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and no others
+
+    def __getattr__(name: str) -> object:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'extrapolate' has no attribute '{name}'")
+        value = getattr(importlib.import_module(f"extrapolate.{_PUBLIC[name]}"), name)
+        globals()[name] = value  # also where a module of that name was imported before: the call is what is meant
+        return value
 
 
 def __dir__() -> list[str]:

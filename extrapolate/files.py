@@ -73,7 +73,7 @@ def remove_partials(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Holds the folder for one writer; a killed process lets go of it. Raises UserError where another holds it."""
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, not a folder; choose another --out")
+        raise UserError(f"{folder} is a file, not a folder; choose another `out`")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:

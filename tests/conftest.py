@@ -1,6 +1,7 @@
 """What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
 
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -19,6 +21,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+from extrapolate.data.documents import Document
+from extrapolate.data.sources.stdlib import StandardLibrary
+from extrapolate.data.store import Store, StoreSettings, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,6 +148,16 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def word_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The tokens of twelve documents of ten words drawn at random. Not to be changed."""
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
+    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
+    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+@pytest.fixture(scope="session")
 def bpe(corpus: Path) -> Tokenizer:
     """A tokenizer of 300 tokens as another project might make it: it has no end-of-text token that we know."""
     made = Tokenizer(models.BPE())
@@ -187,6 +202,31 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
         return Outcome(code or 0, written.out, written.err)
 
     return call
+
+
+@pytest.fixture
+def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks measure few tokens, in this process: to start another takes seconds."""
+
+    def call(work: Callable[..., object], *arguments: object) -> object:
+        work, arguments = pickle.loads(pickle.dumps((work, arguments)))  # a process of its own could be given them
+        return work(*arguments)
+
+    monkeypatch.setattr("extrapolate.benchmark.process.alone", call)
+    monkeypatch.setattr("extrapolate.benchmark.training.micro_batch_tokens", lambda *_: 128)
+    monkeypatch.setattr("extrapolate.benchmark.encodings.BATCH_TOKENS", 128)
+
+
+@pytest.fixture
+def small_stdlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded corpus has twelve of its files, long ones."""
+    whole = StandardLibrary.__init__
+
+    def few(self: StandardLibrary) -> None:
+        whole(self)
+        self.files = [path for path in self.files if path.stat().st_size > 50_000][:12]
+
+    monkeypatch.setattr(StandardLibrary, "__init__", few)
 
 
 @pytest.fixture

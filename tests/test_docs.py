@@ -158,7 +158,6 @@ def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
 
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     fewer = {
-        "tokenize": ["--max-tokens", "60000"],
         "train": ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"],
         "eval-lengths": ["--factors", "1,4", "--max-targets", "512"],
     }
@@ -166,6 +165,8 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     assert len(lines) >= 10
     for line in lines:
         command, *rest = shlex.split(line)
+        if command == "tokenize":
+            rest[0] += f"{',' if rest[0].count(':') == 2 else ':'}documents=60"
         ended = cli(command, *rest, *fewer.get(command, [])).succeeded()
         if command == "compare":
             assert "the optimum" in ended.out
@@ -176,6 +177,7 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     assert (tmp_path / "report-markov/optimum_by_ev.fixed-target.parquet").exists()
 
 
+@pytest.mark.usefixtures("quick_measurements")
 def test_the_commands_of_the_page_of_many_runs_run(tiny, cli, tmp_path) -> None:
     """The loop as the shell reads it, its commands in this process; and again: what is finished is left alone."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page("many-runs.md"), re.MULTILINE | re.DOTALL)

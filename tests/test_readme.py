@@ -62,6 +62,10 @@ def shortened(command: list[str]) -> list[str]:
     more = list(FEWER.get(name, []))
     if name == "tokenize" and "--tokenizer" in parts:
         more = more[2:]
+    if name == "tokenize" and parts[2].startswith("synthetic:"):
+        parts[2] += ",documents=80"
+    if "--preset" in parts:
+        more += ["--layers", "1", "--seq-len", "16", "--tokens", "256", "--batch-tokens", "128"]
     if name == "bench" and "--encodings" in parts:
         more += ["--pe", "none"]
     if name == "bench" and "--evaluation" in parts:
@@ -81,6 +85,7 @@ def test_the_two_commands_come_first_and_are_in_the_makefile() -> None:
         assert done.stdout
 
 
+@pytest.mark.usefixtures("quick_measurements", "small_stdlib")
 def test_every_command_runs(folder: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the README's order, in one folder: later commands use what earlier ones made."""
     ours = [command for command in commands() if command[0] == "extrapolate"]

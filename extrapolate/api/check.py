@@ -30,7 +30,7 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     Raises UserError where there is no such encoding, or its file does not import.
     """
     if seq_len < 4:
-        raise UserError(f"seq_len must be at least 4 tokens, not {seq_len}")
+        raise UserError(f"`seq_len` must be at least 4 tokens, not {seq_len}")
     with as_spec(encoding) as text:
         spec = specs.parse(text)
         if _is_extension(spec.name):

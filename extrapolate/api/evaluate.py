@@ -177,7 +177,7 @@ def _subjects(runs: Runs, seq_len: int | None, progress: Progress) -> list[Run |
     """What was named: the runs at and below folders, what checkpoints of Hugging Face became, others' models."""
     named = [runs] if isinstance(runs, str | Path | Run | ForeignRun) else list(runs)
     if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
-        raise UserError("--seq-len is for hf: checkpoints: a run has the training length that it was trained at")
+        raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
     models: list[ForeignRun] = []
     paths: list[Path] = []
     for one in named:
@@ -231,7 +231,8 @@ def _store_of(
     if default.exists():
         return Store.open(default)
     progress.say(
-        f"no --data: tokenising this Python's standard library into {default}, with the tokenizer of {run.path}"
+        f"no `data` is given: tokenising this Python's standard library into {default}, with the tokenizer of "
+        f"{run.path}"
     )
     least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
     tokenizer = str(run.path / "tokenizer.json")

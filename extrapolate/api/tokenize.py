@@ -41,14 +41,14 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
     """The store that is made with some settings: opened where it is there, else made. UserError on another store."""
     if out.exists():
         if not (out / "manifest.json").exists():
-            raise UserError(f"{out} already exists and is not a token store; choose another --out")
+            raise UserError(f"{out} already exists and is not a token store; choose another `out`")
         store = Store.open(out)
         there = store.manifest["settings"]
         if there == vars(settings):
             progress.say(f"{out} is already there, made with the same settings: nothing to do")
             return store
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
-        raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another --out")
+        raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
     out.parent.mkdir(parents=True, exist_ok=True)
     with progress.display("characters", stopped="stopped; nothing was written") as display:
         done: dict[str, int] = {}
@@ -71,5 +71,5 @@ def default_store(progress: Progress) -> Store:
     """The default corpus, tokenised on first use."""
     if DEFAULT_STORE.exists():
         return Store.open(DEFAULT_STORE)
-    progress.say(f"no --data: tokenising this Python's standard library into {DEFAULT_STORE}")
+    progress.say(f"no `data` is given: tokenising this Python's standard library into {DEFAULT_STORE}")
     return store_with(StoreSettings(), DEFAULT_STORE, progress)

@@ -102,7 +102,7 @@ def train_with(
     extension: Recipe | None = None
     there = run_in(folder) if resume and folder is not None else None
     if extend is not None and start is None and (there is None or there.trained.origin is None):
-        raise UserError("--extend belongs to a run that continues another: give --from RUN too")
+        raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
     store = _opened(data if data is not None else data_path(request))
     if there is not None:
         folder = there.path

@@ -1,16 +1,15 @@
 """How fast each encoding trains and evaluates, beside RoPE: every number of one table from one run."""
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import torch
 
 from extrapolate import specs
-from extrapolate.benchmark.training import bench_config, peak_memory_mib
+from extrapolate.benchmark import process
+from extrapolate.benchmark.training import bench_config
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.devices import fast_bf16
@@ -46,10 +45,8 @@ def measure_encodings(
     configs = [(name, _config(name, preset, seq_len)) for name in names]
     for _, config in configs:
         _model(config)
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-        for name, config in configs:
-            yield name, pool.submit(_measure, config, seconds).result()
+    for name, config in configs:
+        yield name, process.alone(_measure, config, seconds)
 
 
 def _config(name: str, preset: str, seq_len: int | None) -> TrainedConfig:
@@ -67,11 +64,11 @@ def _model(config: TrainedConfig) -> Model:
 def _measure(config: TrainedConfig, seconds: float) -> EncodingSpeed:
     keep_freed_memory()
     model = _model(config)
-    before = peak_memory_mib()
+    before = process.peak_memory_mib()
     evaluation = {factor: _evaluation(model, factor * config.training.seq_len, seconds) for factor in FACTORS}
-    evaluated = peak_memory_mib()
+    evaluated = process.peak_memory_mib()
     training = _training(model, config, seconds)
-    return EncodingSpeed(training, evaluation, evaluated - before, peak_memory_mib() - before)
+    return EncodingSpeed(training, evaluation, evaluated - before, process.peak_memory_mib() - before)
 
 
 def _evaluation(model: Model, length: int, seconds: float) -> float | None:

@@ -4,11 +4,9 @@ Each variant runs in a process of its own. All score the same targets of the sam
 of a tiny model, and their mean losses are compared.
 """
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from extrapolate.benchmark.training import peak_memory_mib, transformers_llama
+from extrapolate.benchmark import process
+from extrapolate.benchmark.training import transformers_llama
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
@@ -68,17 +67,13 @@ def variants(peers: Sequence[str], protocols: Sequence[str], precisions: Sequenc
 
 def measure(config: TrainedConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
     """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-        for variant in chosen:
-            yield variant, pool.submit(_measure, config, variant, tokens).result()
+    for variant in chosen:
+        yield variant, process.alone(_measure, config, variant, tokens)
 
 
 def long_window(config: TrainedConfig) -> Cost:
     """What one window of LONG_WINDOW tokens costs, in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(_long_window, config).result()
+    return process.alone(_long_window, config)
 
 
 class RandomTokens(Split):
@@ -103,7 +98,7 @@ def _measure(config: TrainedConfig, variant: Variant, tokens: int) -> Cost:
         began = time.perf_counter()
         losses = score()
         times.append(time.perf_counter() - began)
-    return Cost(statistics.median(times), peak_memory_mib(), losses)
+    return Cost(statistics.median(times), process.peak_memory_mib(), losses)
 
 
 def least_tokens(config: TrainedConfig) -> int:
@@ -249,4 +244,4 @@ def _long_window(config: TrainedConfig) -> Cost:
         progress=lambda inputs: None,
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
-    return Cost(time.perf_counter() - began, peak_memory_mib(), (loss,))
+    return Cost(time.perf_counter() - began, process.peak_memory_mib(), (loss,))

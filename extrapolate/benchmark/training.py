@@ -4,11 +4,9 @@ Each variant runs in a process of its own, so that its peak memory is its own to
 backward pass, gradient clipping and AdamW, on one micro-batch of random tokens.
 """
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from extrapolate.benchmark import process
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.config import ModelConfig
@@ -75,10 +74,8 @@ def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> Tr
 
 def measure(config: TrainedConfig, variants: list[Variant], seconds: float) -> Iterator[tuple[Variant, Speed]]:
     """Measures each variant for about so many seconds, one after the other."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-        for variant in variants:
-            yield variant, pool.submit(_measure, config, variant, seconds).result()
+    for variant in variants:
+        yield variant, process.alone(_measure, config, variant, seconds)
 
 
 def _measure(config: TrainedConfig, variant: Variant, seconds: float) -> Speed:
@@ -95,14 +92,7 @@ def _measure(config: TrainedConfig, variant: Variant, seconds: float) -> Speed:
         if len(times) == WARM_UP_STEPS:
             began = time.perf_counter()
     median = statistics.median(times[WARM_UP_STEPS:])
-    return Speed(windows * config.training.seq_len / median, peak_memory_mib())
-
-
-def peak_memory_mib() -> float:
-    """The most memory this process has held, MiB."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Speed(windows * config.training.seq_len / median, process.peak_memory_mib())
 
 
 def _random_tokens(config: TrainedConfig) -> Tensor:

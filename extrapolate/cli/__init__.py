@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
+from extrapolate.cli.flags import in_flags
 from extrapolate.errors import UserError
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(error: Exception) -> None:
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = in_flags(" ".join(str(error).split())) or type(error).__name__
     code = BAD_INPUT if isinstance(error, UserError) else FAILED
     if isinstance(error, OSError):
         place = f" ({error.filename})" if error.filename else ""

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli.registered import protocols, registered
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import protocol_names
+from extrapolate.runs.presets import PRESETS
 
 
 def bench(
-    preset: Annotated[str, typer.Option(help="the model's sizes: tiny, expe-35m, ...")] = "tiny",
+    preset: Annotated[str, typer.Option(help=f"the model's sizes: {', '.join(PRESETS)}")] = "tiny",
     seq_len: Annotated[
         int | None, typer.Option(min=2, help="training length L, tokens  \\[default: the preset's, or 64]")
     ] = None,
@@ -25,9 +26,9 @@ def bench(
     tokens: Annotated[
         int, typer.Option(min=1, help="with --evaluation: how many tokens the protocol windows scores")
     ] = 196_608,
-    protocol: Annotated[
-        str, typer.Option(help=f"with --evaluation: {', '.join(protocol_names())}, or several")
-    ] = ",".join(protocol_names()),
+    protocol: Annotated[str, typer.Option(help=f"with --evaluation: {protocols()}, or several")] = ",".join(
+        registered("evaluation/protocols")
+    ),
     precision: Annotated[str, typer.Option(help="with --evaluation: fp32, bf16, or both")] = "fp32,bf16",
     pe: Annotated[
         list[str] | None, typer.Option(help="with --encodings: measure this one beside rope; repeatable")
@@ -96,7 +97,7 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
     config = bench_config(preset, seq_len)
     if tokens < (least := benchmark.least_tokens(config)):
         raise UserError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")
-    protocols = _chosen(protocol, "protocol", protocol_names())
+    chosen = _chosen(protocol, "protocol", list(registered("evaluation/protocols")))
     precisions = _chosen(precision, "precision", ["fp32", "bf16"])
     peers = []
     for name, needs, extra in (
@@ -107,7 +108,7 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
             peers.append(name)
         else:
             say(f"no {extra} to compare with: pip install 'extrapolate[{extra}]'")
-    variants = benchmark.variants(peers, protocols, precisions)
+    variants = benchmark.variants(peers, chosen, precisions)
     costs: dict[benchmark.Variant, benchmark.Cost] = {}
     with Progress("variants") as progress:
         for variant, cost in benchmark.measure(config, variants, tokens):
@@ -129,7 +130,7 @@ def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: s
         )
     length, factors = config.training.seq_len, ", ".join(f"{factor}x" for factor in benchmark.FACTORS)
     print_table(pd.DataFrame(rows), f"{preset}, {factors} of {length} tokens; {provenance.machine()}")
-    if "windows" in protocols:
+    if "windows" in chosen:
         long = benchmark.long_window(config)
         print(f"one window of {benchmark.LONG_WINDOW:,} tokens: {long.seconds:.1f} s, {long.peak_mib:,.0f} MiB")
 

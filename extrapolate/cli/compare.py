@@ -16,7 +16,7 @@ def compare(
     confidence: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="how sure the intervals are: 0.95 is 95 %")
     ] = 0.95,
-    least: Annotated[
+    least_difference: Annotated[
         float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference is a tie")
     ] = 0.001,
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
@@ -27,7 +27,8 @@ def compare(
 ) -> None:
     """Compare evaluated runs pair by pair. Print the difference in loss, its interval, and win, tie or loss."""
     from extrapolate.api.compare import comparisons_of
-    from extrapolate.cli.progress import Terminal, say
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table, print_text
     from extrapolate.reports import comparison
 
@@ -35,9 +36,9 @@ def compare(
         runs,
         extensions=extensions,
         confidence=confidence,
-        least_difference=least,
+        least_difference=least_difference,
         only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
-        progress=Terminal(),
+        progress=CommandLine(),
     )
     if as_json:
         for one in found:
@@ -48,8 +49,8 @@ def compare(
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
         "Below zero the model is better than the other. For a win or a loss, the interval excludes zero and the "
-        f"difference is at least {least:g} nats. Resampled: {comparison.resampled(found)}. Each interval stands for "
-        "itself: of many intervals, some exclude zero by chance."
+        f"difference is at least {least_difference:g} nats. Resampled: {comparison.resampled(found)}. "
+        "Each interval stands for itself: of many intervals, some exclude zero by chance."
     )
     if any(one.clusters == "stretches" for one in found):
         say(

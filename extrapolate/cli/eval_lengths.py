@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli import registered
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
@@ -15,8 +16,8 @@ from extrapolate.evaluation.names import (
     LEFT_OUT,
     OFF,
     PLAIN_NAME,
+    PRECISIONS,
     check_not_none,
-    protocol_names,
 )
 
 
@@ -38,25 +39,28 @@ def eval_lengths(
             f"own; {PLAIN_NAME}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help=f"{', '.join(protocol_names())}, several, or {LEFT_OUT}")] = ",".join(
-        DEFAULT_PROTOCOLS
-    ),
+    protocols: Annotated[
+        str, typer.Option("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")
+    ] = ",".join(DEFAULT_PROTOCOLS),
     probes: Annotated[
-        str | None, typer.Option(help=f"needle, passkey, copy, mqar:pairs=8, several, all, or {LEFT_OUT}")
+        str | None,
+        typer.Option(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
     ] = None,
-    probe_trials: Annotated[int, typer.Option(help="windows for each probe, length and depth")] = 64,
+    trials: Annotated[int, typer.Option("--probe-trials", help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
         str | None,
         typer.Option(
             help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
-            "sets each  \\[default: windows 131072, most others 8192]"
+            f"sets each  \\[default: {registered.most_targets()}]"
         ),
     ] = None,
     checkpoint: Annotated[
         Which, typer.Option(help="last: the final weights; all: also those that --keep-every kept")
     ] = Which.LAST,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, int8, or several: fp32,int8")] = "fp32",
+    precisions: Annotated[
+        str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or several: fp32,int8")
+    ] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: the one of the training]")] = None,
     seq_len: Annotated[
@@ -69,28 +73,28 @@ def eval_lengths(
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     """
     from extrapolate.api.evaluate import evaluate_with
-    from extrapolate.cli.progress import Terminal
+    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_table
     from extrapolate.data.probes.base import build_list
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
-    check_not_none(protocol, "the protocol", LEFT_OUT)
+    check_not_none(protocols, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(_numbers(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocol.strip() == LEFT_OUT else _names(protocol),
+        protocols=() if protocols.strip() == LEFT_OUT else _names(protocols),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
-        precisions=_names(precision),
+        precisions=_names(precisions),
         probes=() if probes is None else build_list(probes),
-        probe_trials=probe_trials,
+        probe_trials=trials,
     )
-    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=Terminal())
+    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=CommandLine())
     if as_json:
         for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")

@@ -21,7 +21,8 @@ def report(
 ) -> None:
     """Write tables (Parquet, Markdown, LaTeX) and plots of evaluated runs: loss by length and position, and probes."""
     from extrapolate.api.report import report as reported
-    from extrapolate.cli.progress import Terminal, say
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
     from extrapolate.reports.tables import formatted
 
@@ -33,7 +34,7 @@ def report(
         corpus=corpus,
         precision=precision,
         split=split,
-        progress=Terminal(),
+        progress=CommandLine(),
     )
     for table in written.shown:
         print_table(formatted(table.frame), table.title)

@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli import registered
+
 
 def tokenize(
     source: Annotated[
         str,
-        typer.Argument(
-            help="stdlib, a .txt .md .jsonl or .parquet file, a folder, a glob, hf:NAME[:CONFIG[:SPLIT]], or text "
-            "with a known optimum: synthetic:markov, synthetic:echo:longest=512"
-        ),
+        typer.Argument(help=f"{registered.sources()}; with arguments, such as synthetic:echo:longest=512"),
     ] = "stdlib",
     out: Annotated[Path, typer.Option(help="the folder of the token store")] = Path("data/stdlib"),
     vocab_size: Annotated[int, typer.Option(help="how many tokens the new byte-level BPE has")] = 2048,
@@ -34,7 +33,7 @@ def tokenize(
     if workers is not None:
         os.environ["RAYON_NUM_THREADS"] = str(workers)
     from extrapolate.api.tokenize import tokenize as tokenized
-    from extrapolate.cli.progress import Terminal
+    from extrapolate.cli.flags import CommandLine
 
     tokenized(
         source,
@@ -45,5 +44,5 @@ def tokenize(
         max_tokens=max_tokens,
         min_heldout_tokens=min_heldout_tokens,
         text_field=text_field,
-        progress=Terminal(),
+        progress=CommandLine(),
     )

@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli import registered
+from extrapolate.runs.presets import PRESETS
+
 
 class Device(StrEnum):
     AUTO, CPU, CUDA = "auto", "cpu", "cuda"
@@ -16,12 +19,12 @@ class Precision(StrEnum):
 
 
 def train(
-    pe: Annotated[str | None, typer.Option(help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--pe", help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")
+    ] = None,
     seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
     data: Annotated[Path | None, typer.Option(help="token store  \\[default: data/stdlib, made on first use]")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="tiny, expe-35m, expe-135m, expe-342m, gpt-256  \\[default: tiny]")
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}  \\[default: tiny]")] = None,
     tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in one step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
@@ -29,7 +32,10 @@ def train(
     ssmax: Annotated[bool | None, typer.Option("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
     probes: Annotated[
-        str | None, typer.Option(help="share of windows for each probe: passkey=0.25,mqar=0.25; off: all text")
+        str | None,
+        typer.Option(
+            help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder  \\[default: ckpt/<name>]")] = None,
@@ -60,12 +66,13 @@ def train(
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
     from extrapolate.api.train import train as trained
-    from extrapolate.cli.progress import Terminal, say
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
 
     run = trained(
-        pe, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr, layers=layers,
-        ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume, save_every=save_every,
-        keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
-        start=start, extend=extend, progress=Terminal(),
+        encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
+        layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
+        save_every=save_every, keep_every=keep_every, device=device.value, precision=precision.value,
+        compile=compile, config=config, start=start, extend=extend, progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {run.path}")

@@ -179,7 +179,7 @@ def _build(
 ) -> dict[str, Any]:
     if isinstance(source, Process):
         if settings.tokenizer is not None:
-            raise UserError(f"{settings.source} has a token for every state: leave --tokenizer out")
+            raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")
         tokenizer = source.tokenizer()
     elif settings.tokenizer is None:
         tokenizer = tokenizers.train_bpe(
@@ -206,7 +206,7 @@ def _build(
             lengths.append(len(tokens))
             everything.add(document_id, len(text), [*tokens, eos])
     if not lengths:
-        limit = "" if settings.max_tokens is None else f" within --max-tokens {settings.max_tokens}"
+        limit = "" if settings.max_tokens is None else f" within `max_tokens={settings.max_tokens}`"
         raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
     # Synthetic documents are all of one length, so that none is too short.
     longest_needed = 1 if isinstance(source, Process) else settings.min_heldout_tokens
@@ -279,7 +279,7 @@ def _choose_splits(digests: list[str], lengths: list[int], min_heldout_tokens: i
         raise UserError(
             f"{len(long)} of {len(lengths)} documents have at least {min_heldout_tokens} tokens (the longest has "
             f"{max(lengths)}), and testing and validation need one each, training a third; "
-            "lower --min-heldout-tokens or add documents"
+            "lower `min_heldout_tokens` or add documents"
         )
     chosen = ["train"] * len(lengths)
     taken = 0

@@ -39,7 +39,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     if tokenizer.get_vocab_size() < vocab_size:
         raise UserError(
             f"the text is too little for a vocabulary of {vocab_size}: it yields {tokenizer.get_vocab_size()} tokens; "
-            f"use --vocab-size {tokenizer.get_vocab_size()} or more text"
+            f"use `vocab_size={tokenizer.get_vocab_size()}` or more text"
         )
     return tokenizer
 

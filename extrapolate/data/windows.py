@@ -20,7 +20,7 @@ class TrainingWindows:
         if self.count < 1:
             raise UserError(
                 f"the {split.name} split has {split.n_tokens} tokens, which do not fill a window of "
-                f"{seq_len} and its next token; use a smaller --seq-len or more data"
+                f"{seq_len} and its next token; use a smaller `seq_len` or more data"
             )
         self._epoch = -1
         self._order = np.zeros(0, np.int64)

@@ -71,17 +71,17 @@ class EvaluationSettings:
         for protocol in self.max_targets_of:
             if protocol not in protocols.names():
                 raise UserError(
-                    f"--max-targets: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
+                    f"`max_targets`: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
                 )
             if protocol not in self.protocols:
-                raise UserError(f"--max-targets names {protocol}, which is not evaluated: name it in --protocol too")
+                raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
         defaults = {name: protocols[name].max_targets for name in self.protocols if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
-            instead = ",".join(f"{name}={self.max_targets}" for name in defaults)
+            instead = dict.fromkeys(defaults, self.max_targets)
             raise UserError(
-                f"--max-targets {self.max_targets} is above every default ({told}), and a number alone only lowers "
-                f"them; to raise them write --max-targets {instead}"
+                f"`max_targets={self.max_targets}` is above every default ({told}), and a number alone only lowers "
+                f"them; to raise them write `max_targets={instead}`"
             )
 
 

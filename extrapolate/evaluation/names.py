@@ -1,7 +1,5 @@
 """Words that evaluations and reports share, without torch."""
 
-from pathlib import Path
-
 from extrapolate.errors import UserError
 
 # What is applied to a run, in the column `extension` and where an extension is asked for.
@@ -12,15 +10,10 @@ LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")
 PROBES_TABLE = "eval_probes.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")
+MAX_TARGETS = 8_192  # tokens that a protocol scores at most, unless it has a limit of its own
 
 
 def check_not_none(text: str, what: str, word: str) -> None:
     """Raises UserError where `text` is none, which once had the meaning of `word`: `what` says where it stands."""
     if text.strip() == "none":
         raise UserError(f"{what} 'none' is now called '{word}'; 'none' is the name of an encoding")
-
-
-def protocol_names() -> list[str]:
-    """Every protocol, from its file's name: what the registry has, without importing what it takes to run one."""
-    files = (Path(__file__).parent / "protocols").glob("*.py")
-    return sorted(file.stem.replace("_", "-") for file in files if file.stem != "base" and file.stem[0] != "_")

@@ -20,7 +20,7 @@ def check_text(run: Subject, store: Store) -> None:
         if store.corpus_hash != config.data.corpus_hash:
             raise UserError(
                 f"{run.path} was trained on corpus {config.data.corpus_hash}, and {store.path} is {store.corpus_hash}; "
-                "name the run's own token store with --data"
+                "name the run's own token store with `data`"
             )
         return
     if _splitting(run.tokenizer) != _splitting(store.tokenizer()):

@@ -167,9 +167,9 @@ def foreign(
     vocabulary, gives other ones the second time, or looks at later tokens; or where `out` holds another model.
     """
     if seq_len < 2:
-        raise UserError(f"the training length of {name}, `seq_len`, must be 2 tokens or more, not {seq_len}")
+        raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")
     if not name.strip():
-        raise UserError("a model of another library needs a `name` for tables")
+        raise UserError("a model of another library needs a name for tables")
     if isinstance(call, nn.Module):
         call.eval()
     own = tokenizer if isinstance(tokenizer, Tokenizer) else tokenizers.read(_file_of(Path(tokenizer)))
@@ -244,7 +244,7 @@ def _folder(path: Path, config: ForeignConfig, tokenizer: Tokenizer) -> Run:
     with files.locked(path):
         files.remove_partials(path)
         if (path / CONFIG).exists() and not _same(Run.open(path), config):
-            raise UserError(f"{path} holds another run or model: choose another folder, `out`, or delete it")
+            raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
         return Run.create(path, config, tokenizer.to_str().encode())
 
 

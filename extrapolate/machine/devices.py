@@ -12,7 +12,7 @@ def device_of(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("this machine has no CUDA device that torch can use; use --device cpu")
+        raise UserError("this machine has no CUDA device that torch can use; use `device='cpu'`")
     return wanted
 
 

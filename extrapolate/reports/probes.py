@@ -29,7 +29,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     same = rows["targets_hash"] == best.loc[list(rows[WHERE].itertuples(index=False, name=None))].to_numpy()
     warnings = [
         f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
-        "evaluate every run with the same --probe-trials"
+        "evaluate every run with the same `trials`"
         for probe, mine in rows[~same].groupby("probe")
     ]
     kept = []

@@ -33,10 +33,10 @@ def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
     for column in COMPARABLE:
         values = sorted({str(v) for v in rows[column]})
         if len(values) > 1:
-            flag = {"corpus_hash": "corpus"}.get(column, column).replace("_", "-")
+            parameter = {"corpus_hash": "corpus"}.get(column, column)
             raise UserError(
                 f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
-                f"choose with --{flag}"
+                f"choose with `{parameter}`"
             )
     return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
 
@@ -76,7 +76,7 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         )
         warnings.append(
             f"{rows['protocol'].iloc[0]}: left out rows on other targets ({who}); to compare them, evaluate every run "
-            "with the same --factors and --max-targets"
+            "with the same `factors` and `max_targets`"
         )
     return rows[rows["targets_hash"] == best], warnings
 

@@ -42,7 +42,7 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
     if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file, not a folder; choose another --out")
+        raise UserError(f"{out} is a file, not a folder; choose another `out`")
     out.mkdir(parents=True, exist_ok=True)
     copies: dict[str, Writer] = {}
     if evals:

@@ -61,7 +61,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
         model["kv_heads"] = model["heads"]
     training = sections["training"] | section(file, "training") | given_values(request.training)
     if "seq_len" not in training:
-        raise UserError("name the training length in tokens: --seq-len 512")
+        raise UserError("name the training length in tokens: `seq_len=512`")
     raw = {
         "preset": preset,
         "encoding": encoding_section(request, file),
@@ -132,7 +132,7 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if "imported" in content:
         raise UserError(f"{path} is of an imported checkpoint: how that was trained is not known")
     if tuned := {"origin", "extension"} & content.keys():
-        raise UserError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with --from")
+        raise UserError(f"{path} has {' and '.join(sorted(tuned))}: a run that continues another is made with `start`")
     for key in content:
         if key not in TrainedConfig.model_fields:
             raise UserError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, TrainedConfig.model_fields)}")
@@ -168,13 +168,13 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding section: --pe, or the file's, whose name may be a spec, or a run's own copy of a user's file."""
+    """The encoding section: the one asked for, or the file's, whose name may be a spec, or a run's copy of a user's."""
     if request.pe is not None:
         spec = specs.parse(request.pe)
         return {"name": spec.name, "arguments": dict(spec.arguments)}
     given = section(file, "encoding")
     if "name" not in given:
-        raise UserError("name an encoding: --pe rope (extrapolate encodings lists them)")
+        raise UserError("name an encoding: `encoding='rope'` (extrapolate encodings lists them)")
     if not isinstance(given["name"], str):
         raise UserError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
     spec = specs.parse(given["name"])

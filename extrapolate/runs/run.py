@@ -239,7 +239,7 @@ def check_same(run: Run, config: TrainedConfig) -> None:
     if changed := configs.differences(run.trained, config):
         raise UserError(
             f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
-            "give the settings that it was started with, or choose another --out"
+            "give the settings that it was started with, or choose another `out`"
         )
 
 

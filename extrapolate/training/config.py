@@ -42,12 +42,10 @@ class TrainingConfig(Section):
     def _check(self) -> "TrainingConfig":
         if self.batch_tokens < self.seq_len:
             raise UserError(
-                f"batch_tokens ({self.batch_tokens}) holds no window of {self.seq_len}: give more --batch-tokens"
+                f"`batch_tokens={self.batch_tokens}` holds no window of {self.seq_len}: give at least {self.seq_len}"
             )
-        if self.tokens < self.batch_size * self.seq_len:
-            raise UserError(
-                f"tokens ({self.tokens}) is less than a batch of {self.batch_size * self.seq_len}: give more --tokens"
-            )
+        if self.tokens < (batch := self.batch_size * self.seq_len):
+            raise UserError(f"`tokens={self.tokens}` is less than one batch: give at least {batch}")
         return self
 
     @property

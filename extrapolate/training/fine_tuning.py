@@ -36,10 +36,10 @@ def continued(
     if store.corpus_hash != known.data.corpus_hash:
         raise UserError(
             f"{start} was trained on corpus {known.data.corpus_hash}, and {store.path} is "
-            f"{store.corpus_hash}: name its own token store with --data"
+            f"{store.corpus_hash}: name its own token store with `data`"
         )
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
-        raise UserError(f"sizes are those of {start}: leave out --config, --preset and what changes the model")
+        raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
     before = known.training
     training = before.model_dump() | {
         "lr": before.lr * TUNING_LR,
@@ -108,7 +108,7 @@ def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Pa
             raise UserError(f"an extension that belongs to a run must be whole, and '{own.text}' leaves a constant out")
         plan = own.plan(model.encoding, model.seq_len, length)
     if not model.reaches(length, plan):
-        hint = "; give --extend table-resize" if "table-resize" in recipes.applicable(model) else ""
+        hint = "; give `extend='table-resize'`" if "table-resize" in recipes.applicable(model) else ""
         raise UserError(
-            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and --seq-len is {length}{hint}"
+            f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"
         )

@@ -72,7 +72,7 @@ def train(
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
-            "with --from"
+            "with `start`"
         )
     data = TrainingData(config.training, store)
     with files.locked(path):
@@ -90,7 +90,7 @@ def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_
         (path / METRICS).unlink(missing_ok=True)
         return Run.create(path, config, (store.path / "tokenizer.json").read_bytes(), user_encoding)
     if not resume:
-        raise UserError(f"{path} already holds a run; continue it with --resume, or choose another --out")
+        raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)
     check_same(run, config)
     return run
@@ -169,7 +169,7 @@ class _Training:
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RuntimeError(
                 f"the loss is {loss:g} and its gradient's norm {float(norm):g} at step {self.step + 1} "
-                f"of {self.run.path}; a lower --lr is the first thing to try"
+                f"of {self.run.path}; a lower `lr` is the first thing to try"
             )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

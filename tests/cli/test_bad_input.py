@@ -91,8 +91,8 @@ class TestSettings:
         [
             (["--preset", "tinny"], ["unknown preset 'tinny'", "did you mean 'tiny'"]),
             (["--seq-len", "0"], ["seq_len"]),
-            (["--tokens", "100"], ["tokens (100)", "less than a batch"]),
-            (["--batch-tokens", "8"], ["batch_tokens (8)", "no window of 16"]),
+            (["--tokens", "100"], ["--tokens 100", "less than one batch"]),
+            (["--batch-tokens", "8"], ["--batch-tokens 8", "no window of 16"]),
             (["--lr", "-1"], ["lr"]),
             (["--layers", "0"], ["layers"]),
             (["--seed", "-1"], ["seed"]),

@@ -277,7 +277,7 @@ class TestTuning:
             (["--from", "ckpt/rope", "--preset", "gpt-256"], ["leave out"]),
             (["--from", "ckpt/rope", "--layers", "3"], ["leave out"]),
             (["--from", "ckpt/rope", "--tokens", "-5"], ["tokens"]),
-            (["--from", "ckpt/rope", "--batch-tokens", "1"], ["batch_tokens"]),
+            (["--from", "ckpt/rope", "--batch-tokens", "1"], ["--batch-tokens 1"]),
             (["--from", "ckpt/rope", "--extend", ""], ["an extension must be named"]),
         ],
     )

@@ -262,7 +262,7 @@ class TestText:
         monkeypatch.setattr("extrapolate.data.store.StoreSettings.min_heldout_tokens", 200)
         flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
-        assert "no --data: tokenising this Python's standard library into data/hf-small-llama" in first.err
+        assert "no --data is given: tokenising this Python's standard library into data/hf-small-llama" in first.err
         made = json.loads((tmp_path / "data/hf-small-llama/manifest.json").read_text())
         assert made["settings"]["min_heldout_tokens"] == 513  # so that 32x can be measured
         assert made["settings"]["tokenizer"] == "ckpt/hf-small-llama/tokenizer.json"

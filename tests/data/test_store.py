@@ -251,7 +251,7 @@ class TestLimits:
             build(DOCUMENTS, settings, tmp_path / "store")
 
     def test_too_few_long_documents_are_refused_with_the_numbers(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"0 of 80 documents have at least 8193.*lower --min-heldout-tokens"):
+        with pytest.raises(ValueError, match=r"0 of 80 documents have at least 8193.*lower `min_heldout_tokens`"):
             build(DOCUMENTS, StoreSettings(vocab_size=300), tmp_path / "store")
 
     def test_two_documents_leave_nothing_to_train_on(self, tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ class TestTraining:
 
     def test_a_size_the_text_cannot_yield_is_refused_with_one_it_can(self) -> None:
         text = "one two three " * 5
-        with pytest.raises(ValueError, match=r"too little for a vocabulary of 5000.*use --vocab-size \d+") as caught:
+        with pytest.raises(ValueError, match=r"too little for a vocabulary of 5000.*use `vocab_size=\d+`") as caught:
             train_bpe([text], 5000)
-        advice = int(str(caught.value).split("--vocab-size ")[1].split()[0])
+        advice = int(str(caught.value).split("vocab_size=")[1].split("`")[0])
         assert train_bpe([text], advice).get_vocab_size() == advice
 
     def test_no_text_at_all_is_refused(self) -> None:

@@ -71,5 +71,5 @@ def test_a_window_depends_on_its_number_alone(numbered: Split, number: int, befo
 
 @pytest.mark.parametrize("seq_len", [1000, 5000])
 def test_a_stream_that_fills_no_window_is_refused(numbered: Split, seq_len: int) -> None:
-    with pytest.raises(ValueError, match=rf"train split has 1000 tokens.*window of {seq_len}.*smaller --seq-len"):
+    with pytest.raises(ValueError, match=rf"train split has 1000 tokens.*window of {seq_len}.*smaller `seq_len`"):
         TrainingWindows(numbered, seq_len, seed=0)

@@ -12,7 +12,6 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.alibi import slopes
 from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.encodings.t5 import T5
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -167,108 +166,6 @@ def test_alibi_bias_is_minus_slope_times_distance() -> None:
         for t, i in enumerate((4, 5)):
             for j in range(i + 1):
                 assert bias[h, t, j].item() == pytest.approx(-slope * (i - j))
-
-
-# T5
-
-
-@pytest.mark.parametrize(
-    ("buckets", "max_distance"),
-    [(32, 128), (32, 32), (32, 17), (32, 4096), (64, 256), (16, 64), (8, 1000), (2, 5), (6, 100), (128, 300)],
-)
-def test_t5_buckets_are_transformers(buckets: int, max_distance: int) -> None:
-    from transformers.models.t5.modeling_t5 import T5Attention
-
-    distance = torch.arange(4097)
-    expected = T5Attention._relative_position_bucket(
-        -distance, bidirectional=False, num_buckets=buckets, max_distance=max_distance
-    )
-    actual = T5(DIMS, buckets=buckets, max_distance=max_distance).bucket(distance.float())
-    assert torch.equal(actual, expected)
-
-
-def test_t5_last_bucket_starts_at_113() -> None:
-    bucket = T5(DIMS, buckets=32, max_distance=128).bucket(positions(5000))
-    assert bucket[:17].tolist() == list(range(17))
-    assert bucket[112].item() == 30
-    assert set(bucket[113:].tolist()) == {31}
-
-
-def test_t5_keys_after_the_query_count_as_near() -> None:
-    assert T5(DIMS).bucket(torch.tensor([-1.0, -500.0])).tolist() == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("seq_len", "buckets", "max_distance"),
-    [(512, 32, 128), (128, 32, 128), (64, 32, 64), (32, 16, 32), (20, 10, 20), (17, 8, 17), (16, 8, 16), (4, 2, 4)],
-)
-def test_t5_has_no_bucket_that_training_never_reaches(seq_len: int, buckets: int, max_distance: int) -> None:
-    encoding = T5(Dims(width=32, heads=4, head_dim=8, seq_len=seq_len))
-    assert encoding.arguments() == {"buckets": buckets, "max_distance": max_distance}
-    trained, later = (set(encoding.bucket(positions(n)).tolist()) for n in (seq_len, 5000))
-    assert later == trained
-    assert max(trained) == buckets - 1
-
-
-def test_t5_starts_as_transformers_does() -> None:
-    table = T5(Dims(width=64, heads=64, head_dim=8, seq_len=512)).table_RH
-    assert table.std().item() == pytest.approx(1 / 8, rel=0.1)
-
-
-# KERPLE
-
-
-def kerple(kernel: str, p: list[float], a: list[float]) -> Encoding:
-    encoding = build("kerple", {"kernel": kernel}, DIMS)[0]
-    assert isinstance(encoding.p_H, Tensor)
-    assert isinstance(encoding.a_H, Tensor)
-    with torch.no_grad():
-        encoding.p_H.copy_(torch.tensor(p))
-        encoding.a_H.copy_(torch.tensor(a))
-    return encoding
-
-
-@pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize(("kernel", "most"), [("log", 7.5), ("power", 2.0)])
-def test_kerple_overwrites_what_leaves_its_range(kernel: str, most: float, gradients: bool) -> None:
-    encoding = kerple(kernel, p=[-1.0, 0.005, 7.5, 1.25], a=[-3.0, 0.0, 6.5, 0.02])
-    with torch.set_grad_enabled(gradients):
-        bias = bias_of(encoding, positions(9), positions(9))
-    own = numbers(encoding)
-    assert own["p_H"] == pytest.approx([0.01, 0.01, most, 1.25])
-    assert own["a_H"] == pytest.approx([0.01, 0.01, 6.5, 0.02])
-    distance = 5.0
-    for h in range(H):
-        p, a = own["p_H"][h], own["a_H"][h]
-        expected = -p * math.log(1 + a * distance) if kernel == "log" else -a * distance**p
-        assert bias[h, 8, 3].item() == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("kernel", ["log", "power"])
-def test_kerple_gradients_by_hand(kernel: str) -> None:
-    """Also where a parameter was just overwritten: a clamp inside the formula would leave it without a gradient."""
-    encoding = kerple(kernel, p=[-1.0, 0.5, 1.0, 1.75], a=[0.3, -0.2, 2.0, 0.7])
-    weight = np.random.default_rng(0).normal(size=(H, 9, 9)) * np.tri(9)
-    (bias_of(encoding, positions(9), positions(9)) * torch.tensor(weight, dtype=torch.float32)).sum().backward()
-    own = numbers(encoding)
-    for h in range(H):
-        p, a, by_p, by_a = own["p_H"][h], own["a_H"][h], 0.0, 0.0
-        for i in range(9):
-            for r in range(1, i + 1):
-                w = weight[h, i, i - r]
-                by_p += w * (-math.log(1 + a * r) if kernel == "log" else -a * r**p * math.log(r))
-                by_a += w * (-p * r / (1 + a * r) if kernel == "log" else -(r**p))
-        assert encoding.p_H.grad[h].item() == pytest.approx(by_p, rel=1e-3, abs=1e-5)
-        assert encoding.a_H.grad[h].item() == pytest.approx(by_a, rel=1e-3, abs=1e-5)
-
-
-@pytest.mark.parametrize("kernel", ["log", "power"])
-def test_kerple_starts_uniformly(kernel: str) -> None:
-    encoding = build("kerple", {"kernel": kernel}, Dims(width=4000, heads=4000, head_dim=1, seq_len=8))[0]
-    for values, most in ((encoding.p_H, 2.0), (encoding.a_H, 1.0)):
-        assert 0 <= values.min().item() < 0.01 * most
-        assert 0.99 * most < values.max().item() <= most
-        assert values.mean().item() == pytest.approx(most / 2, rel=0.05)
 
 
 # What layers share

@@ -17,10 +17,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, scaled_product
 from extrapolate.encodings.fope import FoPE
-from extrapolate.encodings.hope import HoPE
-from extrapolate.encodings.pope import PoPE
 from extrapolate.encodings.rope import RoPE
-from extrapolate.encodings.xpos import XPos
 from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.layers import build
 
@@ -265,120 +262,6 @@ def test_partial_rope_lies_between_rope_and_nope(pairing: str) -> None:
     assert torch.equal(quarter[..., 4:], q[..., 4:])
 
 
-# xPos
-
-
-@pytest.mark.parametrize("spec", ["xpos:scale_base=24,theta=10000", "xpos:scale_base=7,theta=500"])
-def test_xpos_scores_are_those_of_x_transformers(spec: str) -> None:
-    """Below the diagonal: the scores of later keys grow with the distance, and are never used."""
-    actual = products(make(spec), REFERENCE["q"], REFERENCE["k"]) * 4
-    torch.testing.assert_close(actual.tril(), REFERENCE[f"{spec} scores"].tril(), rtol=1e-4, atol=1e-5)
-
-
-def xpos_by_hand(q: np.ndarray, k: np.ndarray, distance: float, base: float, gamma: float, theta: float) -> float:
-    score = 0.0
-    for m in range(K // 2):
-        zeta = (2 * m / K + gamma) / (1 + gamma)
-        angle = distance * theta ** (-2 * m / K)
-        along = q[2 * m] * k[2 * m] + q[2 * m + 1] * k[2 * m + 1]
-        across = q[2 * m] * k[2 * m + 1] - q[2 * m + 1] * k[2 * m]
-        score += zeta ** (distance / base) * (along * math.cos(angle) + across * math.sin(angle))
-    return score / math.sqrt(K)
-
-
-@pytest.mark.parametrize(
-    ("spec", "base", "gamma", "theta"),
-    [("xpos", 32, 0.4, 10_000), ("xpos:scale_base=5", 5, 0.4, 10_000), ("xpos:gamma=2,theta=300", 32, 2, 300)],
-)
-@pytest.mark.parametrize("first", [0, 1000])
-def test_xpos_is_a_function_of_distance(spec: str, base: float, gamma: float, theta: float, first: int) -> None:
-    q, k = random(2, 1, 1, 70, K).unbind()
-    actual = products(make(spec), q, k, first)[0, 0]
-    for i in (0, 1, 30, 69):
-        for j in range(i + 1):
-            by_hand = xpos_by_hand(q[0, 0, i].numpy(), k[0, 0, j].numpy(), i - j, base, gamma, theta)
-            assert actual[i, j].item() == pytest.approx(by_hand, rel=1e-3, abs=2e-4)
-
-
-def test_xpos_decays_the_fast_pairs_most() -> None:
-    """A pair that points where the rotation leaves it has zeta^(r/S) and nothing else."""
-    for m, zeta in ((0, 0.4 / 1.4), (4, 0.9 / 1.4), (7, 1.275 / 1.4)):
-        x = torch.zeros(1, 1, 33, K)
-        x[..., 2 * m] = 1.0
-        pos = positions(33)
-        q, k = make("xpos").rotate(x, x, pos, pos)
-        sizes = q.norm(dim=-1)[0, 0, 32] * k.norm(dim=-1)[0, 0, 0]
-        assert sizes.item() == pytest.approx(zeta, rel=1e-5)
-
-
-def test_xpos_ends_where_float32_does() -> None:
-    assert XPos(DIMS).max_length == int(80 * 32 / math.log(3.5))
-    assert XPos(DIMS, scale_base=2.5).max_length == 159
-
-
-@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
-def test_xpos_is_exact_to_its_last_position(explicit: bool) -> None:
-    """The products of hidden keys reach 1e36 there, and must turn into neither infinity nor nan."""
-    encoding = XPos(DIMS, scale_base=4.0)
-    length = encoding.max_length
-    assert length == 255  # short enough for the explicit path
-    q, k, v = random(3, 1, 2, length, K).unbind()
-    pos = positions(length)
-    hidden = products(encoding, q, k).triu(1)
-    assert torch.isfinite(hidden).all()
-    assert max(x.abs().max() for x in encoding.rotate(q, k, pos, pos)) < 1e19, "half of the exponents are in each"
-    assert hidden.abs().max() > 1e30
-    with torch.set_grad_enabled(explicit):
-        actual = attend(*encoding.rotate(q, k, pos, pos), v, Scoring(encoding, pos))
-    distance = np.arange(length)[:, None] - np.arange(length)
-    scores = np.full((2, length, length), -np.inf)
-    seen = distance >= 0
-    complex_q, complex_k = (x.double().numpy()[0, ..., 0::2] + 1j * x.double().numpy()[0, ..., 1::2] for x in (q, k))
-    scores[:, seen] = 0.0
-    for m in range(K // 2):
-        zeta = (2 * m / K + 0.4) / 1.4
-        turn = np.exp(1j * distance[seen] * 10_000 ** (-2 * m / K))
-        product = (complex_q[:, :, None, m] * complex_k[:, None, :, m].conj())[:, seen]
-        scores[:, seen] += zeta ** (distance[seen] / 4) * (product * turn).real / math.sqrt(K)
-    share = np.exp(scores - scores.max(-1, keepdims=True))
-    expected = share / share.sum(-1, keepdims=True) @ v[0].double().numpy()
-    np.testing.assert_allclose(actual[0].detach().numpy(), expected, atol=1e-5)
-
-
-# HoPE
-
-
-@pytest.mark.parametrize(
-    ("seq_len", "theta", "kept"),
-    [
-        (6, 10_000, 0),  # 2 pi / 6 is above 1
-        (7, 10_000, 1),
-        (62, 10_000, 2),  # w_2 = 0.1, and 2 pi / 62 = 0.101
-        (63, 10_000, 3),
-        (35, 100, 3),  # w_3 = 0.178, and 2 pi / 35 = 0.1795
-        (36, 100, 4),
-        (512, 10_000, 4),  # w_3 = 0.0316, w_4 = 0.01, 2 pi / 512 = 0.0123
-        (100_000, 10_000, 8),
-    ],
-)
-def test_hope_keeps_the_pairs_that_complete_a_turn(seq_len: int, theta: float, kept: int) -> None:
-    hope = HoPE(dataclasses.replace(DIMS, seq_len=seq_len), theta=theta)
-    x = torch.ones(1, 1, 2, K)
-    rotated, _ = hope.rotate(x, x, positions(2), positions(2))
-    moved = (rotated[0, 0, 1] != 1).nonzero().flatten().tolist()
-    assert moved == [*range(kept), *range(8, 8 + kept)]
-    assert hope.arguments()["kept"] == kept
-
-
-def test_hope_is_p_rope_with_p_set_by_the_training_length() -> None:
-    q, k = random(2, 1, 4, 40, K).unbind()
-    pos = positions(40)
-    for ours, other in zip(
-        make("hope").rotate(q, k, pos, pos), make("p-rope:p=0.25").rotate(q, k, pos, pos), strict=True
-    ):
-        assert torch.equal(ours, other)
-
-
 # FoPE: with 64 tokens and a theta of 100, five of eight pairs complete a turn, and four are given a mixture
 
 FOPE_DIMS = dataclasses.replace(DIMS, seq_len=64)
@@ -466,80 +349,6 @@ def test_fope_gives_the_queries_of_a_group_their_keys_table() -> None:
     for head in range(4):
         assert torch.equal(q[:, head], k[:, head // 2])
     assert not torch.allclose(k[:, 0], k[:, 1], atol=1e-2)
-
-
-# PoPE
-
-
-def pope_by_hand(q: Tensor, k: Tensor, distance: int, delta: Sequence[float], theta: float) -> float:
-    score = 0.0
-    for c in range(K):
-        lengths = math.log1p(math.exp(q[c].item())) * math.log1p(math.exp(k[c].item()))
-        score += lengths * math.cos(distance * theta ** (-c / K) - delta[c])
-    return score / math.sqrt(K)
-
-
-def pope_with(delta: Tensor, theta: float = 10_000.0) -> PoPE:
-    pope = PoPE(dataclasses.replace(DIMS, heads=len(delta)), theta=theta)
-    with torch.no_grad():
-        pope.delta_HK.copy_(delta)
-    return pope
-
-
-@pytest.mark.parametrize("name", ["zero", "inside", "outside"])
-def test_pope_scores_are_those_of_x_transformers(name: str) -> None:
-    actual = products(pope_with(REFERENCE[f"pope {name} delta"]), REFERENCE["q"], REFERENCE["k"])
-    torch.testing.assert_close(actual, REFERENCE[f"pope {name} scores"], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("theta", [10_000.0, 70.0])
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_pope_is_a_sum_of_cosines(kv_heads: int, theta: float) -> None:
-    """A query head's delta is its own where keys are shared, and the scores are scaled as for K channels."""
-    delta = -6 * torch.rand(4, K, generator=torch.Generator().manual_seed(2))
-    q, k = random(1, 4, 12, K), random(1, kv_heads, 12, K)
-    pope = pope_with(delta, theta)
-    scores = np.full((4, 12, 12), -np.inf)
-    for h in range(4):
-        for i in range(12):
-            for j in range(i + 1):
-                key = k[0, h // (4 // kv_heads), j]
-                scores[h, i, j] = pope_by_hand(q[0, h, i], key, i - j, delta[h].tolist(), theta)
-    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    np.testing.assert_allclose(weights(pope, q, k)[0].numpy(), expected, rtol=1e-4, atol=1e-6)
-
-
-def test_pope_keeps_delta_in_its_range_and_trains_it() -> None:
-    q, k = random(2, 1, 4, 5, K).unbind()
-    outside, edge = (torch.full((4, K), value) for value in (-9.0, -2 * math.pi))
-    torch.testing.assert_close(products(pope_with(outside), q, k), products(pope_with(edge), q, k))
-    torch.testing.assert_close(products(pope_with(-outside), q, k), products(pope_with(0 * edge), q, k))
-    pope = PoPE(DIMS)
-    assert (pope.delta_HK == 0).all()
-    rotated_q, rotated_k = pope.rotate(q, k, positions(5), positions(5))
-    (rotated_q @ rotated_k.mT)[..., -1, 0].sum().backward()
-    assert pope.delta_HK.grad is not None
-    assert (pope.delta_HK.grad != 0).all()
-
-
-def test_pope_delta_may_start_anywhere() -> None:
-    torch.manual_seed(0)
-    delta = PoPE(Dims(width=1024, heads=16, head_dim=64, seq_len=32), delta="uniform").delta_HK.detach()
-    assert -2 * math.pi <= delta.min() < -6
-    assert -0.2 < delta.max() <= 0
-    assert delta.mean().item() == pytest.approx(-math.pi, abs=0.2)
-
-
-def test_pope_content_moves_no_angle() -> None:
-    """The distance at which a channel's score is highest is the same whatever the queries and keys are."""
-    for seed in range(3):
-        q, k = torch.randn(2, 1, 4, 1, 1, generator=torch.Generator().manual_seed(seed)).unbind()
-        x = [torch.full((1, 4, 30, K), -50.0) for _ in "qk"]
-        for tensor, value in zip(x, (q, k), strict=True):
-            tensor[..., 4:5] = 3 * value
-        scores = products(pope_with(torch.full((4, K), -math.pi)), *x)
-        assert (scores[..., 0].argmax(dim=-1) == 29).all()  # of 0..29, 29 / 10 is nearest to pi
-        assert (scores[..., 0].argmin(dim=-1) == 0).all()
 
 
 # RNoPE

@@ -6,14 +6,12 @@ Its line began at L = 16 and it was tuned at 64. An extension whose factor follo
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import build_list
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.evaluation import applied, fitting, lengths, probes
 from extrapolate.evaluation.applied import applied_to
@@ -36,12 +34,8 @@ FACTORS = tuple(length / L for length in LENGTHS)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+def store(word_store: Store) -> Store:
+    return word_store
 
 
 @pytest.fixture(scope="module")

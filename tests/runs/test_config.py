@@ -106,8 +106,14 @@ class TestValidation:
             ({"training": {}}, "training.seq_len: Field required"),
             ({"training": {"seq_len": 1}}, "training.seq_len: Input should be greater than 1"),
             ({"training": {"seq_len": 64, "device": "tpu"}}, "training.device: Input should be 'cpu' or 'cuda'"),
-            ({"training": {"seq_len": 64, "batch_tokens": 32}}, r"batch_tokens \(32\) holds no window of 64"),
-            ({"training": {"seq_len": 64, "tokens": 99}}, r"training: tokens \(99\) is less than a batch of 4096"),
+            (
+                {"training": {"seq_len": 64, "batch_tokens": 32}},
+                "`batch_tokens=32` holds no window of 64: give at least 64",
+            ),
+            (
+                {"training": {"seq_len": 64, "tokens": 99}},
+                "training: `tokens=99` is less than one batch: give at least 4096",
+            ),
             ({"model": {"vocab_size": 9, "heads": 4, "kv_heads": 3}}, r"heads \(4\) must be a multiple of kv_heads"),
             ({"model": {"vocab_size": 9, "dropout": 1}}, "model.dropout: Input should be less than 1"),
             ({"encoding": {}}, "encoding.name: Field required"),

@@ -130,7 +130,7 @@ class TestAutomatic:
         assert config(store, request(device="cpu")).training.device == "cpu"
 
     def test_a_gpu_that_is_not_there_is_refused(self, store: Store) -> None:
-        with pytest.raises(ValueError, match="no CUDA device that torch can use; use --device cpu"):
+        with pytest.raises(ValueError, match="no CUDA device that torch can use; use `device='cpu'`"):
             resolve(request(device="cuda"), store)
 
     @pytest.mark.parametrize(("vocab_size", "tokens"), [(8192, 4096), (8193, 2048)])
@@ -158,8 +158,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
-            (TrainingRequest("rope"), "name the training length in tokens: --seq-len 512"),
-            (request(pe=None), r"name an encoding: --pe rope \(extrapolate encodings lists them\)"),
+            (TrainingRequest("rope"), "name the training length in tokens: `seq_len=512`"),
+            (request(pe=None), r"name an encoding: `encoding='rope'` \(extrapolate encodings lists them\)"),
             (request(pe="roep"), "unknown encoding 'roep'; did you mean 'rope'"),
             (request(pe="rope:thata=1"), "rope has no argument 'thata'; did you mean 'theta'"),
             (request(pe="rope:theta=big"), "rope: theta=big is not a finite number"),
@@ -167,7 +167,7 @@ class TestRefusals:
             (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
             (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
             (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),
-            (request(seq_len=9999), r"batch_tokens \(4096\) holds no window of 9999"),
+            (request(seq_len=9999), "`batch_tokens=4096` holds no window of 9999: give at least 9999"),
             (TrainingRequest("rope", model={"layers": 0}, training={"seq_len": 64}),
              "configuration: model.layers: Input should be greater than 0"),
             (request(pe="absent.py:Mine"), r"absent\.py: no such file"),

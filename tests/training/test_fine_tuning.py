@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -17,12 +15,8 @@ from extrapolate.training.loop import own_plan
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+def store(word_store: Store) -> Store:
+    return word_store
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import OriginConfig, TrainedConfig
@@ -22,13 +21,8 @@ from extrapolate.training.optimizer import learning_rate, optimizer_of
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Twelve documents of words drawn from a small grammar: learnable, and made here."""
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 400))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+def store(word_store: Store) -> Store:
+    return word_store
 
 
 def config_of(store: Store, **training: object) -> TrainedConfig:

@@ -153,7 +153,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(store: Store, tmp_
     training._step()
     with torch.no_grad():
         training.model.head.weight.fill_(math.nan)
-    with pytest.raises(RuntimeError, match=r"loss is nan .* at step 2 of .*run; a lower --lr"):
+    with pytest.raises(RuntimeError, match=r"loss is nan .* at step 2 of .*run; a lower `lr`"):
         training._step()
     assert training.step == 1
 
@@ -169,7 +169,9 @@ def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store,
     config, path = config_of(store, 4), tmp_path / "run"
     run = train(config, store, path)
     rows, weights = run.metrics(), run.checkpoints("last")[0].sha256
-    with pytest.raises(ValueError, match="already holds a run; continue it with --resume, or choose another --out"):
+    with pytest.raises(
+        ValueError, match="already holds a run; continue it with `resume=True`, or choose another `out`"
+    ):
         train(config, store, path)
     with pytest.raises(ValueError, match=r"another configuration \(.*lr.*\); give the settings that it was started"):
         train(config_of(store, 4, lr=0.5), store, path, resume=True)

@@ -21,4 +21,4 @@ def text_of(row: Mapping[str, object], field: str, place: str) -> str:
 
 def missing(field: str, names: Sequence[str], place: str) -> str:
     """What to say where a table has no such field."""
-    return f"{place} has no '{field}'; it has {', '.join(names) or 'nothing'}: choose one with --text-field"
+    return f"{place} has no '{field}'; it has {', '.join(names) or 'nothing'}: choose one with `text_field`"

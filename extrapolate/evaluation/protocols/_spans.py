@@ -12,7 +12,7 @@ from extrapolate.evaluation.protocols.base import Windows
 def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
     """Documents and starts of disjoint spans. Raises UserError where no document, or max_targets, holds one."""
     if max_targets < span:
-        raise UserError(f"--max-targets {max_targets} holds no span of {span} tokens")
+        raise UserError(f"`max_targets={max_targets}` holds no span of {span} tokens")
     available_D = np.maximum(document_lengths - 1, 0) // span
     check_reached(available_D, document_lengths, span, "a span of")
     document_W, place_W = spread(available_D, max_targets // span)
@@ -44,8 +44,8 @@ def check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed:
     if not available_D.any():
         raise UserError(
             f"no held-out document holds {what} {needed} tokens and its next: the longest has "
-            f"{int(document_lengths.max(initial=0))}; use smaller --factors, or tokenise longer documents with "
-            f"--min-heldout-tokens {needed + 1}"
+            f"{int(document_lengths.max(initial=0))}; use smaller `factors`, or tokenise longer documents with "
+            f"`min_heldout_tokens={needed + 1}`"
         )
 
 

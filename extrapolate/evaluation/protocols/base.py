@@ -16,6 +16,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.evaluation.names import MAX_TARGETS
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Protocol(ABC):
     length of the document in its picture, which has windows of up to 32 tokens.
     """
 
-    max_targets: ClassVar[int] = 8_192
+    max_targets: ClassVar[int] = MAX_TARGETS
     paper: ClassVar[bool] = False
     positions: ClassVar[bool] = False
     benchmark_share: ClassVar[float] = 1 / 16
@@ -83,7 +84,6 @@ class Protocol(ABC):
         """
 
 
-# A protocol has its file's name, with a hyphen for an underscore (see `names.protocol_names`).
 protocols: specs.Registry[Protocol] = specs.Registry("protocol")
 
 

@@ -31,7 +31,7 @@ class FixedTarget(Protocol):
                 f"fixed-target scores blocks of {block} tokens: an evaluation length of {min(lengths)} is too short"
             )
         if max_targets < block:
-            raise UserError(f"--max-targets {max_targets} holds no block of {block} targets")
+            raise UserError(f"`max_targets={max_targets}` holds no block of {block} targets")
         available_D = np.where(document_lengths - 1 >= longest, (document_lengths - 1 - longest) // block + 1, 0)
         check_reached(available_D, document_lengths, longest, "a window of")
         second = max((length for length in {seq_len, *lengths} if length < longest), default=0)

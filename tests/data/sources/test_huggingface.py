@@ -61,7 +61,7 @@ def test_an_unknown_config_is_refused(folder: Path, documents) -> None:
 
 
 def test_a_missing_column_is_refused_with_those_there(folder: Path, documents) -> None:
-    with pytest.raises(ValueError, match=r"row 0 has no 'body'; it has text, number.*--text-field"):
+    with pytest.raises(ValueError, match=r"row 0 has no 'body'; it has text, number.*`text_field`"):
         documents(f"hf:{folder}", "body")
 
 

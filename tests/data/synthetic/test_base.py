@@ -57,5 +57,5 @@ def test_what_is_refused(spec: str, message: str) -> None:
 
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     spec = "synthetic:markov:documents=8,length=20"
-    with pytest.raises(ValueError, match="leave --tokenizer out"):
+    with pytest.raises(ValueError, match="leave `tokenizer` out"):
         build_store(open_source(spec), StoreSettings(source=spec, tokenizer="other.json"), tmp_path / "store")

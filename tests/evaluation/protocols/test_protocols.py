@@ -206,7 +206,7 @@ def test_windows_at_the_boundaries_of_a_span(tokens: int, spans: int) -> None:
 @pytest.mark.parametrize(("tokens", "blocks"), [(16, 0), (17, 1), (18, 1), (19, 2)])
 def test_fixed_target_at_the_boundaries_of_a_block(tokens: int, blocks: int) -> None:
     if blocks == 0:
-        with pytest.raises(ValueError, match="--min-heldout-tokens 17"):
+        with pytest.raises(ValueError, match="min_heldout_tokens=17"):
             protocols["fixed-target"].layout(np.array([tokens]), 4, [4, 16], 1000)
     else:
         assert len(protocols["fixed-target"].layout(np.array([tokens]), 4, [4, 16], 1000).control[0].start_W) == blocks

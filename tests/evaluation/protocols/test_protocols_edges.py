@@ -30,7 +30,7 @@ def test_spans_are_divided_by_the_controls_length_too(protocol: str, seq_len: in
 
 def test_validation_windows_need_one_token_more_than_they_read() -> None:
     for longest in (0, 15, 16):
-        with pytest.raises(ValueError, match=r"no validation document holds a window of 16 .*--min-heldout-tokens 17"):
+        with pytest.raises(ValueError, match=r"no validation document holds a window of 16 .*min_heldout_tokens=17"):
             validation_windows(SimpleNamespace(lengths=np.array([3, longest])), 16, 64)
     with pytest.raises(ValueError, match="no validation document"):
         validation_windows(SimpleNamespace(lengths=np.zeros(0, np.int64)), 16, 64)

@@ -20,7 +20,7 @@ def test_another_field_can_be_named(tmp_path: Path, documents, write_jsonl) -> N
 
 def test_a_missing_field_is_refused_with_those_there(tmp_path: Path, documents, write_jsonl) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}, {"body": "two", "title": "t"}])
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 2 has no 'text'; it has body, title.*--text-field"):
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2 has no 'text'; it has body, title.*`text_field`"):
         documents(path)
 
 

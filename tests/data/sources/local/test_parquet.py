@@ -23,7 +23,7 @@ def test_another_column_can_be_named(tmp_path: Path, documents, write_parquet) -
 
 def test_a_missing_column_is_refused_with_those_there(tmp_path: Path, documents, write_parquet) -> None:
     path = write_parquet(tmp_path / "a.parquet", ["x"], "body")
-    with pytest.raises(ValueError, match=r"a\.parquet has no 'text'; it has body, number.*--text-field"):
+    with pytest.raises(ValueError, match=r"a\.parquet has no 'text'; it has body, number.*`text_field`"):
         documents(path)
 
 

@@ -1,0 +1,22 @@
+"""A measurement has a process of its own, so that its peak memory is its own too."""
+
+import multiprocessing
+import resource
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def alone(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `work` returns, called in a new process, which knows nothing of this one."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(work, *arguments, **named).result()
+
+
+def peak_memory_mib() -> float:
+    """The most memory that this process has held, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

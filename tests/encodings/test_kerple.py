@@ -1,0 +1,83 @@
+"""KERPLE's kernels: their parameters' ranges, gradients and start."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.model.layers import build
+
+H, K = 4, 8
+DIMS = Dims(width=H * K, heads=H, head_dim=K, seq_len=32, layers=3)
+
+
+def positions(n: int) -> Tensor:
+    return torch.arange(n, dtype=torch.float32)
+
+
+def numbers(module: torch.nn.Module) -> dict[str, Any]:
+    """Its parameters, as float64."""
+    return {name: parameter.detach().double().numpy() for name, parameter in module.named_parameters()}
+
+
+def bias_of(encoding: Encoding, pos_T: Tensor, pos_S: Tensor) -> Tensor:
+    bias = encoding.bias(pos_T, pos_S)
+    assert bias is not None
+    return bias
+
+
+def kerple(kernel: str, p: list[float], a: list[float]) -> Encoding:
+    encoding = build("kerple", {"kernel": kernel}, DIMS)[0]
+    assert isinstance(encoding.p_H, Tensor)
+    assert isinstance(encoding.a_H, Tensor)
+    with torch.no_grad():
+        encoding.p_H.copy_(torch.tensor(p))
+        encoding.a_H.copy_(torch.tensor(a))
+    return encoding
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize(("kernel", "most"), [("log", 7.5), ("power", 2.0)])
+def test_kerple_overwrites_what_leaves_its_range(kernel: str, most: float, gradients: bool) -> None:
+    encoding = kerple(kernel, p=[-1.0, 0.005, 7.5, 1.25], a=[-3.0, 0.0, 6.5, 0.02])
+    with torch.set_grad_enabled(gradients):
+        bias = bias_of(encoding, positions(9), positions(9))
+    own = numbers(encoding)
+    assert own["p_H"] == pytest.approx([0.01, 0.01, most, 1.25])
+    assert own["a_H"] == pytest.approx([0.01, 0.01, 6.5, 0.02])
+    distance = 5.0
+    for h in range(H):
+        p, a = own["p_H"][h], own["a_H"][h]
+        expected = -p * math.log(1 + a * distance) if kernel == "log" else -a * distance**p
+        assert bias[h, 8, 3].item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["log", "power"])
+def test_kerple_gradients_by_hand(kernel: str) -> None:
+    """Also where a parameter was just overwritten: a clamp inside the formula would leave it without a gradient."""
+    encoding = kerple(kernel, p=[-1.0, 0.5, 1.0, 1.75], a=[0.3, -0.2, 2.0, 0.7])
+    weight = np.random.default_rng(0).normal(size=(H, 9, 9)) * np.tri(9)
+    (bias_of(encoding, positions(9), positions(9)) * torch.tensor(weight, dtype=torch.float32)).sum().backward()
+    own = numbers(encoding)
+    for h in range(H):
+        p, a, by_p, by_a = own["p_H"][h], own["a_H"][h], 0.0, 0.0
+        for i in range(9):
+            for r in range(1, i + 1):
+                w = weight[h, i, i - r]
+                by_p += w * (-math.log(1 + a * r) if kernel == "log" else -a * r**p * math.log(r))
+                by_a += w * (-p * r / (1 + a * r) if kernel == "log" else -(r**p))
+        assert encoding.p_H.grad[h].item() == pytest.approx(by_p, rel=1e-3, abs=1e-5)
+        assert encoding.a_H.grad[h].item() == pytest.approx(by_a, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["log", "power"])
+def test_kerple_starts_uniformly(kernel: str) -> None:
+    encoding = build("kerple", {"kernel": kernel}, Dims(width=4000, heads=4000, head_dim=1, seq_len=8))[0]
+    for values, most in ((encoding.p_H, 2.0), (encoding.a_H, 1.0)):
+        assert 0 <= values.min().item() < 0.01 * most
+        assert 0.99 * most < values.max().item() <= most
+        assert values.mean().item() == pytest.approx(most / 2, rel=0.05)
