@@ -30,7 +30,7 @@ class Device(StrEnum):
 
 
 def eval_lengths(
-    runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, or hf:NAME_OR_FOLDER")],
+    runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
     factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
         list[str] | None,
@@ -71,6 +71,7 @@ def eval_lengths(
     """Evaluate runs at several lengths, plain and with extensions, and add the results to each run's evals.parquet.
 
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
+    my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.cli.flags import CommandLine
