@@ -54,7 +54,7 @@ check: $(VENV)/test-installed  ## lint and types
 mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all; ONLY=extrapolate.model: one room)
 	@echo "Every mutant whose number ends in one of $(LAST): about $$(printf %s $(LAST) | wc -c) in 10 of every module's."
 	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children $(JOBS) "$(ONLY)*__mutmut_*[$(LAST)]"
-	$(BIN)/python benchmarks/mutants.py
+	$(BIN)/python tools/mutants.py
 
 clean:  ## remove the environment and everything the targets above made
 	rm -rf $(VENV) mutants data/stdlib ckpt/report ckpt/report-quick ckpt/zoo report report-quick report-zoo

@@ -12,8 +12,6 @@ from extrapolate.evaluation.protocols.base import Windows, protocols
 
 L = 8
 FACTORS = (1, 2, 4)
-# One document: a span of 4L and the last target; for fixed-target two more blocks of L/2.
-TOKENS, TOKENS_OF = 33, {"fixed-target": 41}
 CONTEXT, SCORED = "#c3dcf2", "#1c5a9e"
 CONTROL_CONTEXT, CONTROL_SCORED = "#dcdcdc", "#5a5a5a"
 LANE, GAP = 0.16, 0.16  # inches: a bar's height, and what is left free between rows
@@ -53,7 +51,7 @@ def drawn(axes: Axes, name: str, groups: tuple[Windows, ...], top: float, right:
 
 def picture(protocol: str) -> Figure:
     """The windows of one protocol on one short document, a row for each factor and one for the control."""
-    tokens = TOKENS_OF.get(protocol, TOKENS)
+    tokens = protocols[protocol].drawn_tokens
     layout = protocols[protocol].layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
     depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)

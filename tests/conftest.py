@@ -300,7 +300,7 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_bytes(b"")
         plt.close(figure)
 
-    monkeypatch.setattr(plots, "_save", save)
+    monkeypatch.setattr(plots, "save", save)
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,8 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.statistics import LEAST
 from extrapolate.progress import QUIET, Progress
 from extrapolate.reports import comparison
-from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.comparison import BELOW_OPTIMUM, Comparison, below_optimum
 from extrapolate.reports.gather import gather
-from extrapolate.reports.page import BELOW_OPTIMUM
 from extrapolate.reports.tables import frame_of
 from extrapolate.runs.run import Run
 
@@ -74,10 +73,9 @@ def comparisons_of(
     for warning in warnings:
         progress.say(f"warning: {warning}")
     found = list(comparison.comparisons(rows, confidence, least=least_difference))
-    for one in found:
-        if one.other == comparison.OPTIMUM and one.verdict() == "win":
-            where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
-            progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
+    for one in below_optimum(found):
+        where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
+        progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
     return found
 
 

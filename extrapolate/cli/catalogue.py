@@ -64,8 +64,8 @@ def columns(
             ]
             title = f"{one.name}, {group.name}: {group.meaning}" if group.name else heading
             print_columns([column for column in found if any(column.cells)], title)
-        if table is None and one.shared():
-            print_text(f"And as in {one.base}: {', '.join(c.name for c in one.shared())}\n\n")
+        if table is None and one.base is not None and one.shared():
+            print_text(f"And as in {one.base.name}: {', '.join(c.name for c in one.shared())}\n\n")
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:

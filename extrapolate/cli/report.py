@@ -36,10 +36,6 @@ def report(
         split=split,
         progress=CommandLine(),
     )
-    for protocol, table in written.tables.items():
-        print_table(formatted(table), f"{protocol}, loss in nats per token")
-    for table in written.failures.values():
-        print_table(table, "failure length, tokens: where the loss is first above the control's")
-    for probe, table in written.probes:
-        print_table(formatted(table), f"probe {probe}, accuracy")
+    for table in written.shown:
+        print_table(formatted(table.frame), table.title)
     say(f"wrote {out}/: {', '.join(written.files)}")

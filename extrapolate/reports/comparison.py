@@ -1,6 +1,6 @@
 """Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,6 +17,7 @@ from extrapolate.reports.seeds import of_seeds, seeds_of, shared
 ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
+BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
 SETTING = ["protocol", "factor", "targets_hash"]
 
 
@@ -158,6 +159,23 @@ def _cells(one: Comparison, interval_name: str) -> dict[str, str]:
         "verdict": one.verdict(),
         "seeds": ", ".join(map(str, one.seeds)),
     }
+
+
+def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd.DataFrame:
+    """`Model`, the difference to `other` at each length as text, and the number of seeds; models in this order."""
+    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
+    mine = [one for one in found if one.other == other and one.difference is not None]
+    for one in mine:
+        assert one.difference is not None
+        cells[one.model][f"ev={one.factor:g}"] = one.difference.text()
+    for one in mine:
+        cells[one.model]["Seeds"] = str(max(1, len(one.seeds)))  # an unknown seed is one
+    return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
+
+
+def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
+    """Those in which a model is surely below the optimum (see BELOW_OPTIMUM)."""
+    return [one for one in found if one.other == OPTIMUM and one.verdict() == "win"]
 
 
 def resampled(found: Sequence[Comparison]) -> str:

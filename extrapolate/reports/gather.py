@@ -24,18 +24,22 @@ class Evaluated:
 
     def evals(self) -> list[dict[str, Any]]:
         """The rows of every `evals.parquet`. Raises UserError where one is damaged."""
-        return self._rows(TEXT, results.EVALS)
+        return self.rows(TEXT, results.EVALS)
 
     def documents(self) -> list[dict[str, Any]]:
         """The rows of every `eval_documents.parquet`. Raises UserError where one is damaged or missing."""
-        return self._rows(DOCUMENTS, results.EVAL_DOCUMENTS, beside=TEXT)
+        return self.rows(DOCUMENTS, results.EVAL_DOCUMENTS, beside=TEXT)
 
     def probes(self) -> list[dict[str, Any]]:
         """The rows of every `eval_probes.parquet`. Raises UserError where one is damaged."""
-        return self._rows(PROBES_TABLE, results.PROBES)
+        return self.rows(PROBES_TABLE, results.PROBES)
 
-    def _rows(self, file: str, table: Table, beside: str | None = None) -> list[dict[str, Any]]:
-        """Runs whose folders have one name are told apart by their paths. A table from elsewhere keeps its names."""
+    def rows(self, file: str, table: Table, beside: str | None = None) -> list[dict[str, Any]]:
+        """The rows of a file in all folders that have it, or that have the file `beside`.
+
+        Runs whose folders have one name are told apart by their paths. A table from elsewhere keeps its names. Raises
+        UserError where a file is damaged or missing.
+        """
         return [
             row | {"run": name} if row["run"] == folder.name else row
             for folder, name in self.names.items()

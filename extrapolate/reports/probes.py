@@ -1,6 +1,6 @@
 """Tables of probes: accuracy by length, and by length and depth. From the rows of `eval_probes.parquet` alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -46,24 +46,6 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as they were read: None where there is no value."""
     whole = rows.astype(object).where(rows.notna(), None)
     return [dict(zip(whole.columns, values, strict=True)) for values in whole.itertuples(index=False, name=None)]
-
-
-def sections(rows: pd.DataFrame, markdown: Callable[[pd.DataFrame], str]) -> list[str]:
-    """A section of the report for every probe."""
-    written = []
-    for probe, mine in rows.groupby("probe") if len(rows) else ():
-        lines = [f"## Probe {probe}", "", markdown(by_length(mine)), "", _caption(mine), ""]
-        written.append(
-            "\n".join([*lines, "By depth: at 0 the block is farthest from the question, at 1 next to it.", ""])
-        )
-        written.append("\n".join([markdown(by_depth(mine)), ""]))
-    return written
-
-
-def by_length_tables(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Every probe with its table by length."""
-    for probe, mine in rows.groupby("probe"):
-        yield str(probe), by_length(mine)
 
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
@@ -113,16 +95,21 @@ def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(("accuracy", "low", "high", "loss"), float))
 
 
-def _caption(rows: pd.DataFrame) -> str:
-    def values(column: str) -> str:
-        return ", ".join(f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(set(rows[column].tolist())))
+def caption(rows: pd.DataFrame) -> str:
+    """What the numbers of one probe are, and under which conditions they were made."""
 
+    def values(column: str, of: pd.DataFrame = rows) -> str:
+        known = sorted(set(of[column].tolist()))
+        return ", ".join(f"{v:,.0f}" if isinstance(v, int | float) else str(v) for v in known)
+
+    own = rows[rows["imported"].isna()]  # of the others it is not known
+    training = "" if own.empty else f"preset {values('preset', own)}, {values('tokens', own)} training tokens; "
     return (
         f"Accuracy over {values('n_trials')} windows at each length and depth, the same for every model; chance is "
         f"{rows['chance'].iloc[0]:.2g}, and Wilson's interval of one cell of the table by depth at most "
         f'{(rows["high"] - rows["low"]).max() / 2:.2f} either way. "Cut back to L" is the same model and windows, of '
         f"which it sees the last {values('seq_len')} tokens. Text of the {values('split')} split of corpus "
-        f"{values('corpus_hash')}; preset {values('preset')}, {values('tokens')} training tokens; evaluated in "
+        f"{values('corpus_hash')}; {training}evaluated in "
         f"{values('precision')} with commit {values('commit') or 'unknown'} on {values('machine')}, "
         f"{rows['evaluated_at'].max():%Y-%m-%d}."
     )

@@ -1,61 +1,17 @@
 """What every column of every table means: docs/results.md, and the list that `extrapolate columns` prints."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.results.columns import INT, REAL, TEXT, Column, Group
+from extrapolate.reports.sections.base import in_order
+from extrapolate.results.columns import INT, REAL, Column
+from extrapolate.results.described import Described, plain
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
 from extrapolate.specs import did_you_mean
 
-
-@dataclass(frozen=True)
-class Described:
-    """One table: its files, what a row of it is, its groups of columns, and the table whose columns it does not repeat.
-
-    A table of few columns has one group, without a name.
-    """
-
-    name: str
-    files: str
-    row: str
-    groups: tuple[Group, ...]
-    base: str | None = None
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of all groups."""
-        return tuple(column for group in self.groups for column in group.columns)
-
-    def own(self) -> list[Group]:
-        """The groups, with the columns that its base does not have; without those that it has whole."""
-        shared = () if self.base is None else table(self.base).columns
-        left = [replace(group, columns=tuple(c for c in group.columns if c not in shared)) for group in self.groups]
-        return [group for group in left if group.columns]
-
-    def shared(self) -> list[Column]:
-        """The columns that are as in its base."""
-        own = [column for group in self.own() for column in group.columns]
-        return [column for column in self.columns if column not in own]
-
-
-def _plain(*columns: Column) -> tuple[Group, ...]:
-    return (Group("", "", columns),)
-
-
-_CURVE = (
-    Column("model", TEXT, meaning="The model's name in tables."),
-    Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
-    Column("length", INT, "tokens", meaning="The evaluation length."),
-    Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
-    Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` where there are few of those."),
-    Column("seeds", INT, meaning="How many runs were averaged."),
-)
-_TOO_FEW = "there are too few clusters"
-
-METRICS = _plain(
+METRICS = plain(
     Column("step", INT, "optimiser steps", meaning="The step that has just ended, counted from 1."),
     Column("tokens", INT, "tokens", meaning="How many tokens were trained on so far."),
     Column("loss", REAL, "nats per target", False, "The step's training loss.", "a row of the validation"),
@@ -64,93 +20,24 @@ METRICS = _plain(
     Column("tokens_per_s", REAL, "tokens per second", False, "The step's speed.", "a row of the validation"),
     Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
-_SEEDS = Column("Seeds", INT, meaning="How many seeds the means are over.")
-_BY_EV = (
-    Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
-    Column(
-        "Loss (ev=K)", REAL, "nats per target", False,
-        "The mean loss over seeds at K times the training length; a column for every K.",
-        "the encoding ends before this length",
-    ),
-)  # fmt: skip
-LOSS_BY_EV = _plain(
-    *_BY_EV,
-    Column(
-        "Training time", REAL, "ratio", False, "The training time divided by the baseline's (RoPE, or `--baseline`).",
-        "there is no baseline, the model was trained on another machine, or its training time is not known",
-    ),
-    _SEEDS,
-)  # fmt: skip
-OPTIMUM_BY_EV = _plain(
-    *_BY_EV,
-    Column(
-        "Gain captured (ev=K)", REAL, "ratio", False,
-        "The share of what longer windows offer that the model took; the row `optimum` has the least possible losses.",
-        "the row is `optimum`, or windows of this length offer nothing",
-    ),
-    Column("Seeds", INT, "", False, _SEEDS.meaning, "the row is `optimum`"),
-)  # fmt: skip
-LOSS_BY_POSITION = _plain(
-    Column("position", INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),
-    Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
-    Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
-    Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
-    Column(
-        "low", REAL, "nats per target", False,
-        "The lower end of a 95 % band around the difference that holds for all buckets beyond L at once.",
-        f"the bucket begins before L, the loss is empty, or {_TOO_FEW}",
-    ),
-    Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
-    Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
-    *_CURVE,
-)  # fmt: skip
-FAILURE_LENGTHS = _plain(
-    *_CURVE,
-    Column(
-        "fails_from", INT, "tokens", False,
-        "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or more.",
-        f"no bucket is, or {_TOO_FEW}",
-    ),
-    Column(
-        "holds_to", INT, "tokens", False,
-        "Up to where, from L on, every bucket is surely less than 0.01 above the control.",
-        f"the first bucket beyond L is not, or {_TOO_FEW}",
-    ),
-)  # fmt: skip
-
+_EVALS = Described(
+    "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.groups
+)
 TABLES = (
-    Described(
-        "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length",
-        EVALS.groups,
-    ),
+    _EVALS,
     Described(
         "eval_documents", "`eval_documents.parquet`, of a run and of a report",
-        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, "evals",
+        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
     ),
     Described(
         "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
-        "a run, an extension, a probe, a length and a depth", PROBES.groups, "evals",
+        "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
     ),
     Described(
         "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
         "a step of the training, or a validation", METRICS,
     ),
-    Described(
-        "loss_by_ev", "`loss_by_ev.parquet` of a report for `windows`, `loss_by_ev.PROTOCOL.parquet` for the others",
-        "a model", LOSS_BY_EV,
-    ),
-    Described(
-        "optimum_by_ev", "`optimum_by_ev.parquet`, `optimum_by_ev.PROTOCOL.parquet` of a report on `synthetic:` text",
-        "a model, and the optimum first", OPTIMUM_BY_EV, "loss_by_ev",
-    ),
-    Described(
-        "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
-        "a model, a length and a bucket of L/2 positions", LOSS_BY_POSITION,
-    ),
-    Described(
-        "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`", "a model and a length beyond L",
-        FAILURE_LENGTHS, "loss_by_position",
-    ),
+    *(table for section in in_order() for table in section.tables),
 )  # fmt: skip
 
 INTRODUCTION = """\
@@ -263,5 +150,5 @@ def _section(one: Described) -> Iterator[str]:
         for c in group.columns:
             yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
         yield ""
-    if shared := one.shared():
-        yield f"And as in [{one.base}](#{one.base}): {', '.join(f'`{c.name}`' for c in shared)}.\n"
+    if one.base is not None and (shared := one.shared()):
+        yield f"And as in [{one.base.name}](#{one.base.name}): {', '.join(f'`{c.name}`' for c in shared)}.\n"

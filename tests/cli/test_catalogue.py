@@ -38,7 +38,8 @@ def test_one_encoding_is_shown_whole(cli):
     words = " ".join(out.split())
     assert " ".join((inspect.getdoc(encodings["t5"]) or "").split()) in words
     assert "max_distance a whole number auto" in words
-    assert "Extensions that apply: dual-chunk, lm-infinite, log-n, pi," in words
+    applying = words.partition("Extensions that apply: ")[2].split(", ")
+    assert [name for name in applying if name in ("dual-chunk", "lm-infinite", "yarn")] == ["dual-chunk", "lm-infinite"]
 
 
 def test_one_extension_is_shown_whole(cli):
@@ -46,7 +47,8 @@ def test_one_extension_is_shown_whole(cli):
     words = " ".join(out.split())
     assert " ".join((inspect.getdoc(extensions["yarn"]) or "").split()) in words
     assert "ramp pairs or turns pairs" in words
-    assert "Applies to: fope, hope, p-rope," in words
+    applying = words.partition("Applies to: ")[2].split(", ")
+    assert [name for name in applying if name in ("alibi", "fope", "p-rope")] == ["fope", "p-rope"]
 
 
 def test_an_unknown_encoding_is_refused_with_the_nearest(cli):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
+from extrapolate.data.probes.base import probes
 from extrapolate.runs.run import Run
 
 MIXTURE = "needle=0.25,passkey:length=2=0.25"
@@ -111,7 +112,7 @@ class TestEvaluate:
         flags = ["--factors", "1,4", "--max-targets", "256", "--probes", "all", "--probe-trials", "2"]
         cli("eval-lengths", ckpt, *flags).succeeded()
         for name in ("rope", "learned"):
-            assert set(rows_of(ckpt / name)["probe"]) == {"copy", "mqar", "needle", "passkey"}
+            assert set(rows_of(ckpt / name)["probe"]) == set(probes.names())
             assert (ckpt / name / "evals.parquet").exists()
         beyond = rows_of(ckpt / "learned").query("factor == 4")
         assert beyond["accuracy"].isna().all()

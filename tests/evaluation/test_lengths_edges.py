@@ -56,7 +56,7 @@ def test_what_can_be_evaluated_is_not_refused(run: Run, store: Store) -> None:
     ("asked", "message"),
     [
         ({"protocols": ("fixed_target",)}, "unknown protocol 'fixed_target'; did you mean 'fixed-target'"),
-        ({"protocols": ()}, "name at least one protocol: fixed-target, sliding, windows"),
+        ({"protocols": ()}, f"name at least one protocol: {', '.join(protocols.names())}"),
         ({"split": "train"}, "no held-out split 'train': choose from"),
         ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
         ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),

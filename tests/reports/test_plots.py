@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import plots
+from extrapolate.reports.sections import losses, positions
 
 
 def frame(*models: tuple[str, str, str]) -> pd.DataFrame:
@@ -29,10 +30,10 @@ def test_a_run_has_one_colour_and_an_extension_one_marker() -> None:
 def test_a_picture_with_fewer_models_keeps_the_others_styles(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """A model keeps its colour where an earlier one in the order has no rows."""
     style = plots.styles(ROWS, ["RoPE", "RoPE + PI", "RoPE + YaRN", "ExPE", "ExPE + PI"])
-    figure, axes = plots._figure(1)
-    monkeypatch.setattr(plots, "_figure", lambda panels: (figure, axes))
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
     rows = ROWS[ROWS["run"] == "b"].assign(factor=1.0, loss=4.0, control_loss=4.0, seq_len=64)
-    plots.loss_against_length(rows, style, "title", tmp_path / "made.png")
+    losses.draw(rows, style, "title", tmp_path / "made.png")
     drawn = {line.get_label(): line.get_color() for line in axes[0].get_lines()}
     assert drawn["ExPE"] == "C1"
     assert drawn["ExPE + PI"] == "C1"
@@ -46,9 +47,9 @@ def test_the_axis_of_differences_is_that_of_the_data(monkeypatch: pytest.MonkeyP
             "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
         }
     )  # fmt: skip
-    figure, axes = plots._figure(1)
-    monkeypatch.setattr(plots, "_figure", lambda panels: (figure, axes))
-    plots.difference_by_position(curves, [], plots.styles(ROWS, ["RoPE"]), 64, tmp_path / "made.png")
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    positions.draw_differences(curves, [], plots.styles(ROWS, ["RoPE"]), 64, tmp_path / "made.png")
     bottom, top = axes[0].get_ylim()
     assert 0.7 < bottom < 0.79
     assert 0.85 < top < 0.9

@@ -87,7 +87,7 @@ def test_loss_by_ev_has_a_column_for_every_factor(folder: Path) -> None:
 
 
 def test_optimum_by_ev_has_its_columns() -> None:
-    from extrapolate.reports.optimum import optimum_by_ev
+    from extrapolate.reports.sections.optimum import optimum_by_ev
 
     rows = pd.DataFrame(
         {"model": "RoPE", "seed": 0, "factor": [1.0, 2.0], "loss": [2.0, 1.9], "optimum_loss": [1.9, 1.7]}

@@ -64,13 +64,15 @@ class Protocol(ABC):
     max_targets: the most tokens it scores, unless asked otherwise; a protocol
     whose windows score few of their tokens costs more a target. paper: whether published tables are made with it; its
     tables are a report's main ones. positions: whether it scores targets all over its windows, so that a report shows
-    the loss by position. benchmark_share: its targets in `bench --evaluation` for each of `windows`.
+    the loss by position. benchmark_share: its targets in `bench --evaluation` for each of `windows`. drawn_tokens: the
+    length of the document in its picture, which has windows of up to 32 tokens.
     """
 
     max_targets: ClassVar[int] = MAX_TARGETS
     paper: ClassVar[bool] = False
     positions: ClassVar[bool] = False
     benchmark_share: ClassVar[float] = 1 / 16
+    drawn_tokens: ClassVar[int] = 33  # one window of the longest length, and the last target
 
     @staticmethod
     @abstractmethod

@@ -14,8 +14,8 @@ class Sliding(Protocol):
     """Windows of N tokens move on by L/2, and only what is new is scored, as a deployed model reads.
 
     All targets but those of a span's first window have at least N - L/2 tokens of context. The spans, the targets and
-    the control are those of `windows`; at 1x a row is its own control. Raises UserError where no document, or
-    max_targets, holds a span.
+    the control are those of `windows`; at 1x a row is its own control. It is refused where no document, or the
+    number of targets, holds a span.
     """
 
     @staticmethod

@@ -16,7 +16,7 @@ class DisjointWindows(Protocol):
     The ExPE paper's protocol (arXiv 2509.19569). Documents are cut into spans that every evaluation length divides (of
     the longest, when each is a multiple of the one before), so that the same tokens are scored at every length. The
     control's windows have L inputs and move on by L/2, only new targets scored: every target has at least L/2 tokens of
-    context, but those at the start of a span. Raises UserError where no document, or max_targets, holds a span.
+    context, but those at the start of a span. It is refused where no document, or the number of targets, holds a span.
     """
 
     max_targets = 131_072

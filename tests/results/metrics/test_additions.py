@@ -13,21 +13,8 @@ import extrapolate as xt
 from extrapolate import results
 
 FIRST = Path(__file__).parents[2] / "fixtures" / "format-1"  # a run that was evaluated before there was the metric
-CODE = '''
-from extrapolate.results.metrics.base import Metric, metrics
-
-
-@metrics.register("worst_loss")
-class WorstLoss(Metric):
-    """The largest loss of a target."""
-
-    unit = "nats"
-    meaning = "The largest loss of a single target."
-
-    @staticmethod
-    def of(scored):
-        return float(scored.loss_N.max())
-'''
+PAGE = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CODE = PAGE.partition("# extrapolate/results/metrics/worst_loss.py\n")[2].partition("```")[0]
 PROGRAM = """
 import sys
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate.data.sources import open_source
+from extrapolate.data.sources.local.base import kinds
 
 
 @pytest.fixture
@@ -68,7 +69,8 @@ def test_a_glob_that_matches_nothing_is_refused(mixed: Path) -> None:
 
 def test_a_folder_with_nothing_to_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(b"\0\1")
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} holds no .jsonl, .md, .parquet, .txt file")):
+    assert {".jsonl", ".md", ".parquet", ".txt"} <= set(kinds.names())
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} holds no {', '.join(kinds.names())} file")):
         open_source(str(tmp_path))
 
 

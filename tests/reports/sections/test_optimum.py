@@ -3,7 +3,12 @@
 import pandas as pd
 import pytest
 
-from extrapolate.reports.optimum import has_optimum, optimum_by_ev
+from extrapolate.evaluation.statistics import Interval
+from extrapolate.reports.comparison import OPTIMUM, Comparison
+from extrapolate.reports.gather import Evaluated
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Text
+from extrapolate.reports.sections.optimum import Optimum, has_optimum, optimum_by_ev
 
 
 def rows(losses: dict[str, dict[int, float]], optimum: dict[int, float]) -> pd.DataFrame:
@@ -55,3 +60,19 @@ def test_the_gain_is_from_1x_whatever_else_was_evaluated() -> None:
 def test_other_text_has_no_optimum() -> None:
     assert not has_optimum(rows({"m": {1: 2.6}}, {1: None}).astype({"optimum_loss": float}))
     assert has_optimum(rows({"m": {1: 2.6}}, {1: 2.0}))
+
+
+def test_a_model_below_the_optimum_is_told_in_bold() -> None:
+    made = rows({"RoPE": {1: 2.6, 4: 1.9}, "ALiBi": {1: 2.6, 4: 2.5}}, {1: 2.5, 4: 2.0})
+    losses = pd.DataFrame({"Model": ["RoPE", "ALiBi"]})
+    compared = [
+        Comparison("windows", 4.0, model, OPTIMUM, Interval(mean, mean - 0.01, mean + 0.01, 40), "documents", (0,))
+        for model, mean in (("RoPE", -0.1), ("ALiBi", 0.5))
+    ]
+    material = Material(Evaluated({}, ()), {"windows": made}, {"windows": losses}, made, compared, made, {})
+    assert Optimum.subjects(material) == ["windows"]
+    part = Optimum.part(material, "windows")
+    (strong,) = [block for block in part.blocks if isinstance(block, Text) and block.strong]
+    assert strong.markdown().startswith("**RoPE is below the optimum at 4x. ")
+    assert part.blocks[-1].markdown().splitlines()[2] == "| RoPE | -0.100 [-0.110, -0.090] | 1 |"
+    assert list(part.files) == ["optimum_by_ev.parquet"]

@@ -1,4 +1,4 @@
-"""How often a 95 % interval holds the truth, by simulation: python benchmarks/coverage.py [TRIALS [STORE]]
+"""How often a 95 % interval holds the truth, by simulation: python tools/interval_coverage.py [TRIALS [STORE]]
 
 Documents have skewed sizes, effects of their own, and noise in every target. Beside the interval that the tool uses,
 the percentile bootstrap. With a token store, sizes are also drawn from its documents.

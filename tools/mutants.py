@@ -1,4 +1,4 @@
-"""What came out of `make mutants`, by module: python benchmarks/mutants.py
+"""What came out of `make mutants`, by module: python tools/mutants.py
 
 mutmut changes one operator, number or argument of a function at a time and runs the tests that reach the function. A
 change that they notice is killed; one that survives is equivalent to the original, or shows a test that is missing.

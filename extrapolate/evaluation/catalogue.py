@@ -1,0 +1,29 @@
+"""The page of protocols, made from the code: `python -m extrapolate.evaluation.catalogue`."""
+
+import inspect
+
+from extrapolate.catalogue import Entry, section
+from extrapolate.evaluation.protocols.base import protocols
+
+
+def protocols_page() -> str:
+    """docs/protocol-list.md."""
+    lines = [
+        "# Every protocol",
+        "",
+        "Made from the code by `python -m extrapolate.evaluation.catalogue`. A protocol says which tokens are scored,",
+        "and with which context. L is the training length, N the evaluated one. [protocols.md](protocols.md) explains",
+        "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost.",
+    ]
+    for name in protocols.names():
+        cls = protocols[name]
+        text = inspect.getdoc(cls) or ""
+        shown = "the report shows the loss by position" if cls.positions else "no loss by position"
+        entry = Entry(name, name, "protocol", text.partition("\n")[0], text, (), "", "", ())
+        lines += section(entry, f"at most {cls.max_targets:,} targets, unless asked otherwise · {shown}")
+        lines.append(f"![Windows of the protocol {name}](protocol-{name}.svg)")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(protocols_page(), end="")

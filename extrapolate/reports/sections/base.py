@@ -1,0 +1,102 @@
+"""What a section of a report is: its place in the page, its files, and what it writes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+
+from extrapolate import files, results, specs
+from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block
+from extrapolate.results.described import Described
+
+Writer = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a section has to say of one subject: blocks of the page, and files beside it, each name with its writer.
+
+    Writers are called once all sections have made their parts, so that what cannot be reported is refused first.
+    """
+
+    blocks: Sequence[Block]
+    files: Mapping[str, Writer] = field(default_factory=dict)
+
+
+class Section(ABC):
+    """A section of a report. A docstring's first line says what it shows.
+
+    chapter: the title above it; sections of one chapter stand together. place: sections with less come first.
+    continues: the name of another section. Each part then stands below that section's part on the same subject, and
+    `chapter` and `place` are left out.
+    files: what the names of its files look like, such as `loss_by_ev.*`. A report removes those that an earlier one
+    left behind. tables: the columns of its Parquet files, for `extrapolate columns` and docs/results.md.
+    """
+
+    chapter: ClassVar[str] = ""
+    place: ClassVar[int] = 0
+    continues: ClassVar[str | None] = None
+    files: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[tuple[Described, ...]] = ()
+
+    @staticmethod
+    @abstractmethod
+    def subjects(material: Material) -> Sequence[str]:
+        """What it is written about, such as protocols or probes, a part each; empty where it does not apply."""
+
+    @staticmethod
+    @abstractmethod
+    def part(material: Material, subject: str) -> Part:
+        """The part on one subject. Raises UserError where it cannot be reported."""
+
+
+sections: specs.Registry[Section] = specs.Registry("section")
+
+
+def in_order() -> list[type[Section]]:
+    """Every section: chapter by chapter, by place; what continues another follows it."""
+    named = [sections[name] for name in sections.names()]
+    own = sorted((section for section in named if section.continues is None), key=lambda section: section.place)
+    chapters = dict.fromkeys(section.chapter for section in own)
+    ordered = [section for chapter in chapters for section in own if section.chapter == chapter]
+    return [one for section in ordered for one in with_continuing(section)]
+
+
+def with_continuing(section: type[Section]) -> list[type[Section]]:
+    """A section, and after it those whose parts stand below its parts."""
+    others = [sections[name] for name in sections.names()]
+    below = [other for other in others if other.continues is not None and sections[other.continues] is section]
+    return [section, *(one for other in below for one in with_continuing(other))]
+
+
+def parts(section: type[Section], material: Material) -> Iterator[Part]:
+    """A section's parts, each followed by those that continue it. Raises UserError where one cannot be reported."""
+    for subject in section.subjects(material):
+        for one in with_continuing(section):
+            if subject in one.subjects(material):
+                part = one.part(material, subject)
+                unnamed = [name for name in part.files if not any(fnmatch(name, pattern) for pattern in one.files)]
+                assert not unnamed, f"{one.__name__}.files does not name {unnamed}"
+                yield part
+
+
+def suffix(protocol: str) -> str:
+    """What ends the names of a protocol's files: nothing for the paper's."""
+    return "" if of_table(protocol).paper else f".{protocol}"
+
+
+def parquet(table: pd.DataFrame) -> Writer:
+    """Writes a table to a Parquet file."""
+    return partial(results.write_frame, frame=table)
+
+
+def text(content: str) -> Writer:
+    """Writes a text file."""
+    return partial(files.write_text, text=content)

@@ -1,0 +1,125 @@
+"""Loss by evaluation length, and the difference to the control."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.reports import comparison, plots, tables
+from extrapolate.reports.caption import caption
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
+LOSS = Column(
+    "Loss (ev=K)", REAL, "nats per target", False,
+    "The mean loss over seeds at K times the training length; a column for every K.",
+    "the encoding ends before this length",
+)  # fmt: skip
+SEEDS = Column("Seeds", INT, meaning="How many seeds the means are over.")
+LOSS_BY_EV = Described(
+    "loss_by_ev", "`loss_by_ev.parquet` of a report for `windows`, `loss_by_ev.PROTOCOL.parquet` for the others",
+    "a model",
+    plain(
+        MODEL,
+        LOSS,
+        Column(
+            "Training time", REAL, "ratio", False,
+            "The training time divided by the baseline's (RoPE, or `--baseline`).",
+            "there is no baseline, the model was trained on another machine, or its training time is not known",
+        ),
+        SEEDS,
+    ),
+)  # fmt: skip
+
+CONTROL_TEXT = """\
+Difference to the control, with its 95 % interval. The control is the plain model on the same targets, with its context
+cut back to between L/2 and L tokens. Under windows, rows at 1x score worse than the control, because every window
+starts without context; longer windows start less often. Under fixed-target, a row above the control is harmed by
+length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
+because the control has them only in part. A model uses context beyond L where fixed-target goes on falling from 2x to
+4x and further."""
+STRETCHES = (
+    "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled in their place. "
+    "Stretches of one document are alike. That makes intervals too narrow rather than too wide."
+)
+
+
+@sections.register("losses")
+class Losses(Section):
+    """The losses of one protocol by evaluation length, their spread over seeds, and the difference to the control."""
+
+    chapter = "Loss by evaluation length"
+    place = 10
+    files = ("loss_by_ev.*",)
+    tables = (LOSS_BY_EV,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return list(material.rows)
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        rows, table = material.rows[subject], material.losses[subject]
+        compared = [one for one in material.compared if one.protocol == subject]
+        stem, said = f"loss_by_ev{suffix(subject)}", caption(rows)
+        blocks: list[Block] = [
+            Heading(2, f"Protocol {subject}"),
+            Table(table, f"{subject}, loss in nats per token"),
+            Text(said),
+        ]
+        if (spread := tables.seed_spread(rows)) is not None:
+            blocks += [Text("Standard deviation over seeds:"), Table(spread)]
+        blocks += [
+            Picture("loss against length", f"{stem}.png"),
+            Text(CONTROL_TEXT),
+            Table(comparison.against(compared, comparison.CONTROL, material.models(subject))),
+        ]
+        if any(one.clusters == "stretches" for one in compared):
+            blocks.append(Text(STRETCHES))
+        picture = partial(draw, rows, material.styles, f"Protocol {subject}")
+        return Part(
+            blocks,
+            {
+                f"{stem}.parquet": parquet(table),
+                f"{stem}.tex": text(_latex(table, subject, said)),
+                f"{stem}.png": picture,
+                f"{stem}.svg": picture,
+            },
+        )
+
+
+def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path: Path) -> None:
+    """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
+
+    `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
+    """
+    figure, axes = plots.panels(1)
+    for model in plots.drawn(style, rows):
+        mine = rows[rows["model"] == model].groupby("factor")["loss"].mean()
+        axes[0].plot(mine.index, mine, label=model, **style[model])
+    control = rows[rows["extension"] == PLAIN_NAME].groupby("model")["control_loss"].mean()
+    axes[0].axhline(
+        control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)"
+    )
+    factors = sorted(set(rows["factor"]))
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_xticks(factors, [f"{factor:g}x" for factor in factors])
+    axes[0].set_xlabel(f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)")
+    axes[0].set_ylabel("loss (nats per token)")
+    axes[0].set_title(title)
+    axes[0].legend(fontsize="small")
+    plots.save(figure, path)
+
+
+def _latex(table: pd.DataFrame, protocol: str, said: str) -> str:
+    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a", escape="latex")
+    styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
+    said = re.sub(r"([_%&#$])", r"\\\1", f"Protocol {protocol}. {said}")
+    return styler.to_latex(hrules=True, caption=said, position_float="centering")

@@ -1,0 +1,92 @@
+"""How much of what longer context offers a model takes, on text whose best possible loss is known."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate.reports import comparison
+from extrapolate.reports.comparison import BELOW_OPTIMUM, OPTIMUM, below_optimum
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.losses import LOSS, LOSS_BY_EV, MODEL, SEEDS
+from extrapolate.reports.seeds import counts
+from extrapolate.results.columns import INT, REAL, Column
+from extrapolate.results.described import Described, plain
+
+OPTIMUM_BY_EV = Described(
+    "optimum_by_ev", "`optimum_by_ev.parquet`, `optimum_by_ev.PROTOCOL.parquet` of a report on `synthetic:` text",
+    "a model, and the optimum first",
+    plain(
+        MODEL,
+        LOSS,
+        Column(
+            "Gain captured (ev=K)", REAL, "ratio", False,
+            "The share of what longer windows offer that the model took; the row `optimum` has the least possible "
+            "losses.",
+            "the row is `optimum`, or windows of this length offer nothing",
+        ),
+        Column("Seeds", INT, "", False, SEEDS.meaning, "the row is `optimum`"),
+    ),
+    base=LOSS_BY_EV,
+)  # fmt: skip
+
+OPTIMUM_TEXT = """\
+The optimum is the lowest loss that is possible with each window's own tokens. The gain captured is the share of the
+possible gain from 1x on that a model took: (loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes no gain,
+even if it loses nothing."""
+
+
+@sections.register("optimum")
+class Optimum(Section):
+    """What was possible on text with a known optimum, and how much of it each model took."""
+
+    continues = "losses"
+    files = ("optimum_by_ev.*",)
+    tables = (OPTIMUM_BY_EV,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return [protocol for protocol, rows in material.rows.items() if has_optimum(rows)]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        best = optimum_by_ev(material.rows[subject], material.models(subject))
+        compared = [one for one in material.compared if one.protocol == subject]
+        blocks = [
+            Text(OPTIMUM_TEXT),
+            Table(best),
+            *(
+                Text(f"{one.model} is below the optimum at {one.factor:g}x. {BELOW_OPTIMUM}", strong=True)
+                for one in below_optimum(compared)
+            ),
+            Text("Difference to the optimum, with its 95 % interval:"),
+            Table(comparison.against(compared, OPTIMUM, material.models(subject))),
+        ]
+        return Part(blocks, {f"optimum_by_ev{suffix(subject)}.parquet": parquet(best)})
+
+
+def has_optimum(rows: pd.DataFrame) -> bool:
+    """Whether every row knows the least possible loss."""
+    return bool(rows["optimum_loss"].notna().all())
+
+
+def optimum_by_ev(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
+    """`Model`, `Loss (ev=1)`, ..., `Gain captured (ev=2)`, ..., `Seeds`: means over seeds, the optimum first.
+
+    `rows` are one protocol's, on one set of targets. The gain captured is (loss at 1x - loss at k) / (optimum at 1x
+    - optimum at k): 1 where all that more context can give is taken, 0 where nothing is, below where context harms.
+    Where more context can give nothing there is none, and none at all where 1x was not evaluated.
+    """
+    optimum = rows.groupby("factor")["optimum_loss"].mean().sort_index()
+    losses = rows.pivot_table(index="model", columns="factor", values="loss", dropna=False).loc[order, optimum.index]
+    table = pd.concat([optimum.to_frame("optimum").T, losses])
+    table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
+    if 1.0 in optimum.index:
+        offered = optimum[1.0] - optimum
+        gains = losses.mul(-1).add(losses[1.0], axis=0).div(offered.where(offered > 0), axis=1)
+        for factor in optimum.index[optimum.index > 1]:
+            table[f"Gain captured (ev={factor:g})"] = gains[factor]
+    table["Seeds"] = counts(rows).reindex(table.index).astype("Int64")
+    table.insert(0, "Model", [*table.index])
+    return table.reset_index(drop=True)

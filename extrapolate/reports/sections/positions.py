@@ -1,0 +1,161 @@
+"""Where in the context the loss rises: losses by position in the window, and failure lengths."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.reports import plots
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures
+from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+_CURVE = (
+    Column("model", TEXT, meaning="The model's name in tables."),
+    Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
+    Column("length", INT, "tokens", meaning="The evaluation length."),
+    Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
+    Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` where there are few of those."),
+    Column("seeds", INT, meaning="How many runs were averaged."),
+)
+_TOO_FEW = "there are too few clusters"
+LOSS_BY_POSITION = Described(
+    "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
+    "a model, a length and a bucket of L/2 positions",
+    plain(
+        Column("position", INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),
+        Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
+        Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
+        Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
+        Column(
+            "low", REAL, "nats per target", False,
+            "The lower end of a 95 % band around the difference that holds for all buckets beyond L at once.",
+            f"the bucket begins before L, the loss is empty, or {_TOO_FEW}",
+        ),
+        Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
+        Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
+        *_CURVE,
+    ),
+)  # fmt: skip
+FAILURE_LENGTHS = Described(
+    "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`", "a model and a length beyond L",
+    plain(
+        *_CURVE,
+        Column(
+            "fails_from", INT, "tokens", False,
+            "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or "
+            "more.",
+            f"no bucket is, or {_TOO_FEW}",
+        ),
+        Column(
+            "holds_to", INT, "tokens", False,
+            "Up to where, from L on, every bucket is surely less than 0.01 above the control.",
+            f"the first bucket beyond L is not, or {_TOO_FEW}",
+        ),
+    ),
+    base=LOSS_BY_POSITION,
+)  # fmt: skip
+
+
+@sections.register("positions")
+class Positions(Section):
+    """The loss by position in the window, and from which position on each model loses to its control."""
+
+    chapter = "Loss by evaluation length"
+    place = 20
+    files = ("loss_by_position.*", "failure_lengths.*")
+    tables = (LOSS_BY_POSITION, FAILURE_LENGTHS)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return [protocol for protocol in material.rows if of_table(protocol).positions]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        curves = by_position(material.documents[material.documents["protocol"] == subject])
+        found = failures(curves)
+        seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
+        blocks: list[Block] = [
+            Heading(2, "Where in the context"),
+            Picture("loss by position in the window", f"loss_by_position{end}.png"),
+        ]
+        files: dict[str, Writer] = {
+            f"loss_by_position{end}.parquet": parquet(curves),
+            f"loss_by_position{end}.png": partial(draw_losses, curves, material.styles, seq_len),
+        }
+        if found:  # else nothing beyond L was evaluated
+            table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
+            blocks += [
+                Text(_explained(found)),
+                Table(
+                    failure_table(found, material.models(subject)),
+                    "failure length, tokens: where the loss is first above the control's",
+                ),
+                Picture("difference to the control by position in the window", f"failure_lengths{end}.png"),
+            ]
+            files[f"failure_lengths{end}.parquet"] = parquet(table)
+            files[f"failure_lengths{end}.png"] = partial(draw_differences, curves, found, material.styles, seq_len)
+        return Part(blocks, files)
+
+
+def _explained(found: Sequence[Failure]) -> str:
+    resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
+    return (
+        "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
+        f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
+        f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
+        "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
+        f"Resampled: {resampled}."
+    )
+
+
+def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, path: Path) -> None:
+    """Draws the loss against the position in the window, a panel for every factor, and the best control's."""
+    factors = sorted(set(curves["factor"]))
+    figure, axes = plots.panels(len(factors))
+    for panel, factor in zip(axes, factors, strict=True):
+        here = curves[curves["factor"] == factor]
+        for model in plots.drawn(style, curves):
+            mine = here[here["model"] == model]
+            line = plots.line(style[model])
+            panel.plot((mine["position"] + seq_len / 4) / seq_len, mine["loss"], label=model, **line)
+        control = here.groupby("position")["control_loss"].min()
+        panel.plot(
+            (control.index + seq_len / 4) / seq_len, control, color="grey", linestyle="--", linewidth=1,
+            label="best control",
+        )  # fmt: skip
+        panel.set_title(f"windows of {factor:g}x")
+        panel.set_xlabel("position in the window / L")
+    axes[0].set_ylabel("loss (nats per token)")
+    axes[0].legend(fontsize="small")
+    plots.save(figure, path)
+
+
+def draw_differences(
+    curves: pd.DataFrame, found: Sequence[Failure], style: Mapping[str, plots.Style], seq_len: int, path: Path
+) -> None:
+    """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
+    figure, axes = plots.panels(1)
+    longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
+    for model in plots.drawn(style, curves):
+        mine = longest[longest["model"] == model]
+        x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
+        axes[0].plot(x, mine["difference"], label=model, **plots.line(style[model]))
+        axes[0].fill_between(x, mine["low"].astype(float), mine["high"].astype(float), color=color, alpha=0.15)
+        for one in found:
+            if one.model == model and one.factor == curves["factor"].max() and one.fails_from is not None:
+                at = mine.loc[mine["position"] == one.fails_from, "difference"]
+                axes[0].plot((one.fails_from + seq_len / 4) / seq_len, at, marker="v", color=color, markersize=9)
+    bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
+    axes[0].axhline(0, color="grey", linewidth=1)
+    axes[0].set_ylim(bottom, top)
+    axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
+    axes[0].set_ylabel("loss minus the control's (nats per token)")
+    axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
+    axes[0].legend(fontsize="small")
+    plots.save(figure, path)

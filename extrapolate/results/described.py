@@ -1,0 +1,40 @@
+"""What is said of a table beside its columns, for the list that `extrapolate columns` prints and docs/results.md."""
+
+from dataclasses import dataclass, replace
+
+from extrapolate.results.columns import Column, Group
+
+
+@dataclass(frozen=True)
+class Described:
+    """One table: its files, what a row of it is, its groups of columns, and the table whose columns it does not repeat.
+
+    A table of few columns has one group, without a name: see `plain`.
+    """
+
+    name: str
+    files: str
+    row: str
+    groups: tuple[Group, ...]
+    base: "Described | None" = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of all groups."""
+        return tuple(column for group in self.groups for column in group.columns)
+
+    def own(self) -> list[Group]:
+        """The groups, with the columns that its base does not have; without those that it has whole."""
+        shared = () if self.base is None else self.base.columns
+        left = [replace(group, columns=tuple(c for c in group.columns if c not in shared)) for group in self.groups]
+        return [group for group in left if group.columns]
+
+    def shared(self) -> list[Column]:
+        """The columns that are as in its base."""
+        own = [column for group in self.own() for column in group.columns]
+        return [column for column in self.columns if column not in own]
+
+
+def plain(*columns: Column) -> tuple[Group, ...]:
+    """The groups of a table of few columns: one, without a name."""
+    return (Group("", "", columns),)

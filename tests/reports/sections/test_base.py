@@ -1,0 +1,64 @@
+"""The order of sections, and what each may write."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from extrapolate import specs
+from extrapolate.reports.gather import Evaluated
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Heading, Text, markdown
+from extrapolate.reports.sections import base
+from extrapolate.reports.sections.base import Part, Section
+from extrapolate.reports.write import lay_out
+
+MATERIAL = Material(Evaluated({}, ()), {}, {}, pd.DataFrame(), (), pd.DataFrame(), {})
+
+
+def section(name: str, about: str = "", written: tuple[str, ...] = (), **attributes: object) -> type[Section]:
+    """Registers a section that says its name and its subjects, which are letters."""
+
+    def part(material: Material, subject: str) -> Part:
+        return Part([Text(f"{name} {subject}")], dict.fromkeys(written, Path.touch))
+
+    made = {"subjects": staticmethod(lambda material: list(about)), "part": staticmethod(part)}
+    return base.sections.register(name)(type(name, (Section,), made | attributes))
+
+
+@pytest.fixture(autouse=True)
+def _no_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "sections", specs.Registry("section"))
+
+
+def test_chapters_stand_together_and_sections_go_by_place() -> None:
+    section("late", "a", chapter="One", place=30)
+    section("other", "a", chapter="Two", place=20)
+    section("early", "ab", chapter="One", place=10)
+    blocks, _ = lay_out(MATERIAL)
+    assert markdown(blocks) == "# One\n\nearly a\n\nearly b\n\nlate a\n\n# Two\n\nother a\n"
+
+
+def test_what_continues_a_section_stands_below_each_of_its_parts() -> None:
+    section("under", "bc", continues="over")
+    section("over", "ab", chapter="One", place=10)
+    section("deepest", "b", continues="under")
+    section("next", "b", chapter="One", place=20)
+    said = [block.text for block in lay_out(MATERIAL)[0] if isinstance(block, Text)]
+    assert said == ["over a", "over b", "under b", "deepest b", "next b"]
+    assert [one.__name__ for one in base.in_order()] == ["over", "under", "deepest", "next"]
+
+
+def test_a_section_that_does_not_apply_leaves_no_trace() -> None:
+    section("nothing", chapter="One", place=10)
+    section("under", "a", continues="nothing")
+    section("something", "a", chapter="Two", place=20)
+    assert lay_out(MATERIAL)[0] == [Heading(1, "Two"), Text("something a")]
+
+
+def test_a_file_that_would_be_left_behind_is_a_fault() -> None:
+    section("tidy", "a", ("made.svg", "made.png"), chapter="One", place=10, files=("made.*",))
+    assert list(lay_out(MATERIAL)[1]) == ["made.svg", "made.png"]
+    section("untidy", "a", ("other.png",), chapter="One", place=20, files=("made.*",))
+    with pytest.raises(AssertionError, match=r"untidy.files does not name \['other.png'\]"):
+        lay_out(MATERIAL)

@@ -1,0 +1,222 @@
+"""What CONTRIBUTING.md shows is true: each example is one file, and with it in its folder it works everywhere."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import extrapolate
+from extrapolate.evaluation.names import protocol_names
+from extrapolate.evaluation.protocols.base import protocols
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^```python\n# (extrapolate/\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+
+# It runs where the examples lie in a copy of the package, and nothing else has changed.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+
+import typer.testing
+
+import extrapolate as xt
+from extrapolate.benchmark.evaluation import Variant, _work, least_tokens
+from extrapolate.benchmark.training import bench_config
+from extrapolate.cli import app
+from extrapolate.data.mixture import Mixture
+from extrapolate.data.probes.base import Vocabulary, build_list
+from extrapolate.data.sources import open_source
+from extrapolate.data.store import StoreSettings, build
+from extrapolate.evaluation.optimum import process_of
+from extrapolate.reports import plots
+
+plots.save = lambda figure, path: path.touch()  # pictures are drawn, but not encoded: it takes most of a report's time
+
+def refusal(call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except xt.UserError as error:
+        return str(error)
+
+def store_of(spec):
+    settings = StoreSettings(source=spec, vocab_size=260, min_heldout_tokens=20)
+    return build(open_source(spec), settings, Path("stores") / str(len(spec)))
+
+def said_by(*arguments):
+    return typer.testing.CliRunner().invoke(app, arguments).output
+
+docs, data = sys.argv[1:]
+sys.path.append(docs)
+import generate
+
+Path("docs").mkdir()
+generate.main(Path("docs"))
+
+sizes = dict(layers=1, tokens=1024, batch_tokens=512, precision="fp32", device="cpu", compile=False)
+run = xt.train("decay", seq_len=16, data=data, out="ckpt/decay", **sizes)
+few = dict(factors=(1, 2), device="cpu")
+rows = xt.evaluate(run, extend="root", protocols=["windows", "last-token"], max_targets=512, **few)
+xt.evaluate_probes(run, "twice", trials=2, **few)
+xt.report("ckpt", out="report")
+config = bench_config("tiny", 8)
+_, work = _work(config, Variant("extrapolate", "last-token", "fp32"), least_tokens(config))
+
+numbers, coin, table = map(store_of, ("numbers:30", "synthetic:coin:states=40,documents=30,length=50", "table.csv"))
+vocabulary, train = Vocabulary.of(numbers), numbers.split("train")
+tokens, answers = build_list("twice")[0].sequences(32, 0.5, 3, train, vocabulary)
+json.dump({
+    "wrong": [*xt.check("decay")["wrong"], *xt.check("root")["wrong"]],
+    "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
+    "said": {name: said_by(*name.split()) for name in (
+        "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help", "bench --help",
+    )},
+    "refused": [
+        refusal(xt.evaluate, run, protocols=["last-tokens"]), refusal(xt.train, "decai", seq_len=16, data=data),
+        refusal(open_source, "nowhere"), refusal(open_source, "synthetic"),
+    ],
+    "control of a benchmark": len(work.control),
+    "numbers": sum(len(numbers.split(name).ids) for name in ("train", "validation", "test")),
+    "rows": sorted(id for name in ("train", "validation", "test") for id in table.split(name).ids),
+    "optimum": process_of(coin).optimum(coin.split("test").slice(0, 5)[None]).tolist(),
+    "probes": [probe.text for probe in build_list("all")],
+    "mixture": Mixture.parse("twice=0.5").text,
+    "tokens": list(tokens.shape), "answers": answers.tolist(),
+}, open("found.json", "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program has run: it has found.json, docs, ckpt and report."""
+    folder = tmp_path_factory.mktemp("additions")
+    package = Path(extrapolate.__file__).parent
+    shutil.copytree(package, folder / "extrapolate", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, code in EXAMPLES.items():
+        assert not (folder / name).exists()
+        (folder / name).write_text(code, encoding="utf-8")
+    (folder / "stores").mkdir()
+    rows = [f'{n},"row {n}: {"some text, " * (10 + n)}"' for n in range(6)]
+    (folder / "table.csv").write_text("\n".join(["number,text", *rows]), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, ROOT / "docs", store],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "found.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> str:
+    return (folder / "report/report.md").read_text(encoding="utf-8")
+
+
+def page(folder: Path, name: str) -> str:
+    return (folder / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_the_table_counts_one_file_for_each_example() -> None:
+    table = re.findall(r"^\| an? .* \| (\d+) \| `(extrapolate/.*/)` \| `(tests/.*/)` \|$", PAGE, re.MULTILINE)
+    assert sorted(folder for _, folder, _ in table) == sorted(name.rpartition("/")[0] + "/" for name in EXAMPLES)
+    for count, folder, tests in table:
+        assert count == "1"
+        assert (ROOT / folder / "__init__.py").exists()
+        assert (ROOT / tests).is_dir()
+
+
+def test_an_encoding(folder, found, report) -> None:
+    assert "| Decay | " in report
+    assert " decay " in found["said"]["encodings"]
+    assert "\n## decay\n" in page(folder, "encodings.md")
+    assert "did you mean 'decay'" in found["refused"][1]
+
+
+def test_an_extension(folder, found, report) -> None:
+    assert sorted(map(tuple, found["losses"])) == [
+        (protocol, factor, "Decay + Root") for protocol in ("last-token", "windows") for factor in (1, 2)
+    ]
+    assert "| Decay + Root | " in report
+    assert " root " in found["said"]["extensions"]
+    assert "\n## root\n" in page(folder, "extensions.md")
+    assert "root" in page(folder, "encodings.md").partition("\n## rope\n")[2].partition("\n## ")[0]
+
+
+def test_an_encoding_and_an_extension_pass_their_check(found) -> None:
+    assert len(found["wrong"]) >= 8
+    assert not any(found["wrong"])
+
+
+def test_a_protocol(folder, found, report) -> None:
+    rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet").query("protocol == 'last-token'")
+    assert sorted(set(rows["factor"])) == [1, 2]
+    assert 0 < rows["n_targets"].max() <= 512
+    plain = rows[rows["model"] == "Decay"].set_index("factor")
+    assert plain.loc[1, "loss"] == plain.loc[1, "control_loss"]
+    made = {path.name for path in (folder / "report").iterdir()}
+    assert {"loss_by_ev.last-token.parquet", "loss_by_position.last-token.parquet"} <= made
+    assert "## Protocol last-token" in report
+    assert "(loss_by_position.last-token.png)" in report
+    for command in ("eval-lengths --help", "bench --help"):
+        assert "fixed-target, last-token, sliding, windows" in found["said"][command]
+    assert "did you mean 'last-token'" in found["refused"][0]
+    assert found["control of a benchmark"]
+    assert (folder / "docs/protocol-last-token.svg").exists()
+    assert "\n## last-token\n" in page(folder, "protocol-list.md")
+
+
+def test_names_of_protocols_are_known_without_the_registry() -> None:
+    assert protocol_names() == protocols.names()
+
+
+def test_a_probe(folder, found, report) -> None:
+    assert found["probes"] == ["copy", "mqar", "needle", "passkey", "twice"]
+    assert found["mixture"] == "twice=0.5"
+    assert found["tokens"] == [3, 33]
+    assert found["answers"] == [31, 32]
+    assert "\n## twice\n" in page(folder, "data.md")
+    assert re.search(r"^## .*twice$", report, re.MULTILINE)
+
+
+def test_a_source(folder, found) -> None:
+    assert found["numbers"] == 30
+    assert "not hf:NAME, numbers:COUNT, stdlib, synthetic:NAME, a file" in found["refused"][2]
+    assert "**`numbers:COUNT` · source**" in page(folder, "data.md")
+
+
+def test_a_kind_of_file(folder, found) -> None:
+    assert found["rows"] == [f"table.csv:{n}" for n in range(6)]
+    assert "| `.csv` | Every row is a document. |" in page(folder, "data.md")
+
+
+def test_a_process(folder, found) -> None:
+    assert found["optimum"] == [[pytest.approx(3.68888, abs=1e-5)] * 4]
+    assert "expected one of synthetic:coin, synthetic:echo, synthetic:markov" in found["refused"][3]
+    assert "**`synthetic:coin` · synthetic text**" in page(folder, "data.md")
+
+
+def test_a_section_of_the_report(folder, found, report) -> None:
+    assert report.index("\n# Cost\n\n## Sizes\n") > report.index("\n# Probes\n")
+    table = pd.read_parquet(folder / "report/sizes.parquet").set_index("Model")["Parameters"]
+    assert set(table.index) == {"Decay", "Decay + Root"}
+    assert f"| Decay | {table['Decay']} |" in report
+    assert "How many parameters it has." in found["said"]["columns sizes"]
+    assert "\n## sizes\n" in page(folder, "results.md")
+
+
+def test_a_metric(folder, found) -> None:
+    rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet")
+    assert (rows["worst_loss"] > rows["loss"]).all()
+    assert "\n| `worst_loss` | number | nats |" in page(folder, "results.md")
+    assert "The largest loss of a single target." in found["said"]["columns evals"]
