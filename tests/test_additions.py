@@ -12,8 +12,6 @@ import pandas as pd
 import pytest
 
 import extrapolate
-from extrapolate.evaluation.names import protocol_names
-from extrapolate.evaluation.protocols.base import protocols
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -174,10 +172,6 @@ def test_a_protocol(folder, found, report) -> None:
     assert found["control of a benchmark"]
     assert (folder / "docs/protocol-last-token.svg").exists()
     assert "\n## last-token\n" in page(folder, "protocol-list.md")
-
-
-def test_names_of_protocols_are_known_without_the_registry() -> None:
-    assert protocol_names() == protocols.names()
 
 
 def test_a_probe(folder, found, report) -> None:
