@@ -16,8 +16,8 @@ from extrapolate.cli.progress import Terminal
 
 ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
-# Modules whose texts are pages, which are about the commands too.
-PAGES = ("catalogue.py", "data/catalogue.py", "results/page.py", "results/tables.py", "reports/page.py")
+# Their texts are pages, which are about the commands too.
+PAGES = ("catalogue.py", "data/catalogue.py", "results/", "reports/caption.py", "reports/sections/")
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 
@@ -38,8 +38,8 @@ def texts(tree: ast.AST) -> Iterator[str]:
 def messages() -> list[tuple[str, str]]:
     """Modules of the library, and the texts in them that are not pages."""
     paths = {path.relative_to(ROOT).as_posix(): path for path in ROOT.rglob("*.py")}
-    assert set(PAGES) <= paths.keys()
-    library = {name: path for name, path in paths.items() if not name.startswith("cli/") and name not in PAGES}
+    assert all((ROOT / name).exists() for name in PAGES)
+    library = {name: path for name, path in paths.items() if not name.startswith(("cli/", *PAGES))}
     return [(name, text) for name, path in library.items() for text in texts(ast.parse(path.read_text()))]
 
 
