@@ -30,7 +30,7 @@ class PhaseRoPE(Encoding):
         return Spectrum(self.theta, self.dims.head_dim // 2)
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+        return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         count = self.dims.head_dim // 2
@@ -41,6 +41,6 @@ class PhaseRoPE(Encoding):
         return self._turned(q_BHTK, angle_TM), self._turned(k_BGSK, angle_SM)
 
     def _turned(self, x_BHTK: Tensor, angle_TM: Tensor) -> Tensor:
-        cos_TM, sin_TM = self.stored(angle_TM.cos()), self.stored(angle_TM.sin())
+        cos_TM, sin_TM = self.rounded(angle_TM.cos()), self.rounded(angle_TM.sin())
         a, b = x_BHTK.float().chunk(2, dim=-1)  # channels m and m + K/2 are a pair
         return torch.cat([a * cos_TM - b * sin_TM, b * cos_TM + a * sin_TM], dim=-1).to(x_BHTK.dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from extrapolate import specs
 from extrapolate.encodings.base import FAMILIES, Dims, encodings, find
 from extrapolate.extensions.base import extensions
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 # What applies to what does not depend on sizes; these are the tiny preset's.
 _DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
@@ -43,7 +43,7 @@ class Entry:
 def encoding_entry(name: str) -> Entry:
     """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError where there is none."""
     cls = find(name)
-    encoding = build(name, {}, _DIMS)[0]
+    encoding = layer_encodings(name, {}, _DIMS)[0]
     applies = tuple(n for n in extensions.names() if extensions[n].needs in encoding.accepts)
     return _entry(name, cls, cls.family, encoding.caption, applies)
 
@@ -51,7 +51,7 @@ def encoding_entry(name: str) -> Entry:
 def extension_entry(name: str) -> Entry:
     """The entry of an extension. Raises UserError where there is none."""
     cls = extensions[name]
-    applies = tuple(n for n in encodings.names() if cls.needs in build(n, {}, _DIMS)[0].accepts)
+    applies = tuple(n for n in encodings.names() if cls.needs in layer_encodings(n, {}, _DIMS)[0].accepts)
     return _entry(name, cls, cls.needs, "", applies)
 
 

@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from extrapolate.cli import main
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.stdlib import StandardLibrary
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store, StoreSettings, build_store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,7 +154,7 @@ def word_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
     documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
     settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
 @pytest.fixture(scope="session")

@@ -29,9 +29,9 @@ from extrapolate.benchmark.evaluation import Variant, _work, least_tokens
 from extrapolate.benchmark.training import bench_config
 from extrapolate.cli import app
 from extrapolate.data.mixture import Mixture
-from extrapolate.data.probes.base import Vocabulary, build_list
+from extrapolate.data.probes.base import Vocabulary, parse_probes
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import StoreSettings, build
+from extrapolate.data.store import StoreSettings, build_store
 from extrapolate.evaluation.optimum import process_of
 from extrapolate.reports import plots
 
@@ -45,7 +45,7 @@ def refusal(call, *arguments, **named):
 
 def store_of(spec):
     settings = StoreSettings(source=spec, vocab_size=260, min_heldout_tokens=20)
-    return build(open_source(spec), settings, Path("stores") / str(len(spec)))
+    return build_store(open_source(spec), settings, Path("stores") / str(len(spec)))
 
 def said_by(*arguments):
     return typer.testing.CliRunner().invoke(app, arguments).output
@@ -68,7 +68,7 @@ _, work = _work(config, Variant("extrapolate", "last-token", "fp32"), least_toke
 
 numbers, coin, table = map(store_of, ("numbers:30", "synthetic:coin:states=40,documents=30,length=50", "table.csv"))
 vocabulary, train = Vocabulary.of(numbers), numbers.split("train")
-tokens, answers = build_list("twice")[0].sequences(32, 0.5, 3, train, vocabulary)
+tokens, answers = parse_probes("twice")[0].sequences(32, 0.5, 3, train, vocabulary)
 json.dump({
     "wrong": [*xt.check("decay")["wrong"], *xt.check("root")["wrong"]],
     "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
@@ -83,7 +83,7 @@ json.dump({
     "numbers": sum(len(numbers.split(name).ids) for name in ("train", "validation", "test")),
     "rows": sorted(id for name in ("train", "validation", "test") for id in table.split(name).ids),
     "optimum": process_of(coin).optimum(coin.split("test").slice(0, 5)[None]).tolist(),
-    "probes": [probe.text for probe in build_list("all")],
+    "probes": [probe.text for probe in parse_probes("all")],
     "mixture": Mixture.parse("twice=0.5").text,
     "tokens": list(tokens.shape), "answers": answers.tolist(),
 }, open("found.json", "w"))

@@ -19,7 +19,7 @@ from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +83,7 @@ def test_the_rotary_encoding_of_ones_own_is_rope_until_it_is_trained(extension: 
     for name in ("rope", f"{file}:PhaseRoPE"):
         torch.manual_seed(0)
         model = Model(sizes, name, {}, 16).eval()
-        plan = PLAIN if extension == "none" else recipe.build(extension).plan(model.encoding, 16, 64)
+        plan = PLAIN if extension == "none" else recipe.parse(extension).plan(model.encoding, 16, 64)
         with torch.no_grad():
             logits[name] = model(torch.arange(61)[None], plan)
         assert extension == "none" or not torch.allclose(logits[name], model(torch.arange(61)[None]), atol=1e-4)
@@ -98,7 +98,7 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
     said = re.search(r"^Error: mine\.py: (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
     assert said is not None
     with pytest.raises(ValueError, match=re.escape(said[1])):
-        build(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
+        layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
 def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> None:
@@ -119,7 +119,7 @@ def test_the_zoo_names_encodings_and_arguments_that_there_are() -> None:
     assert {spec.name for spec in parsed} <= set(encodings.names())
     assert len({spec.name for spec in parsed}) >= 24
     for spec in parsed:
-        build(spec.name, spec.arguments, DIMS)
+        layer_encodings(spec.name, spec.arguments, DIMS)
 
 
 def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_line() -> None:

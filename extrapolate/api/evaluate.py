@@ -9,19 +9,19 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.api.tokenize import store_with
-from extrapolate.data.probes.base import Probe, build_list
+from extrapolate.data.probes.base import Probe, parse_probes
 from extrapolate.data.store import Store, StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.applied import users_files
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PROBES_TABLE
+from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
-from extrapolate.interop.imported import PREFIX, bring_in
+from extrapolate.interop.imported import PREFIX, import_checkpoint
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.devices import device_of
 from extrapolate.progress import QUIET, Progress
@@ -117,7 +117,7 @@ def evaluate_probes(
         split=split,
         checkpoint=checkpoint,
         precisions=tuple(precisions),
-        probes=build_list(probes) if isinstance(probes, str) else tuple(probes),
+        probes=parse_probes(probes) if isinstance(probes, str) else tuple(probes),
         probe_trials=trials,
     )
     found = evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress)
@@ -197,7 +197,7 @@ def _subjects(runs: Runs, seq_len: int | None, progress: Progress) -> list[Run |
 
 def _imported(name: str, seq_len: int | None, progress: Progress) -> Path:
     progress.say(f"reading {name}")
-    run = bring_in(name.removeprefix(PREFIX), seq_len)
+    run = import_checkpoint(name.removeprefix(PREFIX), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""
     progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
     return run.path

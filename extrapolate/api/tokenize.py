@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from extrapolate.data import sources
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store, StoreSettings, build_store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
 
@@ -57,7 +57,7 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
             done[stage] = done.get(stage, 0) + amount
             display.update(f"{stage} {settings.source}", done[stage])
 
-        store = build(sources.open_source(settings.source, settings.text_field), settings, out, advance)
+        store = build_store(sources.open_source(settings.source, settings.text_field), settings, out, advance)
     for name, split in store.manifest["splits"].items():
         progress.say(
             f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens, "

@@ -13,10 +13,10 @@ from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
-from extrapolate.runs.resuming import resumed, run_in
+from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
-from extrapolate.training.fine_tuning import continued
+from extrapolate.training.fine_tuning import resolve_fine_tuning
 
 
 def train(
@@ -106,7 +106,7 @@ def train_with(
     store = _opened(data if data is not None else data_path(request))
     if there is not None:
         folder = there.path
-        resolved, user_file = resumed(there, request, start, extend, store)
+        resolved, user_file = resolve_resumed(there, request, start, extend, store)
         if there.finished:
             progress.say(f"{folder} is already finished: nothing to do")
             return there
@@ -115,7 +115,7 @@ def train_with(
         if store is None:
             store = Store.open(Path(Run.open(start).trained.data.path)) if start else default_store(progress)
         if start:
-            resolved, user_file, extension = continued(start, request, extend, store)
+            resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
         else:
             resolved, user_file = resolve(request, store)
         folder = folder or Path("ckpt") / run_name(resolved)

@@ -20,8 +20,8 @@ from extrapolate.benchmark.training import transformers_llama
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
-from extrapolate.evaluation.sharing import measure as measure_windows
-from extrapolate.evaluation.sharing import prefixes_agree
+from extrapolate.evaluation.window_losses import measure as measure_windows
+from extrapolate.evaluation.window_losses import prefixes_agree
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN

@@ -12,11 +12,11 @@ from extrapolate.cli import registered
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
+    AS_TRAINED,
     DEFAULT_PROTOCOLS,
     LEFT_OUT,
-    OFF,
-    PLAIN_NAME,
     PRECISIONS,
+    WITHOUT_OWN,
     check_not_none,
 )
 
@@ -35,8 +35,8 @@ def eval_lengths(
     extend: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {OFF}: leave out the run's "
-            f"own; {PLAIN_NAME}: nothing more, as is always evaluated; repeatable"
+            help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {WITHOUT_OWN}: leave out "
+            f"the run's own; {AS_TRAINED}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
     protocols: Annotated[
@@ -76,7 +76,7 @@ def eval_lengths(
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_table
-    from extrapolate.data.probes.base import build_list
+    from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
@@ -92,7 +92,7 @@ def eval_lengths(
         max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=_names(precisions),
-        probes=() if probes is None else build_list(probes),
+        probes=() if probes is None else parse_probes(probes),
         probe_trials=trials,
     )
     found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=CommandLine())

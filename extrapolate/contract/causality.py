@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.contract.subject import culprit, encodings_of, reach, tokens
+from extrapolate.contract.subject import culprit, encodings_of, resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 
@@ -22,7 +22,7 @@ def check_causality(model: Model, file: Path, factor: int) -> None:
     At factor times L, or as far as the encoding is defined. Its gradient is exactly zero after the token, not zero at
     the token before it and, unless windows are shorter, somewhere further back than L/2.
     """
-    length = reach(model, factor)
+    length = resolved_factor(model, factor)
     for place in sorted({length // 2, length - 1}):
         _check_at(model, file, length, place)
 

@@ -23,7 +23,7 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
 
     Raises UserError where there is none, its arguments are wrong, or it applies to no encoding.
     """
-    recipe, spec = recipes.build(text), specs.parse(text)
+    recipe, spec = recipes.parse(text), specs.parse(text)
     cls, user_file = find(spec.name)
     file = user_file.path if user_file else Path(spec.name)
     model = _applied_to(cls.needs, seq_len)
@@ -51,7 +51,7 @@ def _plan(recipe: Recipe, model: Model, length: int) -> Plan:
 
 def _check_frozen(text: str, model: Model, file: Path) -> None:
     for factor in FACTORS:
-        one, two = (_plan(recipes.build(text), model, factor * model.seq_len) for _ in range(2))
+        one, two = (_plan(recipes.parse(text), model, factor * model.seq_len) for _ in range(2))
         try:
             hash(one)
         except TypeError as error:
@@ -64,7 +64,7 @@ def _check_frozen(text: str, model: Model, file: Path) -> None:
 
 
 def _check_neutral(text: str, model: Model, file: Path) -> None:
-    if (plan := _plan(recipes.build(text), model, model.seq_len)) != PLAIN:
+    if (plan := _plan(recipes.parse(text), model, model.seq_len)) != PLAIN:
         raise UserError(f"{file}: plan with factor=1 changes something at L: {plan}; expected Plan()")
 
 
@@ -73,5 +73,8 @@ def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
         length = factor * model.seq_len
         plan = _plan(recipe, model, length)
         with torch.no_grad():
-            if model.encoding.reaches(length, plan) and not model(tokens(model, length, rows=1), plan).isfinite().all():
+            if (
+                model.encoding.defined_at(length, plan)
+                and not model(tokens(model, length, rows=1), plan).isfinite().all()
+            ):
                 raise UserError(f"{file}: plan makes the logits nan or infinite at {length} tokens: {plan}")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.contract.check import differ
-from extrapolate.contract.subject import culprit, encodings_of, failure, reach, tokens
+from extrapolate.contract.subject import culprit, encodings_of, failure, resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.attention import EXPLICIT_UP_TO, QUERIES_PER_CHUNK
 from extrapolate.model.decoder import Model
@@ -20,7 +20,7 @@ def check_model_chunks(model: Model, file: Path) -> None:
 
     Without gradients attention asks for QUERIES_PER_CHUNK queries at a time, with them for all of a short window.
     """
-    length = min(EXPLICIT_UP_TO, reach(model, -(-EXPLICIT_UP_TO // model.seq_len)))
+    length = min(EXPLICIT_UP_TO, resolved_factor(model, -(-EXPLICIT_UP_TO // model.seq_len)))
     x_BT = tokens(model, length)
     if not _chunks_differ(model, x_BT):
         return
@@ -50,7 +50,7 @@ def check_far(model: Model, file: Path) -> None:
             raise UserError(f"{file}: max_length is {end}, and the training length is {model.seq_len} tokens")
         if ends[0] != end:
             raise UserError(f"{file}: max_length is {end} in one layer and {ends[0]} in the first; expected the same")
-    asked = sorted({reach(model, factor) for factor in FACTORS})
+    asked = sorted({resolved_factor(model, factor) for factor in FACTORS})
     for length in asked:
         x_BT, last = tokens(model, length + 1, rows=1), length == asked[-1]
         case = f" at {length} tokens, {length / model.seq_len:g} times L"

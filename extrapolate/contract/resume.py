@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.contract.autocast import same
-from extrapolate.contract.subject import encodings_of, reach, tokens
+from extrapolate.contract.subject import encodings_of, resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 
@@ -22,7 +22,7 @@ class _Trained:
 
     def __init__(self, model: Model) -> None:
         self.model = model.train()
-        self.x_BT = tokens(model, reach(model, 1) + 1)
+        self.x_BT = tokens(model, resolved_factor(model, 1) + 1)
 
     def steps(self) -> None:
         for _ in range(STEPS):

@@ -44,7 +44,7 @@ def encodings_of(model: Model) -> list[Encoding]:
     return [cast(Block, block).encoding for block in model.blocks]
 
 
-def reach(model: Model, factor: int) -> int:
+def resolved_factor(model: Model, factor: int) -> int:
     """factor times L in tokens, or as far as the encoding is defined."""
     length = factor * model.seq_len
     return min(length, *(encoding.max_length or length for encoding in encodings_of(model)))

@@ -3,7 +3,7 @@
 import inspect
 
 from extrapolate.catalogue import Entry, arguments_of, contents, section
-from extrapolate.data.probes.base import build, probes
+from extrapolate.data.probes.base import parse_probe, probes
 from extrapolate.data.sources.base import form, sources
 from extrapolate.data.sources.local.base import LocalFiles, kinds
 from extrapolate.data.sources.synthetic import PREFIX
@@ -36,7 +36,7 @@ def data_page() -> str:
     for entry in drawn:
         lines += section(entry, f"`{PREFIX}{entry.name}` · {PROCESS}")
     for entry in asked:
-        probe = build(entry.name)
+        probe = parse_probe(entry.name)
         counted = "all answers of a window must be right" if probe.whole else "every answer counts by itself"
         lines += section(entry, f"{PROBE} · {counted} · chance {probe.chance:.3g} · {probe.source}")
     return "\n".join(line for at, line in enumerate(lines) if line or lines[at - 1]).rstrip() + "\n"

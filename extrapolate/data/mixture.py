@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extrapolate import specs
-from extrapolate.data.probes.base import Probe, Vocabulary, build, check_text
+from extrapolate.data.probes.base import Probe, Vocabulary, check_text, parse_probe
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.errors import UserError
@@ -37,7 +37,7 @@ class Mixture:
                 equals = ""
             if not equals:
                 raise UserError(f"'{part.strip()}' is not a probe and its share: expected something like passkey=0.25")
-            probe = build(specs.unwrapped(name.strip()))
+            probe = parse_probe(specs.unwrapped(name.strip()))
             if not 0 < share <= 1:
                 raise UserError(f"the share of {probe.text} must be above 0 and at most 1, not {share_text}")
             if probe in parts:

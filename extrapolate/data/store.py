@@ -143,7 +143,7 @@ class StoreSettings:
     min_heldout_tokens: int = 8193
 
 
-def build(
+def build_store(
     source: Source,
     settings: StoreSettings,
     out: Path,

@@ -20,7 +20,7 @@ from extrapolate.model.plan import Plan
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
 MASK, DISTANCES, LOGITS = "which keys are seen", "distances of pairs", "logits"
 RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # where a score knows its own distance
-# What an encoding's own values are rounded to: see `Encoding.stored`.
+# What an encoding's own values are rounded to: see `Encoding.rounded`.
 Storage = Literal["fp32", "bf16"]
 FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
@@ -86,7 +86,7 @@ class Encoding(nn.Module):
     positional: ClassVar[bool] = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
     max_length: int | None = None  # a learned table ends here: longer is reported n/a
-    storage: Storage = "fp32"  # what `stored` rounds to
+    storage: Storage = "fp32"  # what `rounded` rounds to
     window: int | None = None  # this layer's queries see at most so many keys, their own included
 
     def __init__(self, dims: Dims) -> None:
@@ -132,24 +132,24 @@ class Encoding(nn.Module):
         """This encoding with the plan's changes to what is its own; parameters stay shared."""
         if plan.window is None:
             return self
-        return self.view(window=plan.window if self.window is None else min(plan.window, self.window))
+        return self.copy_with(window=plan.window if self.window is None else min(plan.window, self.window))
 
-    def stored_as(self, storage: Storage) -> Self:
+    def rounded_to(self, storage: Storage) -> Self:
         """This encoding, and those inside it, with their own values rounded to `storage`."""
         if storage == self.storage:
             return self
-        inside = {name: x.stored_as(storage) for name, x in self.named_children() if isinstance(x, Encoding)}
-        return self.view(storage=storage, **inside)
+        inside = {name: x.rounded_to(storage) for name, x in self.named_children() if isinstance(x, Encoding)}
+        return self.copy_with(storage=storage, **inside)
 
-    def stored(self, values: Tensor) -> Tensor:
+    def rounded(self, values: Tensor) -> Tensor:
         """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
         return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
 
-    def reaches(self, length: int, plan: Plan) -> bool:
+    def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of so many tokens are defined, given what the plan makes of their positions."""
         return self.max_length is None or (length - 1) * plan.position_scale <= self.max_length - 1 + 1e-6
 
-    def view(self, **attributes: Any) -> Self:
+    def copy_with(self, **attributes: Any) -> Self:
         """A shallow copy with other attributes, sharing every other parameter, buffer and module."""
         other = copy.copy(self)
         for registry in ("_parameters", "_buffers", "_modules"):

@@ -42,7 +42,7 @@ class CoPE(Encoding):
         # From each key on to the query: the sum over all keys, less the sum over those before.
         before_BHTS = gate_BHTS.cumsum(dim=-1) - gate_BHTS
         position_BHTS = (gate_BHTS.sum(dim=-1, keepdim=True) - before_BHTS).clamp(0, self.count - 1)
-        value_BHTP = (q_BHTK @ self.stored(self.table_PK).to(q_BHTK.dtype).T).float()
+        value_BHTP = (q_BHTK @ self.rounded(self.table_PK).to(q_BHTK.dtype).T).float()
         if self.scaled:
             value_BHTP = value_BHTP * q_BHTK.shape[-1] ** -0.5
         below_BHTS = position_BHTS.detach().floor()

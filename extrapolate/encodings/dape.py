@@ -42,7 +42,7 @@ class DAPE(Wrapper):
         product_BHTS = scaled_product(q_BHTK, k_BHSK)
         bias_HTS = self.inner.bias(context.pos_T, context.pos_S)
         assert bias_HTS is not None
-        bias_HTS = self.stored(bias_HTS)
+        bias_HTS = self.rounded(bias_HTS)
         both_BTSH = torch.cat([product_BHTS, bias_HTS.expand_as(product_BHTS)], dim=1).movedim(1, -1)
         with torch.autocast(both_BTSH.device.type, enabled=False):  # bfloat16 would round far keys' biases
             return product_BHTS + bias_HTS + self.network(both_BTSH).movedim(-1, 1)

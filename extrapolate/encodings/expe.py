@@ -77,10 +77,10 @@ class ExPE(Encoding):
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         if self.blocks == "first" and self.dims.layer > 0:
             return x_BTD, x_BTD
-        value_TC = self.stored(self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
+        value_TC = self.rounded(self.value_scale * self.values(pos_T)).to(x_BTD.dtype)
         value_BTC = value_TC.expand(x_BTD.shape[0], -1, -1)
         read_BTD = torch.cat([value_BTC, x_BTD[..., self.size :]], dim=-1)
         return read_BTD, read_BTD if self.value_input else x_BTD
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan).view(value_scale=plan.value_scale)
+        return super().extended(plan).copy_with(value_scale=plan.value_scale)

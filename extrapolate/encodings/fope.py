@@ -64,6 +64,6 @@ class FoPE(RoPE):
         """What stands for cosine and sine, [H, T, K/2]."""
         cos_TM, sin_TM = turn(pos_T, self.scaled_frequencies(pos_T.device)[: self.kept])
         with torch.autocast(pos_T.device.type, enabled=False):
-            mixed_cos, mixed_sin = self.stored(cos_TM @ self.cos_HMC), self.stored(sin_TM @ self.sin_HMC)
+            mixed_cos, mixed_sin = self.rounded(cos_TM @ self.cos_HMC), self.rounded(sin_TM @ self.sin_HMC)
         still = self.dims.head_dim // 2 - mixed_cos.shape[-1]
         return nn.functional.pad(mixed_cos, (0, still), value=1.0), nn.functional.pad(mixed_sin, (0, still))

@@ -31,4 +31,4 @@ class Learned(Encoding):
         below_T = pos_T.floor().clamp(max=len(self.table_LD) - 1)
         above_T = pos_T.ceil().clamp(max=len(self.table_LD) - 1)
         share_T1 = (pos_T - below_T)[:, None]  # of a position in between, as an extension makes them
-        return x_BTD + self.stored(torch.lerp(self.table_LD[below_T.long()], self.table_LD[above_T.long()], share_T1))
+        return x_BTD + self.rounded(torch.lerp(self.table_LD[below_T.long()], self.table_LD[above_T.long()], share_T1))

@@ -49,7 +49,7 @@ class PoPE(Encoding):
         return Spectrum(self.theta, self.dims.head_dim)
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+        return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = scaled(self.frequencies(pos_T.device), self.frequency_scale)
@@ -62,4 +62,4 @@ class PoPE(Encoding):
         return q_BHTK, self._polar(nn.functional.softplus(k_BGSK.float()), angle_SK).to(k_BGSK.dtype)
 
     def _polar(self, length: Tensor, angle: Tensor) -> Tensor:
-        return torch.cat([length * self.stored(angle.cos()), length * self.stored(angle.sin())], dim=-1)
+        return torch.cat([length * self.rounded(angle.cos()), length * self.rounded(angle.sin())], dim=-1)

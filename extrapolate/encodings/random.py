@@ -59,5 +59,5 @@ class Random(Wrapper):
         drawn = torch.randperm(self.max, generator=generator)[:length]
         return drawn.sort().values.to(index_T)
 
-    def reaches(self, length: int, plan: Plan) -> bool:
+    def defined_at(self, length: int, plan: Plan) -> bool:
         return length <= min(self.max, self.inner.max_length or self.max)

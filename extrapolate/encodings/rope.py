@@ -55,7 +55,7 @@ class RoPE(Encoding):
         return Spectrum(self.theta, self.dims.head_dim // 2)
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+        return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
@@ -66,7 +66,7 @@ class RoPE(Encoding):
     def table(self, pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine and sine of every angle, [T, M], as they are stored."""
         cos_TM, sin_TM = turn(pos_T, frequencies)
-        return self.stored(cos_TM), self.stored(sin_TM)
+        return self.rounded(cos_TM), self.rounded(sin_TM)
 
     def rotated(self, x_BHTK: Tensor, cos_TM: Tensor, sin_TM: Tensor) -> Tensor:
         """x with every pair turned."""

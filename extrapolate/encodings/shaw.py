@@ -33,6 +33,6 @@ class Shaw(Encoding):
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
         distance_TS = (context.pos_T[:, None] - context.pos_S[None, :]).round().long().clamp(0, self.max_distance)
-        by_distance_BHTR = scaled_product(q_BHTK, self.stored(self.table_RK).to(q_BHTK.dtype))
+        by_distance_BHTR = scaled_product(q_BHTK, self.rounded(self.table_RK).to(q_BHTK.dtype))
         chosen_BHTS = by_distance_BHTR.gather(-1, distance_TS.expand(*q_BHTK.shape[:2], -1, -1))
         return scaled_product(q_BHTK, k_BHSK) + chosen_BHTS

@@ -40,4 +40,4 @@ class Sinusoidal(Encoding):
         return torch.stack([angle_TM.sin(), angle_TM.cos()], dim=-1).flatten(-2)
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return x_BTD * self.dims.width**0.5 + self.stored(self.values(pos_T))
+        return x_BTD * self.dims.width**0.5 + self.rounded(self.values(pos_T))

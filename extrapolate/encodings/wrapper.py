@@ -70,4 +70,4 @@ class Wrapper(Encoding):
         return self.inner.spectrum()
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan).view(inner=self.inner.extended(plan))
+        return super().extended(plan).copy_with(inner=self.inner.extended(plan))

@@ -52,6 +52,6 @@ class XPos(RoPE):
         cos_TM, sin_TM = turn(pos_T, frequencies)
         cos_SM, sin_SM = turn(pos_S, frequencies)
         return (
-            self.rotated(q_BHTK, self.stored(cos_TM * scale_TM), self.stored(sin_TM * scale_TM)),
-            self.rotated(k_BGSK, self.stored(cos_SM * scale_SM), self.stored(sin_SM * scale_SM)),
+            self.rotated(q_BHTK, self.rounded(cos_TM * scale_TM), self.rounded(sin_TM * scale_TM)),
+            self.rotated(k_BGSK, self.rounded(cos_SM * scale_SM), self.rounded(sin_SM * scale_SM)),
         )

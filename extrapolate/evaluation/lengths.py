@@ -9,10 +9,10 @@ from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
-from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS, PLAIN_NAME, PRECISIONS
+from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
+from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import (
     CONTROL,
@@ -23,11 +23,11 @@ from extrapolate.evaluation.protocols.base import (
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of
-from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.text import check_text
 from extrapolate.evaluation.validation import validation_windows
+from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.extensions import recipe as recipes
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
@@ -105,7 +105,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
         check_grows(run.path / name, table)
     model = run.build_model()
     split = store.split(settings.split)
-    for applied in applied_to(run, model, settings.extensions).values():
+    for applied in extensions_to_evaluate(run, model, settings.extensions).values():
         if (recipe := applied.joined()) is not None:
             recipes.check_applies(recipe, model)
         for length in lengths_of(settings.factors, model.seq_len):
@@ -132,7 +132,7 @@ def evaluate(
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint, loaded, precision, model in models(run, settings, device):
-        chosen = applied_to(run, loaded, settings.extensions)
+        chosen = extensions_to_evaluate(run, loaded, settings.extensions)
         for protocol in settings.protocols:
             layout = settings.layout(protocol, split, model.seq_len)
             targets = Targets.of(layout.control, split, bytes_of)
@@ -146,7 +146,7 @@ def evaluate(
                     "model": label_of(run.config, loaded, applied.joined(), applied.taken_off),
                 }
                 shared["extension_sha256"] = applied.sha256()
-                yield evaluation.rows(shared, applied, chosen[PLAIN_NAME])
+                yield evaluation.rows(shared, applied, chosen[AS_TRAINED])
 
 
 def models(
@@ -162,8 +162,8 @@ def models(
 def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
     model, split = run.build_model(), store.split(settings.split)
-    chosen = applied_to(run, model, settings.extensions)
-    control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
+    chosen = extensions_to_evaluate(run, model, settings.extensions)
+    control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
     total = 0
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
@@ -183,7 +183,7 @@ def _by_plan(model: LanguageModel, plans: Mapping[int, Plan], control_plan: Plan
     """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
     wanted: dict[Plan, list[Key]] = {}
     for length, plan in plans.items():
-        if model.reaches(length, plan):
+        if model.defined_at(length, plan):
             wanted.setdefault(plan, []).append(length)
     wanted.setdefault(control_plan, []).append(CONTROL)
     return wanted
@@ -216,7 +216,7 @@ class _ProtocolEvaluation:
         }
 
     def rows(
-        self, setting: dict[str, Any], applied: Applied, as_trained: Applied
+        self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows of one recipe at every length."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"

@@ -3,8 +3,8 @@
 from extrapolate.errors import UserError
 
 # What is applied to a run, in the column `extension` and where an extension is asked for.
-PLAIN_NAME = "as-trained"  # nothing but what belongs to the run
-OFF = "without-own"  # not even the extension that belongs to the run
+AS_TRAINED = "as-trained"  # nothing but what belongs to the run
+WITHOUT_OWN = "without-own"  # not even the extension that belongs to the run
 ALL = "all"  # every extension that applies; each has a row of its own
 LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")

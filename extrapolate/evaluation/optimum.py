@@ -6,7 +6,7 @@ import numpy as np
 
 from extrapolate.data.sources.synthetic import PREFIX
 from extrapolate.data.store import Split, Store
-from extrapolate.data.synthetic.base import Process, build
+from extrapolate.data.synthetic.base import Process, parse_process
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import in_order
 
@@ -16,7 +16,7 @@ AT_ONCE = 2**20  # tokens
 def process_of(store: Store) -> Process | None:
     """The process that a store's text was drawn from, if it was."""
     source = store.manifest["source"]
-    return build(source.removeprefix(PREFIX)) if source.startswith(PREFIX) else None
+    return parse_process(source.removeprefix(PREFIX)) if source.startswith(PREFIX) else None
 
 
 def optimal_losses(process: Process, split: Split, groups: Sequence[Windows]) -> np.ndarray:

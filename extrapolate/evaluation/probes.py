@@ -17,11 +17,11 @@ import numpy as np
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.applied import Applied, applied_to
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import scores_at
-from extrapolate.evaluation.names import PLAIN_NAME, PROBES_TABLE
+from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
+from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.evaluation.subject import Subject
@@ -150,8 +150,8 @@ def evaluate(
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
     """
     for checkpoint, loaded, precision, model in models(run, settings, device):
-        chosen = applied_to(run, loaded, settings.extensions)
-        control_plan = chosen[PLAIN_NAME].plan(run, model, model.seq_len)
+        chosen = extensions_to_evaluate(run, loaded, settings.extensions)
+        control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         for probe in settings.probes:
             evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
@@ -170,11 +170,11 @@ def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) ->
     if not settings.probes:
         return 0
     model, split, vocabulary = run.build_model(), store.split(settings.split), Vocabulary.of(store)
-    chosen = applied_to(run, model, settings.extensions)
+    chosen = extensions_to_evaluate(run, model, settings.extensions)
     total = 0
     for length in lengths_of(settings.factors, model.seq_len):
         plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
-        reached = sum(model.reaches(length, plan) for plan in plans)
+        reached = sum(model.defined_at(length, plan) for plan in plans)
         for probe in settings.probes:
             _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
@@ -230,7 +230,9 @@ class _ProbeEvaluation:
         return self._known[length, depth, plan]
 
 
-def _rows(evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], applied: Applied) -> list[dict[str, Any]]:
+def _rows(
+    evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], applied: AppliedExtensions
+) -> list[dict[str, Any]]:
     """The rows of one recipe at every length and depth."""
     model = evaluation.model
     rows = []
@@ -241,7 +243,7 @@ def _rows(evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], ap
         for depth in DEPTHS:
             sequences, control = evaluation.sequences(length, depth, advance)
             setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
-            reached = model.reaches(length, plan)
+            reached = model.defined_at(length, plan)
             measured = evaluation.scores(length, depth, plan, advance) if reached else None
             rows.append(_row(setting, evaluation.probe, measured, control))
     return rows

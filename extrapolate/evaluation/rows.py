@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.sharing import Measured
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, sums_by
+from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.results.metrics.base import Scored

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from extrapolate.encodings.base import FREQUENCIES, Spectrum
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
-from extrapolate.extensions.positions import check_factor, reach
+from extrapolate.extensions.positions import check_factor, resolved_factor
 from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class NTK(_Frequencies):
         self.factor = factor
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        return ntk_factors(spectrum.count, reach(self.factor, seq_len, length))
+        return ntk_factors(spectrum.count, resolved_factor(self.factor, seq_len, length))
 
 
 @register("dynamic-ntk")
@@ -129,7 +129,7 @@ class NTKByParts(_Frequencies):
         self.ramp = ramp
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        s = reach(self.factor, seq_len, length)
+        s = resolved_factor(self.factor, seq_len, length)
         if self.ramp == "turns":
             turns = spectrum.turns(seq_len)
             return by_parts([_clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
@@ -155,7 +155,7 @@ class YaRN(NTKByParts):
     name = "yarn"
 
     def logit_scale(self, seq_len: int, length: int) -> float:
-        return (0.1 * math.log(max(1.0, reach(self.factor, seq_len, length))) + 1.0) ** 2
+        return (0.1 * math.log(max(1.0, resolved_factor(self.factor, seq_len, length))) + 1.0) ** 2
 
 
 @register("longrope")
@@ -185,7 +185,7 @@ class LongRoPE(_Frequencies):
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         given = self._long if length > seq_len else self._short
         if given is None:
-            s = reach(self.factor, seq_len, length)
+            s = resolved_factor(self.factor, seq_len, length)
             return (
                 NTKByParts(factor=s).scaled(spectrum, seq_len, length) if length > seq_len else [1.0] * spectrum.count
             )
@@ -194,7 +194,7 @@ class LongRoPE(_Frequencies):
         return [1 / number for number in given]
 
     def logit_scale(self, seq_len: int, length: int) -> float:
-        return 1.0 + math.log(max(1.0, reach(self.factor, seq_len, length))) / math.log(seq_len)
+        return 1.0 + math.log(max(1.0, resolved_factor(self.factor, seq_len, length))) / math.log(seq_len)
 
 
 @register("llama3")
@@ -221,7 +221,7 @@ class Llama3(_Frequencies):
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         shares = [_clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
-        return by_parts(shares, reach(self.factor, seq_len, length))
+        return by_parts(shares, resolved_factor(self.factor, seq_len, length))
 
 
 @register("p-rope")

@@ -17,7 +17,7 @@ def check_factor(name: str, factor: float | None) -> None:
         raise UserError(f"{name}: factor must be a positive number, not {factor:g}")
 
 
-def reach(factor: float | None, seq_len: int, length: int) -> float:
+def resolved_factor(factor: float | None, seq_len: int, length: int) -> float:
     """The factor given, or what this length asks for: N/L, at least 1."""
     return max(1.0, length / seq_len) if factor is None else factor
 
@@ -43,7 +43,7 @@ class PositionInterpolation(Extension):
         self.factor = factor
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        return Plan(position_scale=1.0 / reach(self.factor, seq_len, length))
+        return Plan(position_scale=1.0 / resolved_factor(self.factor, seq_len, length))
 
 
 @register("expe-scale")

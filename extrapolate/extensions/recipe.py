@@ -64,7 +64,7 @@ class Recipe:
         return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
 
 
-def build(text: str, copies: Sequence[Path] = ()) -> Recipe:
+def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
     """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
 
     copies: the copies that a run keeps of the users' own files in the text, in their order; they are read instead.
@@ -113,7 +113,7 @@ def _identity(part: Extension) -> tuple[str, str]:
 def joins(recipe: Recipe, name: str) -> bool:
     """Whether an extension can be joined to a recipe."""
     try:
-        recipe.joined(build(name))
+        recipe.joined(parse(name))
     except ValueError:
         return False
     return True

@@ -63,8 +63,8 @@ class ForeignModel:
         """The parameters of a torch module; None of anything else."""
         return sum(p.numel() for p in self.call.parameters()) if isinstance(self.call, nn.Module) else None
 
-    def reaches(self, length: int, plan: Plan) -> bool:
-        return self.encoding.reaches(length, plan)
+    def defined_at(self, length: int, plan: Plan) -> bool:
+        return self.encoding.defined_at(length, plan)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Plan:
         """No extension applies, so that there is but the plain plan."""

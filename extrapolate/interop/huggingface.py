@@ -211,7 +211,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         parts.append(specs.spell("yarn", {"factor": factor, "fast": fast, "slow": slow}))
     if config["architecture"] == "MistralForCausalLM" and config["sliding_window"] is not None:
         parts.append(specs.spell("window", {"size": _whole(source, "sliding_window")}))
-    return Rotary(theta, length, recipes.build(" + ".join(parts)).text if parts else None)
+    return Rotary(theta, length, recipes.parse(" + ".join(parts)).text if parts else None)
 
 
 def _rope_kind(source: Source, rope: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from extrapolate.runs.weights import load_weights
 PREFIX = "hf:"
 
 
-def bring_in(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
+def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
     """The run in `folder` that holds a checkpoint of Hugging Face, made where it is not there yet.
 
     `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens, where it is not what

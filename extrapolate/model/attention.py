@@ -89,7 +89,7 @@ def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) 
     if bias_HTS is None:
         bias_HTS = torch.zeros(1, *context.hidden_TS.shape, device=context.hidden_TS.device)
     else:
-        bias_HTS = encoding.stored(bias_HTS)
+        bias_HTS = encoding.rounded(bias_HTS)
         if scale_HT is not None:
             bias_HTS = bias_HTS * scale_HT[..., None]
     return bias_HTS.masked_fill(context.hidden_TS, float("-inf"))

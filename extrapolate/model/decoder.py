@@ -14,7 +14,7 @@ from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 
@@ -131,7 +131,7 @@ class Model(nn.Module):
         self.config, self.seq_len = config, seq_len
         self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
-            instances = build(encoding, arguments, self.dims, config.kv_heads)
+            instances = layer_encodings(encoding, arguments, self.dims, config.kv_heads)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
@@ -164,9 +164,9 @@ class Model(nn.Module):
         """Whether it was trained with SSMax."""
         return self.config.ssmax
 
-    def reaches(self, length: int, plan: Plan) -> bool:
+    def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
-        return all(cast(Block, block).encoding.reaches(length, plan) for block in self.blocks)
+        return all(cast(Block, block).encoding.defined_at(length, plan) for block in self.blocks)
 
     def label(self) -> str:
         """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
@@ -183,7 +183,7 @@ class Model(nn.Module):
         Worth making once where several forward passes have one plan.
         """
         encodings = (cast(Block, block).encoding for block in self.blocks)
-        return Setting(plan, tuple(encoding.extended(plan).stored_as(storage) for encoding in encodings))
+        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in encodings))
 
     def hidden(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0) -> Tensor:
         """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.

@@ -39,7 +39,7 @@ class LanguageModel(Protocol):
     def parameter_count(self) -> int | None:
         """Trained parameters; None where that is not known."""
 
-    def reaches(self, length: int, plan: Plan) -> bool:
+    def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of so many tokens are defined under a plan."""
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Any:

@@ -10,7 +10,7 @@ from extrapolate.contract.check import check
 from extrapolate.encodings.base import Dims, Encoding, find
 
 
-def build(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
+def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
     """One instance per layer; `kv_heads` is G (default H).
 
     Raises UserError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file

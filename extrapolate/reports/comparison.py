@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.statistics import LEAST, Interval, interval
 from extrapolate.reports import tables
 from extrapolate.reports.seeds import of_seeds, seeds_of, shared
@@ -65,7 +65,7 @@ def comparable_rows(
     """
     chosen = tables.comparable(evals, only or {})
     if not extensions:
-        chosen = chosen[chosen["extension"] == PLAIN_NAME]
+        chosen = chosen[chosen["extension"] == AS_TRAINED]
     for model, mine in chosen.groupby("model"):
         if mine["config_hash"].nunique() > 1:
             raise UserError(

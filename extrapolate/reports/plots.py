@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED
 
 Style = Mapping[str, Any]
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
@@ -20,10 +20,10 @@ def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
     """
     first = rows.drop_duplicates("model").set_index("model").loc[list(order)]
     runs = list(dict.fromkeys(first["run"]))
-    extensions = [name for name in dict.fromkeys(first["extension"]) if name != PLAIN_NAME]
+    extensions = [name for name in dict.fromkeys(first["extension"]) if name != AS_TRAINED]
     found: dict[str, Style] = {}
     for model, run, extension in zip(order, first["run"], first["extension"], strict=True):
-        plain = extension == PLAIN_NAME
+        plain = extension == AS_TRAINED
         at = 0 if plain else extensions.index(extension)
         found[model] = {
             "color": f"C{runs.index(run) % 10}",

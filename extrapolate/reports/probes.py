@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports import tables
 from extrapolate.reports.seeds import on_shared_seeds
 
@@ -64,7 +64,7 @@ def by_length(rows: pd.DataFrame) -> pd.DataFrame:
 
     `rows` are one probe's.
     """
-    plain = rows[rows["extension"] == PLAIN_NAME]
+    plain = rows[rows["extension"] == AS_TRAINED]
     control = plain.assign(model=plain["model"] + CONTROL, accuracy=plain["control_accuracy"])
     order = [name for model in dict.fromkeys(rows["model"]) for name in (model, model + CONTROL)]
     table = _pivot(pd.concat([rows, control]), ["model"])

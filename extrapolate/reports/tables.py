@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.seeds import counts
 from extrapolate.specs import did_you_mean
 
@@ -145,13 +145,13 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
         for factor in sorted({row["factor"] for row in here}):
             best = min((row for row in here if row["factor"] == factor), key=lambda row: row["loss"])
             line = f"{where}, {factor:g}x: {best['model']} {best['loss']:.3f}"
-            if best["extension"] == PLAIN_NAME:
+            if best["extension"] == AS_TRAINED:
                 lines.append(f"{line}: no extension is lower")
                 continue
-            if (PLAIN_NAME, factor) in loss:
-                line += f", {best['loss'] - loss[PLAIN_NAME, factor]:+.3f} against the run as it was trained"
-            if {(best["extension"], nearest), (PLAIN_NAME, nearest)} <= loss.keys():
-                cost = loss[best["extension"], nearest] - loss[PLAIN_NAME, nearest]
+            if (AS_TRAINED, factor) in loss:
+                line += f", {best['loss'] - loss[AS_TRAINED, factor]:+.3f} against the run as it was trained"
+            if {(best["extension"], nearest), (AS_TRAINED, nearest)} <= loss.keys():
+                cost = loss[best["extension"], nearest] - loss[AS_TRAINED, nearest]
                 line += f"; at {nearest:g}x it costs {cost:+.3f}"
             lines.append(line)
     return lines
@@ -180,14 +180,14 @@ def strict_mean(losses: "pd.Series[float]") -> float:
 def _plain(rows: pd.DataFrame, model: str) -> str:
     """`RoPE + PI` -> `RoPE`, by the rows themselves."""
     mine = rows[rows["model"] == model].iloc[0]
-    if mine["extension"] == PLAIN_NAME:
+    if mine["extension"] == AS_TRAINED:
         return model
-    same = rows[(rows["run"] == mine["run"]) & (rows["extension"] == PLAIN_NAME)]
+    same = rows[(rows["run"] == mine["run"]) & (rows["extension"] == AS_TRAINED)]
     return str(same["model"].iloc[0]) if len(same) else model
 
 
 def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
-    plain = rows[rows["extension"] == PLAIN_NAME]
+    plain = rows[rows["extension"] == AS_TRAINED]
     wanted = baseline or "rope"
     matching = plain[(plain["encoding"] == wanted) | (plain["model"] == wanted)]
     if not matching.empty:

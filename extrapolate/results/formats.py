@@ -8,7 +8,7 @@ from collections.abc import Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.results.columns import Table
 from extrapolate.version import __version__
 
@@ -44,8 +44,8 @@ def translated(data: pa.Table, table: Table) -> pa.Table:
 def _from_1(columns: Columns, known: Set[str]) -> Columns:
     """It had other words for what was applied, and a probe's name in `protocol`, after `probe:`."""
     if (applied := columns.get("extension")) is not None:
-        applied = pc.if_else(pc.equal(applied, "none"), PLAIN_NAME, applied)
-        columns = columns | {"extension": pc.if_else(pc.equal(applied, "own taken off"), OFF, applied)}
+        applied = pc.if_else(pc.equal(applied, "none"), AS_TRAINED, applied)
+        columns = columns | {"extension": pc.if_else(pc.equal(applied, "own taken off"), WITHOUT_OWN, applied)}
     if "probe" in known and "protocol" in columns:
         names = pc.replace_substring_regex(columns["protocol"], pattern="^probe:", replacement="")
         columns = {name: column for name, column in columns.items() if name != "protocol"} | {"probe": names}

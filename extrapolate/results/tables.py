@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.results.columns import INT, REAL, TEXT, Column, Group, Table, always, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
@@ -20,8 +20,8 @@ def _setting(*own: Column) -> Group:
             always("model", TEXT, "", "The encoding and what was applied to it, as tables show them: `RoPE + YaRN`."),
             always(
                 "extension", TEXT, "",
-                f"What was applied at inference, as `--extend` takes it. `{PLAIN_NAME}`: nothing but the run's own "
-                f"extension. `{OFF}`: the run's own extension was left out.",
+                f"What was applied at inference, as `--extend` takes it. `{AS_TRAINED}`: nothing but the run's own "
+                f"extension. `{WITHOUT_OWN}`: the run's own extension was left out.",
             ),
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),

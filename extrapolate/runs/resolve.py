@@ -11,7 +11,7 @@ from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
@@ -80,7 +80,7 @@ def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
         name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
-        arguments=build(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
+        arguments=layer_encodings(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
         file_sha256=file_sha256(user_file) if user_file else None,
     )
     return config.model_copy(update={"encoding": encoding}), user_file
@@ -97,7 +97,7 @@ def run_name(config: TrainedConfig) -> str:
     encoding = config.encoding
     unusual = encoding.arguments
     if not encoding.file_sha256:
-        unusual = build(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
+        unusual = layer_encodings(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
     given = [f"{key}={value}" for key, value in unusual.items()]
     parts = [] if config.preset == "tiny" else [config.preset]
     combined = [name for name, used in (("ssmax", config.model.ssmax), ("qk-norm", config.model.qk_norm)) if used]

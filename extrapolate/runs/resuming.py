@@ -24,7 +24,7 @@ def run_in(path: Path) -> Run | None:
     return run
 
 
-def resumed(
+def resolve_resumed(
     run: Run,
     request: TrainingRequest,
     start: Path | None = None,

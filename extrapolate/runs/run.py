@@ -109,7 +109,7 @@ class Run:
         for copy, sha256 in zip(copies, hashes, strict=False):
             if not copy.is_file() or file_sha256(copy) != sha256:
                 raise UserError(f"{copy} is missing or was changed since training: its hash differs")
-        return recipes.build(self.config.extension, copies)
+        return recipes.parse(self.config.extension, copies)
 
     def keep_extensions(self, users: Iterable[UserFile]) -> None:
         """Copies the users' own files that extensions come from into the run."""

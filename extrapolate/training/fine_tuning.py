@@ -6,7 +6,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import OFF, PLAIN_NAME, check_not_none
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -22,7 +22,7 @@ from extrapolate.runs.run import USER_ENCODING, Run
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1
 
 
-def continued(
+def resolve_fine_tuning(
     start: Path, request: TrainingRequest, extend: str | None, store: Store
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
@@ -74,10 +74,10 @@ def continued(
 
 def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None:
     """The extension that is to belong to a run; `inherited` where no other is asked for."""
-    if extend is None or extend == PLAIN_NAME:
+    if extend is None or extend == AS_TRAINED:
         return inherited
-    check_not_none(extend, "the extension", OFF)
-    return None if extend == OFF else recipes.build(extend)
+    check_not_none(extend, "the extension", WITHOUT_OWN)
+    return None if extend == WITHOUT_OWN else recipes.parse(extend)
 
 
 def origin_of(start: Path) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Pa
         if own.to_fit is not None:
             raise UserError(f"an extension that belongs to a run must be whole, and '{own.text}' leaves a constant out")
         plan = own.plan(model.encoding, model.seq_len, length)
-    if not model.reaches(length, plan):
+    if not model.defined_at(length, plan):
         hint = "; give `extend='table-resize'`" if "table-resize" in recipes.applicable(model) else ""
         raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"

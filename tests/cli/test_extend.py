@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extrapolate import results
-from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.extensions.base import extensions
 from extrapolate.extensions.recipe import applicable
 from extrapolate.runs.run import Run
@@ -29,7 +29,7 @@ def test_all_is_every_one_that_applies(cli, ckpt):
     out = cli("eval-lengths", "ckpt/rope", "--extend", "all", *FEW).succeeded().out
     rows = rows_of(ckpt / "rope")
     model = Run.open(ckpt / "rope").build_model()
-    assert set(rows["extension"]) == {PLAIN_NAME, *applicable(model)}
+    assert set(rows["extension"]) == {AS_TRAINED, *applicable(model)}
     assert len(rows) == 3 * (len(applicable(model)) + 1)
     assert {"yarn", "self-extend", "window", "log-n"} <= set(rows["extension"])
     for factor in ("1x", "2x", "4x"):
@@ -43,13 +43,13 @@ def test_the_winner_is_named_with_what_it_costs(cli, ckpt):
         here = rows[rows["factor"] == factor].set_index("extension")
         best = here["loss"].idxmin()
         assert f"{here['model'][best]} {here['loss'][best]:.3f}" in line
-        assert ("no extension is lower" in line) == (best == PLAIN_NAME)
+        assert ("no extension is lower" in line) == (best == AS_TRAINED)
 
 
 def test_joined_extensions_have_one_row(cli, ckpt):
     cli("eval-lengths", "ckpt/rope", "--extend", "yarn:factor=8+log-n", *FEW).succeeded()
     rows = rows_of(ckpt / "rope")
-    assert set(rows["extension"]) == {PLAIN_NAME, "yarn:factor=8 + log-n"}
+    assert set(rows["extension"]) == {AS_TRAINED, "yarn:factor=8 + log-n"}
     assert set(rows["model"]) == {"RoPE", "RoPE + YaRN(8) + log-n"}
 
 
@@ -64,12 +64,12 @@ def test_every_extension_runs_on_a_trained_model_it_applies_to(cli, ckpt, tiny):
         seen |= set(rows["extension"])
         assert rows.groupby("extension")["loss"].count().min() >= 1
     rope_only = {n for n in extensions.names() if extensions[n].needs == "frequencies"}
-    assert seen == {PLAIN_NAME, *extensions.names()} - rope_only
+    assert seen == {AS_TRAINED, *extensions.names()} - rope_only
 
 
 def test_one_number_written_twice_is_one_row(cli, ckpt):
     cli("eval-lengths", "ckpt/rope", "--extend", "pi:factor=2", "--extend", "pi:factor=2.0", *FEW).succeeded()
-    assert set(rows_of(ckpt / "rope")["extension"]) == {PLAIN_NAME, "pi:factor=2"}
+    assert set(rows_of(ckpt / "rope")["extension"]) == {AS_TRAINED, "pi:factor=2"}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_ssmax_clashes_with_log_n(cli, tiny, refused):
 def test_a_fitted_temperature_is_no_worse_than_none_where_it_was_fitted(cli, ckpt):
     flags = ["--split", "validation", "--factors", "1,4", "--max-targets", "100000", "--protocol", "windows"]
     cli("eval-lengths", "ckpt/none", "--extend", "temperature", *flags).succeeded()
-    plain, fitted = (losses(ckpt / "none", name) for name in (PLAIN_NAME, "temperature"))
+    plain, fitted = (losses(ckpt / "none", name) for name in (AS_TRAINED, "temperature"))
     assert fitted[0] == plain[0]
     assert fitted[1] <= plain[1] + 1e-4
 
@@ -150,22 +150,24 @@ class TestTuning:
         cli("train", "--from", "ckpt/rope", "--out", "ckpt/same", *flags).succeeded()
         for run in ("rope", "same"):
             cli("eval-lengths", f"ckpt/{run}", *FEW).succeeded()
-        assert losses(ckpt / "same", PLAIN_NAME) == pytest.approx(losses(ckpt / "rope", PLAIN_NAME), abs=1e-5)
+        assert losses(ckpt / "same", AS_TRAINED) == pytest.approx(losses(ckpt / "rope", AS_TRAINED), abs=1e-5)
 
     def test_its_extension_belongs_to_it(self, cli, tuned):
-        cli("eval-lengths", tuned, "--extend", OFF, "--extend", PLAIN_NAME, "--extend", "log-n", *FEW).succeeded()
+        cli(
+            "eval-lengths", tuned, "--extend", WITHOUT_OWN, "--extend", AS_TRAINED, "--extend", "log-n", *FEW
+        ).succeeded()
         rows = rows_of(tuned)
-        assert set(rows["extension"]) == {PLAIN_NAME, OFF, "log-n"}
+        assert set(rows["extension"]) == {AS_TRAINED, WITHOUT_OWN, "log-n"}
         labels = {extension: set(mine["model"]) for extension, mine in rows.groupby("extension")}
         assert labels == {
-            PLAIN_NAME: {"RoPE + PI(4), tuned at 64"},
-            OFF: {"RoPE, tuned at 64 with PI(4), taken off"},
+            AS_TRAINED: {"RoPE + PI(4), tuned at 64"},
+            WITHOUT_OWN: {"RoPE, tuned at 64 with PI(4), taken off"},
             "log-n": {"RoPE + PI(4) + log-n, tuned at 64"},
         }
         assert set(rows["own_extension"]) == {"pi:factor=4"}
         assert set(rows["seq_len"]) == {16}
         assert set(rows["trained_length"]) == {64}
-        assert losses(tuned, OFF) != losses(tuned, PLAIN_NAME)
+        assert losses(tuned, WITHOUT_OWN) != losses(tuned, AS_TRAINED)
 
     def test_its_configuration_alone_does_not_make_it_again(self, tuned, refused):
         refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
@@ -193,7 +195,7 @@ class TestTuning:
         flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
         cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
         cli("eval-lengths", "ckpt/long", *FEW).succeeded()
-        cli("eval-lengths", tuned, "--extend", OFF, *FEW).succeeded()
+        cli("eval-lengths", tuned, "--extend", WITHOUT_OWN, *FEW).succeeded()
         (ckpt / "study").mkdir()
         for name in ("long", "tuned"):
             (ckpt / name).rename(ckpt / "study" / name)
@@ -221,7 +223,7 @@ class TestTuning:
         flags = ["--seq-len", 32, "--tokens", 1024, "--no-compile", "--out", "ckpt/long"]
         cli("train", "--from", "ckpt/rope", *flags).succeeded()
         cli("eval-lengths", "ckpt/long", "--extend", "pi", "--extend", "window", *FEW).succeeded()
-        plain = losses(ckpt / "long", PLAIN_NAME)
+        plain = losses(ckpt / "long", AS_TRAINED)
         for name in ("pi", "window"):
             extended = losses(ckpt / "long", name)
             assert extended[:2] == plain[:2]

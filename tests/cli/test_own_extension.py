@@ -77,6 +77,27 @@ def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: 
     assert "was changed since training" in cli("eval-lengths", "ckpt/tuned", *FEWER).error()
 
 
+def test_several_files_are_kept_in_their_order(cli, ckpt: Path, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE, tmp_path / "mine.py")
+    (tmp_path / "other.py").write_text(
+        BASE.replace("Plan\n", "Plan\n\n\n")
+        + "class Colder(Extension):\n    display, source, slot, needs = 'Colder', 'here', 'scale', 'logits'\n"
+        "    def plan(self, encoding, seq_len, length): return Plan(logit_scale=1.5)\n"
+    )
+    hashes = [hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("other.py", "mine.py")]
+    extend = "other.py:Colder + log-n + mine.py:RootScale:factor=4"
+    cli("train", "--from", "ckpt/rope", "--tokens", 512, "--out", "ckpt/tuned", "--extend", extend).succeeded()
+    run = Run.open(ckpt / "tuned")
+    assert run.config.extension_sha256 == "+".join(hashes)
+    for name in ("other.py", "mine.py"):
+        (tmp_path / name).unlink()
+    plan = own_plan(run, run.build_model())
+    assert (plan.position_scale, plan.logit_scale) == (0.5, 1.5)
+    assert run.own_extension is not None
+    assert [path.stem for path in sorted((run.path / "extensions").iterdir())] == sorted(hashes)
+    assert run.own_extension.text == extend
+
+
 BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.model.plan import Plan\n"
 WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def plan(self, encoding, seq_len, length): "
 
@@ -96,7 +117,7 @@ WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def pl
 def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.build(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)  # type: ignore[arg-type]
+        recipe.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)  # type: ignore[arg-type]
 
 
 def test_two_files_of_one_name_are_not_evaluated_as_one(cli, ckpt: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 import pytest
 
 from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 DIMS = Dims(width=32, heads=4, head_dim=8, seq_len=64, layers=2)
 HEAD = """
@@ -29,7 +29,7 @@ def load(tmp_path: Path) -> Callable[..., list[Encoding]]:
 
     def call(body: str, dims: Dims = DIMS, kv_heads: int | None = None, head: str = HEAD) -> list[Encoding]:
         (tmp_path / "mine.py").write_text(head + indent(dedent(body), "    "))
-        return build(f"{tmp_path / 'mine.py'}:Mine", {}, dims, kv_heads)
+        return layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, dims, kv_heads)
 
     return call
 

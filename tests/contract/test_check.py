@@ -300,7 +300,7 @@ class TestFrequencies:
     def spectrum(self):
         return Spectrum(10.0, 4)
     def extended(self, plan):
-        return super().extended(plan).view(frequency_scale=plan.frequency_scale)
+        return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
     def rotate(self, q, k, pos_T, pos_S):
         frequencies = geometric(10.0, 8, q.device)
         if self.frequency_scale:

@@ -16,7 +16,7 @@ from extrapolate import files
 from extrapolate.data import store as stores
 from extrapolate.data.documents import Document
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import SPLITS, Split, Store, StoreSettings, build
+from extrapolate.data.store import SPLITS, Split, Store, StoreSettings, build_store
 
 WORDS = [a + b for a in ("ba", "ke", "ño", "ti", "zü", "ra") for b in ("lo", "mi", "se", "du", "ç")]
 
@@ -40,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "BATCH_CHARACTERS", 1000)  # a record batch holds a quarter as many tokens
         patch.setattr(stores, "SHARD_TOKENS", 600)
-        return build(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
+        return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 
 def encoded(store: Store, text: str) -> list[int]:
@@ -117,7 +117,7 @@ class TestContent:
 
     def test_a_special_token_spelled_out_is_text(self, tmp_path: Path) -> None:
         spelled = Document("spelled", "before <eos> after <eos>")
-        store = build([spelled, *DOCUMENTS], SETTINGS, tmp_path / "store")
+        store = build_store([spelled, *DOCUMENTS], SETTINGS, tmp_path / "store")
         tokens = contents(store)["spelled"]
         assert tokens.count(store.manifest["eos_id"]) == 1
         assert tokens[-1] == store.manifest["eos_id"]
@@ -125,13 +125,13 @@ class TestContent:
 
     def test_repeated_and_empty_documents_are_left_out(self, store: Store, tmp_path: Path) -> None:
         repeated = [Document(f"again-{d.id}", d.text) for d in DOCUMENTS[:5]]
-        other = build([*DOCUMENTS, Document("empty", ""), *repeated], SETTINGS, tmp_path / "store")
+        other = build_store([*DOCUMENTS, Document("empty", ""), *repeated], SETTINGS, tmp_path / "store")
         # The tokenizer saw the repeated text as well, so only the ids can be compared.
         assert set(contents(other)) == set(contents(store))
 
     def test_repetition_is_noticed_across_batches(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stores, "BATCH_CHARACTERS", 1)
-        other = build([*DOCUMENTS, Document("again", DOCUMENTS[0].text)], SETTINGS, tmp_path / "store")
+        other = build_store([*DOCUMENTS, Document("again", DOCUMENTS[0].text)], SETTINGS, tmp_path / "store")
         assert "again" not in contents(other)
 
     def test_progress_reports_every_character_of_every_stage(self, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ class TestContent:
         def progress(stage: str, amount: int) -> None:
             seen[stage] = seen.get(stage, 0) + amount
 
-        build(DOCUMENTS, SETTINGS, tmp_path / "store", progress)
+        build_store(DOCUMENTS, SETTINGS, tmp_path / "store", progress)
         size = sum(len(document.text) for document in DOCUMENTS)
         assert seen == {"training BPE": size, "tokenising": size}
 
@@ -157,7 +157,7 @@ class TestPieces:
         }
 
     def test_pieces_make_no_difference(self, store: Store, tmp_path: Path) -> None:
-        whole = build(DOCUMENTS, SETTINGS, tmp_path / "store")
+        whole = build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
         assert whole.corpus_hash == store.corpus_hash
         for name in SPLITS:
             assert len(whole.manifest["splits"][name]["shards"]) == 1
@@ -179,7 +179,7 @@ class TestPieces:
         assert len(split.slice(place, place)) == 0
 
     def test_tokens_are_not_copied_where_they_lie_together(self, tmp_path: Path) -> None:
-        split = build(DOCUMENTS, SETTINGS, tmp_path / "store").split("train")
+        split = build_store(DOCUMENTS, SETTINGS, tmp_path / "store").split("train")
         assert np.shares_memory(split.slice(3, 90), split.slice(50, 60))
         assert not split.slice(3, 90).flags.writeable
 
@@ -195,7 +195,7 @@ class TestTypes:
         path = word_tokenizer(tmp_path / "t.json", {"a": 0, "b": 1, "c": 2, "d": 3, "</s>": 4, "far": largest})
         documents = [Document(str(i), " ".join(["far", *"abcd"[:i], "far"])) for i in range(4)]
         settings = StoreSettings(tokenizer=path, min_heldout_tokens=1)
-        store = build(documents, settings, tmp_path / "store")
+        store = build_store(documents, settings, tmp_path / "store")
         assert store.vocab_size == largest + 1
         assert store.manifest["dtype"] == dtype
         assert contents(store)["1"] == [largest, 0, largest, 4]
@@ -207,7 +207,7 @@ class TestTypes:
         tokenizer.enable_padding(length=100)
         tokenizer.save(str(tmp_path / "t.json"))
         settings = StoreSettings(tokenizer=str(tmp_path / "t.json"), min_heldout_tokens=40)
-        assert contents(build(DOCUMENTS, settings, tmp_path / "store")) == contents(store)
+        assert contents(build_store(DOCUMENTS, settings, tmp_path / "store")) == contents(store)
 
 
 class TestLimits:
@@ -217,44 +217,44 @@ class TestLimits:
     ) -> None:
         limit = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS[:30]) + spare
         settings = StoreSettings(vocab_size=300, max_tokens=limit, min_heldout_tokens=20)
-        kept = contents(build(DOCUMENTS, settings, tmp_path / "store"))
+        kept = contents(build_store(DOCUMENTS, settings, tmp_path / "store"))
         assert set(kept) == {document.id for document in DOCUMENTS[:documents]}
 
     def test_max_tokens_is_not_reached_by_a_corpus_of_exactly_so_many(self, store: Store, tmp_path: Path) -> None:
         total = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS)
         settings = StoreSettings(vocab_size=300, max_tokens=total, min_heldout_tokens=40)
-        assert build(DOCUMENTS, settings, tmp_path / "store").corpus_hash == store.corpus_hash
+        assert build_store(DOCUMENTS, settings, tmp_path / "store").corpus_hash == store.corpus_hash
 
     def test_a_limit_that_no_document_fits_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"max[-_]tokens"):
-            build(DOCUMENTS, StoreSettings(vocab_size=300, max_tokens=1), tmp_path / "store")
+            build_store(DOCUMENTS, StoreSettings(vocab_size=300, max_tokens=1), tmp_path / "store")
 
     def test_min_doc_tokens_leaves_out_the_shorter(self, store: Store, tmp_path: Path) -> None:
         sizes = {document.id: len(encoded(store, document.text)) for document in DOCUMENTS}
         limit = sorted(sizes.values())[30]
         settings = StoreSettings(vocab_size=300, min_doc_tokens=limit, min_heldout_tokens=40)
-        kept = contents(build(DOCUMENTS, settings, tmp_path / "store"))
+        kept = contents(build_store(DOCUMENTS, settings, tmp_path / "store"))
         assert set(kept) == {name for name, size in sizes.items() if size >= limit}
 
     def test_a_source_of_only_shorter_documents_is_refused(self, tmp_path: Path) -> None:
         settings = StoreSettings(source="tales", vocab_size=300, min_doc_tokens=10_000)
         with pytest.raises(ValueError, match="tales holds no document of at least 10000 tokens"):
-            build(DOCUMENTS, settings, tmp_path / "store")
+            build_store(DOCUMENTS, settings, tmp_path / "store")
 
     def test_too_few_long_documents_are_refused_with_the_numbers(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"0 of 80 documents have at least 8193.*lower `min_heldout_tokens`"):
-            build(DOCUMENTS, StoreSettings(vocab_size=300), tmp_path / "store")
+            build_store(DOCUMENTS, StoreSettings(vocab_size=300), tmp_path / "store")
 
     def test_two_documents_leave_nothing_to_train_on(self, tmp_path: Path) -> None:
         settings = StoreSettings(vocab_size=270, min_heldout_tokens=2)
         with pytest.raises(ValueError, match=r"2 of 2 documents.*training a third"):
-            build(make_documents([30, 30]), settings, tmp_path / "store")
-        store = build(make_documents([30, 30, 30]), settings, tmp_path / "other")
+            build_store(make_documents([30, 30]), settings, tmp_path / "store")
+        store = build_store(make_documents([30, 30, 30]), settings, tmp_path / "other")
         assert [len(store.split(name).ids) for name in SPLITS] == [1, 1, 1]
 
     def test_a_vocabulary_the_text_cannot_yield_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="too little for a vocabulary"):
-            build(DOCUMENTS, StoreSettings(vocab_size=30_000), tmp_path / "store")
+            build_store(DOCUMENTS, StoreSettings(vocab_size=30_000), tmp_path / "store")
 
 
 class TestSplits:
@@ -275,12 +275,12 @@ class TestSplits:
 
     def test_the_order_of_the_documents_does_not_matter(self, store: Store, tmp_path: Path) -> None:
         shuffled = random.Random(0).sample(DOCUMENTS, len(DOCUMENTS))
-        other = build(shuffled, SETTINGS, tmp_path / "store")
+        other = build_store(shuffled, SETTINGS, tmp_path / "store")
         assert ids(other) == ids(store)
 
     def test_more_than_so_many_are_never_held_out(self, tmp_path: Path) -> None:
         settings = StoreSettings(vocab_size=300, min_heldout_tokens=2)
-        store = build(make_documents([3] * 1400), settings, tmp_path / "store")
+        store = build_store(make_documents([3] * 1400), settings, tmp_path / "store")
         assert [len(store.split(name).ids) for name in SPLITS] == [1400 - 256 - 64, 64, 256]
 
     def test_an_unknown_split_is_refused_with_those_there(self, store: Store) -> None:
@@ -297,7 +297,7 @@ class TestCorpusHash:
             for document in DOCUMENTS:
                 (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
             settings = StoreSettings(source=str(folder), vocab_size=300, min_heldout_tokens=40)
-            hashes.append(build(open_source(str(folder)), settings, tmp_path / place / "store").corpus_hash)
+            hashes.append(build_store(open_source(str(folder)), settings, tmp_path / place / "store").corpus_hash)
         assert hashes[0] == hashes[1]
 
     @pytest.mark.parametrize("changed", ["text", "vocab_size", "max_tokens", "min_heldout_tokens", "order"])
@@ -309,7 +309,7 @@ class TestCorpusHash:
             documents[7], documents[8] = documents[8], documents[7]
         else:
             settings[changed] = {"vocab_size": 301, "max_tokens": 2000, "min_heldout_tokens": 60}[changed]
-        other = build(documents, StoreSettings(**settings), tmp_path / "store")
+        other = build_store(documents, StoreSettings(**settings), tmp_path / "store")
         assert other.corpus_hash != store.corpus_hash
 
     def test_it_changes_with_the_text_alone(self, store: Store, tmp_path: Path) -> None:
@@ -319,5 +319,5 @@ class TestCorpusHash:
         changed = list(DOCUMENTS)
         changed[row] = Document(DOCUMENTS[row].id, "x" + DOCUMENTS[row].text[1:])
         assert len(encoded(store, changed[row].text)) == len(encoded(store, DOCUMENTS[row].text))
-        hashes = {build(d, settings, tmp_path / n).corpus_hash for n, d in (("a", DOCUMENTS), ("b", changed))}
+        hashes = {build_store(d, settings, tmp_path / n).corpus_hash for n, d in (("a", DOCUMENTS), ("b", changed))}
         assert len(hashes) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from extrapolate.data import store as stores
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store, StoreSettings, build_store
 
 LETTERS = random.Random(0)
 DOCUMENTS = [Document(str(n), "".join(LETTERS.choices("abcdefgh ", k=300))) for n in range(8)]
@@ -27,7 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "BATCH_CHARACTERS", 1000)
         patch.setattr(stores, "SHARD_TOKENS", 300)
-        return build(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
+        return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ class TestFailure:
     @pytest.mark.parametrize("error", [ValueError("bad row"), KeyboardInterrupt(), OSError("disk")])
     def test_a_failure_leaves_nothing_behind(self, tmp_path: Path, error: BaseException, reading: int) -> None:
         with pytest.raises(type(error)):
-            build(Failing(error, reading), SETTINGS, tmp_path / "store")
+            build_store(Failing(error, reading), SETTINGS, tmp_path / "store")
         assert list(tmp_path.iterdir()) == []
 
     def test_a_failure_while_writing_splits_leaves_nothing_behind(
@@ -111,20 +111,20 @@ class TestFailure:
 
         monkeypatch.setattr(stores, "_write_split", full)
         with pytest.raises(OSError, match="no space left"):
-            build(DOCUMENTS, SETTINGS, tmp_path / "store")
+            build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
         assert list(tmp_path.iterdir()) == []
 
     def test_what_a_killed_process_left_is_replaced(self, store: Store, tmp_path: Path) -> None:
         program = (
             "import os, signal, sys; from pathlib import Path\n"
             "from extrapolate.data.documents import Document\n"
-            "from extrapolate.data.store import StoreSettings, build\n"
+            "from extrapolate.data.store import StoreSettings, build_store\n"
             "def texts():\n"
             "    yield Document('a', 'some text')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)\n"
             "class Source:\n"
             "    def __iter__(self): return texts()\n"
-            "build(Source(), StoreSettings(), Path(sys.argv[1]))\n"
+            "build_store(Source(), StoreSettings(), Path(sys.argv[1]))\n"
         )
         killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "store")], check=False)
         assert killed.returncode == -signal.SIGKILL
@@ -132,7 +132,7 @@ class TestFailure:
         assert len(left) == 1
         assert "store" not in left
         (tmp_path / left[0] / "all-00009.arrow").write_bytes(b"half")  # as a later kill would have left
-        assert build(DOCUMENTS, SETTINGS, tmp_path / "store").corpus_hash == store.corpus_hash
+        assert build_store(DOCUMENTS, SETTINGS, tmp_path / "store").corpus_hash == store.corpus_hash
         assert os.listdir(tmp_path) == ["store"]
         assert sorted(os.listdir(tmp_path / "store")) == sorted(
             ["manifest.json", "test-00000.arrow", "tokenizer.json", "train-00000.arrow", "validation-00000.arrow"]
@@ -147,16 +147,16 @@ class TestFailure:
             def __iter__(self) -> Iterator[Document]:
                 yield from DOCUMENTS
                 with pytest.raises(ValueError, match="being written by another process"):
-                    build(DOCUMENTS, SETTINGS, tmp_path / "store")
+                    build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
                 self.refused += 1
 
         source = Meanwhile()
-        assert build(source, SETTINGS, tmp_path / "store").split("train").n_tokens > 0
+        assert build_store(source, SETTINGS, tmp_path / "store").split("train").n_tokens > 0
         assert source.refused == 2
 
     def test_what_is_there_already_is_not_overwritten(self, copy: Store) -> None:
         before = {path.name: path.read_bytes() for path in copy.path.iterdir()}
         with pytest.raises((ValueError, OSError)):
-            build(DOCUMENTS[:5], SETTINGS, copy.path)
+            build_store(DOCUMENTS[:5], SETTINGS, copy.path)
         assert {path.name: path.read_bytes() for path in copy.path.iterdir()} == before
         assert [path.name for path in copy.path.parent.iterdir()] == [copy.path.name]

@@ -7,7 +7,7 @@ import torch
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 VARIANTS = [
     "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
@@ -31,7 +31,7 @@ def make_layers() -> Callable[[str, Dims], list[Encoding]]:
     def make(spec: str, dims: Dims) -> list[Encoding]:
         torch.manual_seed(0)
         parsed = specs.parse(spec)
-        layers = build(parsed.name, parsed.arguments, dims)
+        layers = layer_encodings(parsed.name, parsed.arguments, dims)
         with torch.no_grad():
             for parameter in {id(p): p for layer in layers for p in layer.parameters()}.values():
                 parameter.add_(0.05 * torch.randn_like(parameter))

@@ -13,7 +13,7 @@ from extrapolate.encodings.expe import ExPE
 from extrapolate.encodings.exqpe import ExQPE
 from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.sinusoidal import Sinusoidal
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import Plan
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32)
@@ -91,7 +91,7 @@ def test_learned_reads_the_row_of_the_position() -> None:
 
 
 def test_learned_has_one_table_for_the_model() -> None:
-    layers = build("learned", {}, dataclasses.replace(DIMS, layers=3))
+    layers = layer_encodings("learned", {}, dataclasses.replace(DIMS, layers=3))
     assert [[p.shape for p in layer.parameters()] for layer in layers] == [[(32, 64)], [], []]
 
 
@@ -199,7 +199,7 @@ def test_one_channel_is_enough(cls: type[ExPE]) -> None:
 def test_the_first_block_may_be_the_only_one(name: str) -> None:
     x = random(2, 5, 64)
     dims = dataclasses.replace(DIMS, layers=3)
-    only, everywhere = (build(name, {"blocks": blocks}, dims) for blocks in ("first", "all"))
+    only, everywhere = (layer_encodings(name, {"blocks": blocks}, dims) for blocks in ("first", "all"))
     for layer in range(3):
         read, values_read = only[layer].attention_input(x, positions(5))
         overridden, _ = everywhere[layer].attention_input(x, positions(5))
@@ -212,7 +212,7 @@ def test_the_first_block_may_be_the_only_one(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_values_may_read_positions_too(name: str, blocks: str) -> None:
     x = random(2, 5, 64)
-    layers = build(name, {"value_input": True, "blocks": blocks}, dataclasses.replace(DIMS, layers=2))
+    layers = layer_encodings(name, {"value_input": True, "blocks": blocks}, dataclasses.replace(DIMS, layers=2))
     plain, _ = NAMES[name](DIMS).attention_input(x, positions(5))
     for layer, encoding in enumerate(layers):
         read, values_read = encoding.attention_input(x, positions(5))
@@ -225,7 +225,7 @@ def test_values_may_read_positions_too(name: str, blocks: str) -> None:
 def test_constants_that_are_learned_start_where_they_were_fixed(name: str) -> None:
     """Start, step and slope: three numbers for the whole model."""
     chosen = {"size": 5, "start": 0.25, "slope": -0.5}
-    layers = build(name, {**chosen, "learned": "fixed"}, dataclasses.replace(DIMS, layers=3))
+    layers = layer_encodings(name, {**chosen, "learned": "fixed"}, dataclasses.replace(DIMS, layers=3))
     trained = {id(p): p for layer in layers for p in layer.parameters()}
     assert [p.tolist() for p in trained.values()] == [[0.25, 2 / 32, -0.5]]
     unlearned = NAMES[name](DIMS, **chosen)
@@ -254,7 +254,7 @@ def test_constants_are_learned_from_the_values(cls: type[ExPE], steps: int) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_learned_constants_reach_every_block(name: str) -> None:
-    layers = build(name, {"learned": "fixed", "size": 2}, dataclasses.replace(DIMS, layers=3))
+    layers = layer_encodings(name, {"learned": "fixed", "size": 2}, dataclasses.replace(DIMS, layers=3))
     with torch.no_grad():
         next(layers[0].parameters()).copy_(torch.tensor([5.0, 0.5, 0.25]))
     expected = [6.5, 6.75] if name == "expe" else [6.0, 7.25]
@@ -271,5 +271,5 @@ def test_constants_may_be_learned_from_scratch(cls: type[ExPE]) -> None:
     for number in started.T:
         assert number.mean().item() == pytest.approx(0, abs=4e-3)
         assert number.std().item() == pytest.approx(0.02, rel=0.15)
-    first, second = build("expe", {"learned": "scratch"}, dataclasses.replace(DIMS, layers=2))
+    first, second = layer_encodings("expe", {"learned": "scratch"}, dataclasses.replace(DIMS, layers=2))
     assert next(first.parameters()) is next(second.parameters())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 SMALL = Dims(width=32, heads=2, head_dim=16, seq_len=16, layers=2)
 LARGE = Dims(width=512, heads=8, head_dim=64, seq_len=2048, layers=12)
@@ -51,8 +51,8 @@ def test_every_encoding_is_here_or_has_a_test_of_its_own() -> None:
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_are_those_of_the_docstring(name: str) -> None:
     always, small, large = DEFAULTS[name]
-    assert build(name, {}, SMALL)[0].arguments() == always | small
-    assert build(name, {}, LARGE)[0].arguments() == always | large
+    assert layer_encodings(name, {}, SMALL)[0].arguments() == always | small
+    assert layer_encodings(name, {}, LARGE)[0].arguments() == always | large
 
 
 @pytest.mark.parametrize(
@@ -88,29 +88,29 @@ def test_the_last_values_that_are_taken_and_the_first_that_are_not(
     name: str, argument: str, taken: list[Any], refused: list[Any]
 ) -> None:
     for value in taken:
-        assert build(name, {argument: value}, SMALL)[0].arguments()[argument] == value
+        assert layer_encodings(name, {argument: value}, SMALL)[0].arguments()[argument] == value
     for value in refused:
         with pytest.raises(ValueError, match=argument):
-            build(name, {argument: value}, SMALL)
+            layer_encodings(name, {argument: value}, SMALL)
 
 
 @pytest.mark.parametrize(("name", "dims"), [("rope", Dims(30, 2, 15, 16)), ("sinusoidal", Dims(31, 1, 31, 16))])
 def test_sizes_that_do_not_pair_are_refused(name: str, dims: Dims) -> None:
     with pytest.raises(ValueError, match=f"{name} needs an even"):
-        build(name, {}, dims)
+        layer_encodings(name, {}, dims)
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 3, 4, 7, 8, 63, 64, 256])
 def test_defaults_that_follow_from_l_are_taken_at_any_l(seq_len: int) -> None:
     """By their words: half of L, L less 1, and so on, each no less than what is taken."""
     dims = Dims(width=32, heads=2, head_dim=16, seq_len=seq_len, layers=2)
-    assert build("rnope", {}, dims)[0].arguments()["window"] == max(1, seq_len // 2)
-    buckets, far = build("t5", {}, dims)[0].arguments().values()
+    assert layer_encodings("rnope", {}, dims)[0].arguments()["window"] == max(1, seq_len // 2)
+    buckets, far = layer_encodings("t5", {}, dims)[0].arguments().values()
     assert buckets == max(2, min(32, 2 * (seq_len // 4)))
     assert far == max(buckets // 2 + 1, min(128, seq_len))
-    assert build("fire", {}, dims)[0].arguments()["threshold"] == seq_len / 2
+    assert layer_encodings("fire", {}, dims)[0].arguments()["threshold"] == seq_len / 2
     if seq_len > 1:
-        assert build("shaw", {}, dims)[0].arguments()["max_distance"] == min(seq_len - 1, 128)
+        assert layer_encodings("shaw", {}, dims)[0].arguments()["max_distance"] == min(seq_len - 1, 128)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_defaults_that_follow_from_l_are_taken_at_any_l(seq_len: int) -> None:
 def test_labels_and_folders_have_what_is_not_a_default(
     spec: tuple[str, dict[str, Any]], unusual: dict[str, Any], label: str
 ) -> None:
-    encoding = build(*spec, SMALL)[0]
+    encoding = layer_encodings(*spec, SMALL)[0]
     assert encoding.unusual_arguments() == unusual
     assert encoding.label() == label
 
@@ -150,4 +150,4 @@ WITH_STATE = {
 
 @pytest.mark.parametrize("name", encodings.names())
 def test_a_checkpoint_holds_what_is_trained_or_drawn_and_no_constants(name: str) -> None:
-    assert set(build(name, {}, SMALL)[0].state_dict()) == WITH_STATE.get(name, set())
+    assert set(layer_encodings(name, {}, SMALL)[0].state_dict()) == WITH_STATE.get(name, set())

@@ -3,7 +3,7 @@
 import pytest
 
 from extrapolate.encodings.base import Dims
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 
@@ -22,7 +22,7 @@ DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
     ],
 )
 def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], label: str) -> None:
-    assert build(name, arguments, DIMS)[0].label() == label
+    assert layer_encodings(name, arguments, DIMS)[0].label() == label
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], l
 )
 def test_refused_arguments(name: str, arguments: dict[str, str], dims: Dims, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(name, arguments, dims)
+        layer_encodings(name, arguments, dims)

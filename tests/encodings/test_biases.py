@@ -15,7 +15,7 @@ from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 B, H, K = 2, 4, 8
 DIMS = Dims(width=H * K, heads=H, head_dim=K, seq_len=32, layers=3)
@@ -31,7 +31,7 @@ def layers_of(spec: str, dims: Dims = DIMS) -> list[Encoding]:
     """The encoding's instances, with parameters that are not where they start."""
     torch.manual_seed(0)
     parsed = specs.parse(spec)
-    layers = build(parsed.name, parsed.arguments, dims)
+    layers = layer_encodings(parsed.name, parsed.arguments, dims)
     with torch.no_grad():
         for parameter in {id(p): p for layer in layers for p in layer.parameters()}.values():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -161,7 +161,7 @@ def test_alibi_slopes_of_twelve_heads_by_hand() -> None:
 
 
 def test_alibi_bias_is_minus_slope_times_distance() -> None:
-    bias = bias_of(build("alibi", {}, DIMS)[0], positions(6)[4:], positions(6))
+    bias = bias_of(layer_encodings("alibi", {}, DIMS)[0], positions(6)[4:], positions(6))
     for h, slope in enumerate([1 / 4, 1 / 16, 1 / 64, 1 / 256]):
         for t, i in enumerate((4, 5)):
             for j in range(i + 1):
@@ -196,7 +196,7 @@ def test_shared_parameters_gather_the_gradients_of_all_layers(spec: str) -> None
     x = torch.randint(0, 31, (2, 17))
     shared, apart = (Model(SIZES, parsed.name, parsed.arguments, 16) for _ in range(2))
     apart.load_state_dict(shared.state_dict())
-    fresh = [build(parsed.name, parsed.arguments, apart.dims)[0] for _ in apart.blocks]
+    fresh = [layer_encodings(parsed.name, parsed.arguments, apart.dims)[0] for _ in apart.blocks]
     for block, encoding in zip(apart.blocks, fresh, strict=True):
         encoding.load_state_dict(shared.encoding.state_dict())
         block.encoding = encoding
@@ -212,7 +212,7 @@ def test_shared_parameters_gather_the_gradients_of_all_layers(spec: str) -> None
 
 
 def test_sandwich_is_largest_at_distance_zero() -> None:
-    bias = bias_of(build("sandwich", {}, DIMS)[0], positions(1), positions(1))
+    bias = bias_of(layer_encodings("sandwich", {}, DIMS)[0], positions(1), positions(1))
     assert bias.flatten().tolist() == pytest.approx([32.0, 16.0, 64 / 6, 8.0])  # 64 / c, c = 2, 4, 6, 8
 
 
@@ -221,7 +221,7 @@ def test_sandwich_is_largest_at_distance_zero() -> None:
 
 @pytest.mark.parametrize(("seq_len", "threshold"), [(32, 16.0), (512, 256.0)])
 def test_fire_starts_with_the_papers_constants(seq_len: int, threshold: float) -> None:
-    encoding = build("fire", {}, Dims(width=32, heads=4, head_dim=8, seq_len=seq_len))[0]
+    encoding = layer_encodings("fire", {}, Dims(width=32, heads=4, head_dim=8, seq_len=seq_len))[0]
     assert encoding.arguments() == {"width": 32, "depth": 1, "shared": False, "threshold": threshold}
     own = numbers(encoding)
     assert own["c"] == pytest.approx(0.1)
@@ -244,7 +244,7 @@ def test_fire_ignores_the_signs_of_its_constants() -> None:
 
 def test_fire_divides_by_a_little_more_than_the_query_s_position() -> None:
     """With a tiny c the constant 1e-6 shows: the input of the oldest key falls short of 1."""
-    encoding = build("fire", {"threshold": "20"}, DIMS)[0]
+    encoding = layer_encodings("fire", {"threshold": "20"}, DIMS)[0]
     with torch.no_grad():
         encoding.get_parameter("c").fill_(1e-5)
         for name, parameter in encoding.named_parameters():
@@ -333,7 +333,7 @@ def test_shaw_adds_a_vector_to_every_key(spec: str, reach: int, kv_heads: int, a
 
 @pytest.mark.parametrize(("seq_len", "reach"), [(16, 15), (129, 128), (512, 128)])
 def test_shaw_reaches_as_far_as_training_or_128(seq_len: int, reach: int) -> None:
-    assert build("shaw", {}, Dims(32, 4, 8, seq_len))[0].arguments() == {"max_distance": reach}
+    assert layer_encodings("shaw", {}, Dims(32, 4, 8, seq_len))[0].arguments() == {"max_distance": reach}
 
 
 @pytest.mark.parametrize("kv_heads", [4, 1])
@@ -378,4 +378,4 @@ def test_dape_corrects_scores_and_bias_together(
 )
 def test_refused_arguments(name: str, arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(name, arguments, DIMS)
+        layer_encodings(name, arguments, DIMS)

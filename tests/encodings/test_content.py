@@ -15,7 +15,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 B, H, K, D = 2, 2, 8, 20
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=16)
@@ -42,7 +42,7 @@ def made(spec: str, dims: Dims = DIMS, scale: float = 0.5) -> Encoding:
     """An encoding with parameters that are not where they start."""
     torch.manual_seed(0)
     parsed = specs.parse(spec)
-    encoding = build(parsed.name, parsed.arguments, dims)[0]
+    encoding = layer_encodings(parsed.name, parsed.arguments, dims)[0]
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.add_(scale * torch.randn_like(parameter))
@@ -204,7 +204,7 @@ def test_cope_adds_what_x_transformers_adds(attend: Callable[..., Tensor]) -> No
 
 
 def test_cope_starts_as_no_encoding() -> None:
-    cope, none = (build(name, {}, DIMS)[0] for name in ("cope", "none"))
+    cope, none = (layer_encodings(name, {}, DIMS)[0] for name in ("cope", "none"))
     q, k, v, x, pos = window(30)
     assert cope.get_parameter("table_PK").shape == (64, K)
     actual = attention.attend(q, k, v, attention.Scoring(cope, pos, cope.prepare(x)))
@@ -214,7 +214,7 @@ def test_cope_starts_as_no_encoding() -> None:
 def test_cope_sums_its_gates_in_float32() -> None:
     """Gates of 1/2 make every second position a half, which bfloat16 does not hold above 128."""
     length = 700
-    encoding = build("cope", {"count": "400"}, DIMS)[0]
+    encoding = layer_encodings("cope", {"count": "400"}, DIMS)[0]
     q, k, v = torch.zeros(3, B, H, length, K).unbind()
     q[..., 0] = k[..., 1] = 1.0
     v[..., 0] = torch.arange(length) % 2
@@ -251,7 +251,7 @@ def test_fox_adds_what_x_transformers_adds(attend: Callable[..., Tensor]) -> Non
 
 def test_a_key_s_own_gate_does_not_count_and_the_query_s_does(attend: Callable[..., Tensor]) -> None:
     """Of two tokens with equal products, the second sees the first with f / (1 + f), f its own gate."""
-    encoding = build("fox", {}, DIMS)[0]
+    encoding = layer_encodings("fox", {}, DIMS)[0]
     q, k, v, x, pos = window(2)
     with torch.no_grad():
         encoding.get_parameter("gate.weight").zero_()[:, 0] = 1.0
@@ -265,7 +265,7 @@ def test_a_key_s_own_gate_does_not_count_and_the_query_s_does(attend: Callable[.
 @pytest.mark.parametrize(("spec", "start"), [("fox", 0.0), ("fox:gate_bias=5", 5.0), ("wall", 8.0)])
 def test_gates_start_where_gate_bias_says(spec: str, start: float) -> None:
     parsed = specs.parse(spec)
-    bias = build(parsed.name, parsed.arguments, DIMS)[0].get_parameter("gate.bias")
+    bias = layer_encodings(parsed.name, parsed.arguments, DIMS)[0].get_parameter("gate.bias")
     assert bias.shape == (H,) if parsed.name == "fox" else (H * K,)
     assert set(bias.tolist()) == {start}
 
@@ -273,7 +273,7 @@ def test_gates_start_where_gate_bias_says(spec: str, start: float) -> None:
 @pytest.mark.parametrize("name", ["fox", "wall"])
 def test_gates_are_summed_in_float32(name: str) -> None:
     """In bfloat16 neither ln 1/2 nor its multiples are what they should be."""
-    encoding = build(name, {"gate_bias": "0"}, DIMS)[0]
+    encoding = layer_encodings(name, {"gate_bias": "0"}, DIMS)[0]
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         encoding.get_parameter("gate.weight").zero_()
         sums = encoding.prepare(torch.randn(B, 3000, D))
@@ -311,7 +311,7 @@ def test_wall_with_gates_whose_inverse_overflows(gates: str, attend: Callable[..
 
 
 def test_wall_with_open_gates_is_no_encoding() -> None:
-    encoding, none = build("wall", {"gate_bias": "60"}, DIMS)[0], build("none", {}, DIMS)[0]
+    encoding, none = layer_encodings("wall", {"gate_bias": "60"}, DIMS)[0], layer_encodings("none", {}, DIMS)[0]
     q, k, v, x, pos = window(40)
     actual = attention.attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x)))
     torch.testing.assert_close(actual, attention.attend(q, k, v, attention.Scoring(none, pos)), rtol=1e-5, atol=1e-6)
@@ -327,4 +327,4 @@ def test_wall_with_open_gates_is_no_encoding() -> None:
 )
 def test_refused_arguments(name: str, arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(name, arguments, DIMS)
+        layer_encodings(name, arguments, DIMS)

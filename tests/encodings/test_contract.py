@@ -8,12 +8,12 @@ import torch
 from extrapolate import specs
 from extrapolate.contract.causality import check_causality
 from extrapolate.contract.check import check
-from extrapolate.contract.subject import reach, tokens
+from extrapolate.contract.subject import resolved_factor, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build, layers_of
+from extrapolate.model.layers import layer_encodings, layers_of
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
@@ -41,7 +41,7 @@ def test_causality_by_gradient(name: str, factor: int, explicit: bool, monkeypat
 
 def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(name)
-    x = tokens(model, reach(model, 4))
+    x = tokens(model, resolved_factor(model, 4))
     with torch.no_grad():
         whole = model(x)
         monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
@@ -64,9 +64,9 @@ def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_finite_at_16x_forward_and_backward(name: str, precision: str) -> None:
     model = make(name)
-    x = tokens(model, reach(model, 16) + 1)
+    x = tokens(model, resolved_factor(model, 16) + 1)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        loss = model.loss(x[:, :-1][:, : reach(model, 16)], x[:, 1:][:, : reach(model, 16)])
+        loss = model.loss(x[:, :-1][:, : resolved_factor(model, 16)], x[:, 1:][:, : resolved_factor(model, 16)])
     loss.backward()
     assert torch.isfinite(loss)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
@@ -94,7 +94,7 @@ def test_far_positions_stay_apart_under_autocast(name: str) -> None:
     """At 65 534 and 65 535 an encoding must not say the same: bfloat16 would. Keys lie a few tokens before."""
     spec = specs.parse(name)
     far = {"max": 70_000} if spec.name == "random" else {}
-    encoding = build(spec.name, {**spec.arguments, **far}, Dims(32, 2, 16, seq_len=70_000, layers=2))[0]
+    encoding = layer_encodings(spec.name, {**spec.arguments, **far}, Dims(32, 2, 16, seq_len=70_000, layers=2))[0]
     if not encoding.positional:
         pytest.skip("there are no positions to tell apart")
     pos, pos_S = torch.tensor([65_534.0, 65_535.0]), torch.tensor([65_530.0])
@@ -173,7 +173,7 @@ def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: 
         )
     model = make(name)
     with torch.no_grad():
-        model(tokens(model, reach(model, 4)))
+        model(tokens(model, resolved_factor(model, 4)))
     assert rows
     assert max(rows) <= 8
 

@@ -56,7 +56,7 @@ def test_every_encoding_computes_where_the_model_is(name: str) -> None:
 @pytest.mark.parametrize("name", extensions.names())
 def test_every_extension_computes_where_the_model_is(name: str) -> None:
     model = make(BASES.get(name, "rope"))
-    recipe = recipes.build(name)
+    recipe = recipes.parse(name)
     if recipe.to_fit is not None:
         recipe = recipe.fitted(0.1)
     check(model, recipe.plan(model.encoding, L, N), N)

@@ -9,7 +9,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.hope import HoPE
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
@@ -17,7 +17,7 @@ DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
 
 def make(spec: str) -> Encoding:
     parsed = specs.parse(spec)
-    return build(parsed.name, parsed.arguments, DIMS)[0]
+    return layer_encodings(parsed.name, parsed.arguments, DIMS)[0]
 
 
 def positions(n: int) -> Tensor:

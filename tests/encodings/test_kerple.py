@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 H, K = 4, 8
 DIMS = Dims(width=H * K, heads=H, head_dim=K, seq_len=32, layers=3)
@@ -31,7 +31,7 @@ def bias_of(encoding: Encoding, pos_T: Tensor, pos_S: Tensor) -> Tensor:
 
 
 def kerple(kernel: str, p: list[float], a: list[float]) -> Encoding:
-    encoding = build("kerple", {"kernel": kernel}, DIMS)[0]
+    encoding = layer_encodings("kerple", {"kernel": kernel}, DIMS)[0]
     assert isinstance(encoding.p_H, Tensor)
     assert isinstance(encoding.a_H, Tensor)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_kerple_gradients_by_hand(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["log", "power"])
 def test_kerple_starts_uniformly(kernel: str) -> None:
-    encoding = build("kerple", {"kernel": kernel}, Dims(width=4000, heads=4000, head_dim=1, seq_len=8))[0]
+    encoding = layer_encodings("kerple", {"kernel": kernel}, Dims(width=4000, heads=4000, head_dim=1, seq_len=8))[0]
     for values, most in ((encoding.p_H, 2.0), (encoding.a_H, 1.0)):
         assert 0 <= values.min().item() < 0.01 * most
         assert 0.99 * most < values.max().item() <= most

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Context, Dims, Encoding
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=64, layers=3)
 # As the branches of an extension have them: queries and keys of one window, each with positions of their own.
@@ -62,14 +62,14 @@ def drawn(name: str) -> set[str]:
     spec, made = specs.parse(name), []
     for seed in (0, 1):
         torch.manual_seed(seed)
-        made.append(tensors_of(build(spec.name, spec.arguments, DIMS)[1]))
+        made.append(tensors_of(layer_encodings(spec.name, spec.arguments, DIMS)[1]))
     return {key for key, value in made[0].items() if not torch.equal(value, made[1][key])}
 
 
 def test_every_layer_starts_with_its_own_draw_or_shares_one(name: str) -> None:
     """By value: a layer that holds another tensor with the same numbers is not a layer of its own."""
     spec = specs.parse(name)
-    layers = [tensors_of(layer) for layer in build(spec.name, spec.arguments, DIMS)]
+    layers = [tensors_of(layer) for layer in layer_encodings(spec.name, spec.arguments, DIMS)]
     random = drawn(name)
     own = {key for key in random if layers[1][key] is not layers[2][key]}
     assert own or name not in DRAWN_BY_LAYER

@@ -14,7 +14,7 @@ from extrapolate.encodings.base import Context, Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)
@@ -83,7 +83,7 @@ def representable(x: Tensor) -> bool:
 def test_what_is_stored_is_what_the_model_reads(name: str, make_layers: Layers) -> None:
     """All of an encoding's own values, not some step on the way to them: without content nothing else is left."""
     exact = make_layers(name, DIMS)[0]
-    encoding = exact.stored_as("bf16")
+    encoding = exact.rounded_to("bf16")
     nothing = torch.zeros(2, len(POS_T), 32)
     assert representable(encoding.embed(nothing, POS_T))
     assert representable(encoding.attention_input(nothing, POS_T)[0])
@@ -105,7 +105,7 @@ def test_a_table_that_queries_multiply_is_stored_too(name: str, make_layers: Lay
     with torch.no_grad():
         for parameter in by_hand.parameters():
             parameter.copy_(parameter.bfloat16().float())
-    scores_BHTS = encoding.stored_as("bf16").scores(q_BHTK, k_BHSK, context_of())
+    scores_BHTS = encoding.rounded_to("bf16").scores(q_BHTK, k_BHSK, context_of())
     assert_same(scores_BHTS, by_hand.scores(q_BHTK, k_BHSK, context_of()))
 
 
@@ -117,7 +117,7 @@ def test_dapes_base_is_stored_before_it_is_added(make_layers: Layers) -> None:
                 parameter.zero_()
         q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
         exact, rounded = (
-            encoding.stored_as(storage).scores(q_BHTK, k_BHSK, context_of()) for storage in ("fp32", "bf16")
+            encoding.rounded_to(storage).scores(q_BHTK, k_BHSK, context_of()) for storage in ("fp32", "bf16")
         )
         assert torch.equal(rounded, exact.bfloat16().float())
         assert not torch.equal(rounded, exact)
@@ -125,5 +125,5 @@ def test_dapes_base_is_stored_before_it_is_added(make_layers: Layers) -> None:
 
 def test_a_precision_reaches_every_base() -> None:
     """However deep."""
-    encoding = build("random", {"base": "dape:base=kerple"}, DIMS)[0].stored_as("bf16")
+    encoding = layer_encodings("random", {"base": "dape:base=kerple"}, DIMS)[0].rounded_to("bf16")
     assert [encoding.storage, encoding.inner.storage, encoding.inner.inner.storage] == ["bf16"] * 3

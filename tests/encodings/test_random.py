@@ -10,7 +10,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L, layers=3)
@@ -23,7 +23,7 @@ def index(n: int) -> Tensor:
 
 def layers_of(spec: str, dims: Dims = DIMS) -> list[Encoding]:
     parsed = specs.parse(spec)
-    return build(parsed.name, parsed.arguments, dims)
+    return layer_encodings(parsed.name, parsed.arguments, dims)
 
 
 def inner(encoding: Encoding) -> Encoding:

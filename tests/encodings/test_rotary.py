@@ -19,7 +19,7 @@ from extrapolate.encodings.base import Dims, Encoding, scaled_product
 from extrapolate.encodings.fope import FoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.model.attention import Scoring, attend
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
@@ -54,7 +54,7 @@ def make(spec: str, dims: Dims = DIMS, layer: int = 0) -> Encoding:
     torch.manual_seed(0)
     parsed = specs.parse(spec)
     layers = 4 if parsed.name == "rnope" else 1
-    return build(parsed.name, parsed.arguments, dataclasses.replace(dims, layers=layers))[layer]
+    return layer_encodings(parsed.name, parsed.arguments, dataclasses.replace(dims, layers=layers))[layer]
 
 
 def positions(n: int) -> Tensor:
@@ -326,7 +326,9 @@ def test_fope_without_noise_is_one_frequency_a_pair(arguments: dict[str, float],
 def test_fope_noise() -> None:
     """Drawn once for all layers, for each head, and for cosines and sines apart; not trained, and stored."""
     torch.manual_seed(0)
-    first, second = build("fope", {"kept": 20}, Dims(width=2048, heads=32, head_dim=64, seq_len=512, layers=2))
+    first, second = layer_encodings(
+        "fope", {"kept": 20}, Dims(width=2048, heads=32, head_dim=64, seq_len=512, layers=2)
+    )
     assert isinstance(first, FoPE)
     assert isinstance(second, FoPE)
     assert list(first.parameters()) == []
@@ -363,7 +365,7 @@ def test_rnope_has_smollm3s_pattern_of_layers(layers: int, every: int) -> None:
     x = random(1, 4, 6, K)
     pos = positions(6)
     rotated, _ = RoPE(DIMS).rotate(x, x, pos, pos)
-    instances = build("rnope", {"every": every}, dataclasses.replace(DIMS, layers=layers))
+    instances = layer_encodings("rnope", {"every": every}, dataclasses.replace(DIMS, layers=layers))
     for layer, (instance, has_rope) in enumerate(zip(instances, config.no_rope_layers, strict=True)):
         assert has_rope == ((layer + 1) % every != 0)
         for actual in instance.rotate(x, x, pos, pos):
@@ -373,7 +375,7 @@ def test_rnope_has_smollm3s_pattern_of_layers(layers: int, every: int) -> None:
 
 def test_rnope_of_few_layers_ends_without_an_encoding() -> None:
     def windows(layers: int) -> list[int | None]:
-        return [layer.window for layer in build("rnope", {}, dataclasses.replace(DIMS, layers=layers))]
+        return [layer.window for layer in layer_encodings("rnope", {}, dataclasses.replace(DIMS, layers=layers))]
 
     assert windows(1) == [None]
     assert windows(2) == [16, None]

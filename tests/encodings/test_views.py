@@ -8,20 +8,20 @@ from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.rope import RoPE
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN, Plan
 
 DIMS = Dims(32, 2, 16, seq_len=16)
 
 
 def test_a_view_has_modules_of_its_own_and_shares_the_rest() -> None:
-    encoding = build("random", {"base": "t5"}, DIMS)[0]
-    other = build("alibi", {}, DIMS)[0]
-    view = encoding.view(inner=other)
+    encoding = layer_encodings("random", {"base": "t5"}, DIMS)[0]
+    other = layer_encodings("alibi", {}, DIMS)[0]
+    view = encoding.copy_with(inner=other)
     assert list(view.children()) == [other]
     assert not isinstance(encoding.inner, type(other))
     assert list(encoding.children()) == [encoding.inner]
-    again = encoding.view(window=3)
+    again = encoding.copy_with(window=3)
     assert [*map(id, again.parameters())] == [*map(id, encoding.parameters())]
     assert (again.window, encoding.window) == (3, None)
 
@@ -33,7 +33,7 @@ def test_a_view_may_replace_a_parameter_by_a_tensor() -> None:
             self.phase = nn.Parameter(torch.ones(2))
 
     encoding = Phase(DIMS)
-    view = encoding.view(phase=encoding.phase * 2)
+    view = encoding.copy_with(phase=encoding.phase * 2)
     assert view.phase.tolist() == [2, 2]
     assert not list(view.parameters())
     assert encoding.phase.tolist() == [1, 1]

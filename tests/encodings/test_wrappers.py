@@ -14,7 +14,7 @@ from extrapolate.encodings.wrapper import Wrapper
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import Plan
 
 L = 16
@@ -28,7 +28,7 @@ def index(n: int) -> Tensor:
 
 def layers_of(spec: str, dims: Dims = DIMS) -> list[Encoding]:
     parsed = specs.parse(spec)
-    return build(parsed.name, parsed.arguments, dims)
+    return layer_encodings(parsed.name, parsed.arguments, dims)
 
 
 def inner(encoding: Encoding) -> Encoding:
@@ -137,7 +137,7 @@ class Whole(Encoding):
 
     def extended(self, plan: Plan) -> "Whole":
         self.asked.append("extended")
-        return self.view(window=9)
+        return self.copy_with(window=9)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ class TestSpecs:
     def test_a_spec_in_parentheses(self) -> None:
         spec = specs.parse("random:base=(expe:size=8),max=512")
         assert spec == specs.Spec("random", {"base": "expe:size=8", "max": "512"})
-        encoding = build(spec.name, spec.arguments, DIMS)[0]
+        encoding = layer_encodings(spec.name, spec.arguments, DIMS)[0]
         assert encoding.arguments()["max"] == 512
         assert inner(encoding).arguments()["size"] == 8
         assert inner(encoding).display == "ExPE"
@@ -281,7 +281,7 @@ class TestSpecs:
         first = layers_of(spec)[0]
         longer = Dims(width=32, heads=2, head_dim=16, seq_len=2 * L, layers=3)
         name = specs.parse(spec).name
-        again = build(name, first.arguments(), longer)[0]
+        again = layer_encodings(name, first.arguments(), longer)[0]
         assert again.arguments() == first.arguments()
         assert inner(again).arguments() == inner(first).arguments()
         assert layers_of(specs.spell(name, first.arguments()))[0].arguments() == first.arguments()

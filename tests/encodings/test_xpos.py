@@ -13,7 +13,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, scaled_product
 from extrapolate.encodings.xpos import XPos
 from extrapolate.model.attention import Scoring, attend
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
@@ -22,7 +22,7 @@ REFERENCE = load_file(Path(__file__).parents[1] / "reference" / "rotary.safetens
 
 def make(spec: str) -> Encoding:
     parsed = specs.parse(spec)
-    return build(parsed.name, parsed.arguments, DIMS)[0]
+    return layer_encodings(parsed.name, parsed.arguments, DIMS)[0]
 
 
 def positions(n: int) -> Tensor:

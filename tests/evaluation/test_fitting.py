@@ -6,7 +6,7 @@ import pytest
 
 from extrapolate.evaluation import fitting
 from extrapolate.evaluation.fitting import lowest
-from extrapolate.extensions.recipe import build
+from extrapolate.extensions.recipe import parse
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 
@@ -39,7 +39,7 @@ def test_no_temperature_is_tried_that_turns_scores_round(factor: int, monkeypatc
     def plan_of(recipe):
         return recipe.plan(model.encoding, 8, 8 * factor)
 
-    found = fitting.fitted(build("temperature"), plan_of, model, None, 8, 8 * factor, "fp32")
+    found = fitting.fitted(parse("temperature"), plan_of, model, None, 8, 8 * factor, "fp32")
     assert len(tried) >= 10
     assert all(plan.logit_scale > 0 for plan in tried)
     assert found.plan(model.encoding, 8, 8 * factor).logit_scale < 0.7

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from extrapolate.evaluation import fitting
-from extrapolate.extensions.recipe import Recipe, build
+from extrapolate.extensions.recipe import Recipe, parse
 from extrapolate.model.plan import PLAIN, Plan
 
 L = 16
@@ -47,7 +47,7 @@ class Tried:
 
 def constants() -> Recipe:
     """A recipe whose constant is the plan's logit_scale."""
-    return build("temperature")
+    return parse("temperature")
 
 
 def plan_of(recipe: Recipe) -> Plan:

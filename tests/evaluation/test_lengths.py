@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from extrapolate.data.documents import Document
-from extrapolate.data.probes.base import build_list
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.probes.base import parse_probes
+from extrapolate.data.store import Store, StoreSettings, build_store
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
-from extrapolate.evaluation.sharing import measure
+from extrapolate.evaluation.window_losses import measure
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     words = ["très", "rouge", "vert", "pierre", "été", "nuage", "chante", "tombe"]
     documents = [Document(str(i), " ".join(rng.choice(words, 250 + 20 * i))) for i in range(12)]
     settings = StoreSettings(source="words", vocab_size=290, min_heldout_tokens=200)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
 
 def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Path) -> None:
     documents = [Document(str(i), f"{i} other words " * 200) for i in range(12)]
-    other = build(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
+    other = build_store(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
     with pytest.raises(ValueError, match="was trained on corpus"):
         lengths.check(run_of("none"), other, EvaluationSettings(factors=(1,)))
 
@@ -260,7 +260,7 @@ def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, ex
     """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
     settings = EvaluationSettings(
         (1, 2, 4), extensions, tuple(protocols.names()), max_targets=256, precisions=("fp32", "bf16"),
-        probes=build_list("needle,copy"), probe_trials=3,
+        probes=parse_probes("needle,copy"), probe_trials=3,
     )  # fmt: skip
     run = run_of(pe)
     told: list[tuple[str, float]] = []

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.data.store import Store, StoreSettings
-from extrapolate.data.store import build as build_store
-from extrapolate.data.synthetic.base import build
+from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.synthetic.base import parse_process
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models
 from extrapolate.evaluation.optimum import optimal_losses
@@ -29,7 +28,7 @@ SPEC = "markov:states=4,concentration=0.3,documents=120,length=70"
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("synthetic") / "markov"
-    return build_store(build(SPEC), StoreSettings(source=f"synthetic:{SPEC}"), folder)
+    return build_store(parse_process(SPEC), StoreSettings(source=f"synthetic:{SPEC}"), folder)
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_rows_have_their_targets_hash_and_optimum_and_documents_add_up_to_it(
         layout = settings.layout(row["protocol"], split, L)
         assert row["targets_hash"] == targets_hash(layout.control, store.corpus_hash, split_name)
         assert (row["split"], row["corpus_hash"]) == (split_name, store.corpus_hash)
-        optimum_N = optimal_losses(build(SPEC), split, layout.rows[row["length"]])
+        optimum_N = optimal_losses(parse_process(SPEC), split, layout.rows[row["length"]])
         assert row["optimum_loss"] == pytest.approx(optimum_N.mean())
         assert row["factor"] == row["length"] / L
         mine = found[(found["protocol"] == row["protocol"]) & (found["length"] == row["length"])]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extrapolate.evaluation import losses
-from extrapolate.evaluation.losses import losses_at
+from extrapolate.evaluation.losses import losses_at, target_losses
 from extrapolate.evaluation.probes import score
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model.plan import Plan
@@ -93,6 +93,14 @@ def test_probes_are_read_once_in_batches_too(monkeypatch, batch_tokens: int, bat
     assert found.right_WA.tolist() == [[True] * 3, [True] * 3, [False] * 3, [False] * 3]
     assert (found.right_WA.dtype, found.loss_WA.dtype) == (bool, np.float32)
     np.testing.assert_allclose(found.loss_WA, [[RIGHT] * 3] * 2 + [[RIGHT + 10] * 3] * 2, rtol=1e-5, atol=1e-6)
+
+
+def test_targets_are_read_in_such_batches_too(split: SimpleNamespace) -> None:
+    model = Counting()
+    windows = Windows(np.array([0, 0, 1, 2, 2]), np.array([0, 9, 3, 0, 11]), 8, 3)
+    found = target_losses(model, split, windows, PLAN, batch_tokens=24)
+    assert [len(batch) for batch in model.inputs] == [3, 2]
+    assert found.shape == (5, 3)
 
 
 def test_in_float32_there_is_no_autocast(split: SimpleNamespace) -> None:

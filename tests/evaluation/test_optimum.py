@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.store import Store, StoreSettings
-from extrapolate.data.store import build as build_store
-from extrapolate.data.synthetic.base import build
+from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.synthetic.base import parse_process
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import protocols
@@ -32,7 +31,7 @@ SPECS = {
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
     folder = tmp_path_factory.mktemp("synthetic")
     return {
-        name: build_store(build(spec), StoreSettings(source=f"synthetic:{spec}"), folder / name)
+        name: build_store(parse_process(spec), StoreSettings(source=f"synthetic:{spec}"), folder / name)
         for name, spec in SPECS.items()
     }
 
@@ -99,7 +98,7 @@ def test_a_shifted_mask_is_caught(stores: dict[str, Store], tmp_path: Path, monk
 
 @pytest.mark.parametrize("name", SPECS)
 def test_every_target_against_its_own_window(name: str, stores: dict[str, Store]) -> None:
-    store, process = stores[name], build(SPECS[name])
+    store, process = stores[name], parse_process(SPECS[name])
     assert vars(process_of(store)) == vars(process)
     split = store.split("test")
     for protocol in protocols.names():

@@ -10,7 +10,7 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
 
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
@@ -104,6 +104,6 @@ def test_steps_of_expe_drown_where_those_of_exqpe_do_not() -> None:
     """In bfloat16, with one value in all channels, neighbours far out are the same to ExPE, and not to ExQPE."""
     pos = torch.arange(1900, 1912, dtype=torch.float32)
     for name, survive in (("expe", False), ("exqpe", True)):
-        encoding = build(name, {"size": 16, "slope": 0}, Dims(32, 2, 16, seq_len=2000))[0]
-        read, _ = encoding.stored_as("bf16").attention_input(torch.zeros(1, 12, 32), pos)
+        encoding = layer_encodings(name, {"size": 16, "slope": 0}, Dims(32, 2, 16, seq_len=2000))[0]
+        read, _ = encoding.rounded_to("bf16").attention_input(torch.zeros(1, 12, 32), pos)
         assert bool((read[0].diff(dim=0).abs().sum(dim=1) > 0).all()) == survive

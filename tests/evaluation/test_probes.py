@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from extrapolate.data.documents import Document
-from extrapolate.data.probes.base import Vocabulary, build, build_list
-from extrapolate.data.store import Store, StoreSettings
-from extrapolate.data.store import build as build_store
+from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
+from extrapolate.data.store import Store, StoreSettings, build_store
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
@@ -53,7 +52,7 @@ def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
 
 
 def settings_of(spec: str, factors: tuple[float, ...] = (1, 4), **more) -> EvaluationSettings:
-    return EvaluationSettings(factors, protocols=(), probes=build_list(spec), **{"probe_trials": 12, **more})
+    return EvaluationSettings(factors, protocols=(), probes=parse_probes(spec), **{"probe_trials": 12, **more})
 
 
 def frame(run: Run, store: Store, settings: EvaluationSettings) -> pd.DataFrame:
@@ -93,7 +92,7 @@ class Reader:
 
 @pytest.mark.parametrize("spec", ["needle", "passkey", "copy", "mqar"])
 def test_a_perfect_reader_is_right_and_cut_back_sees_the_last_l_alone(store: Store, spec: str) -> None:
-    probe, vocabulary, split = build(spec), Vocabulary.of(store), store.split("test")
+    probe, vocabulary, split = parse_probe(spec), Vocabulary.of(store), store.split("test")
     for length in (L, 4 * L):
         for depth in DEPTHS:
             made = Sequences.make(probe, length, depth, 6, store, split)
@@ -122,7 +121,7 @@ def test_the_control_of_many_answers_scores_each_once_with_between_half_l_and_l_
     """Against one forward pass an answer."""
     run = run_of("rope")
     model = run.load_model(run.checkpoints("last")[0])
-    made = Sequences.make(build("copy"), 8 * L, 0.5, 3, store, store.split("test"))
+    made = Sequences.make(parse_probe("copy"), 8 * L, 0.5, 3, store, store.split("test"))
     assert len(made.answers_A) == 2 * L
     control = control_score(model, made, L)
     last = 8 * L
@@ -142,7 +141,7 @@ def test_the_control_of_many_answers_scores_each_once_with_between_half_l_and_l_
 def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monkeypatch) -> None:
     run = run_of("alibi")
     model = run.load_model(run.checkpoints("last")[0])
-    made = Sequences.make(build("mqar"), 2 * L, 0.25, 7, store, store.split("test"))
+    made = Sequences.make(parse_probe("mqar"), 2 * L, 0.25, 7, store, store.split("test"))
     with torch.inference_mode():
         logits = model(torch.from_numpy(made.tokens_WN[:, :-1]))[:, made.answers_A - 1]
     target = torch.from_numpy(made.tokens_WN[:, made.answers_A])
@@ -228,7 +227,7 @@ def test_only_bf16_is_scored_under_autocast(store: Store, run_of) -> None:
     """A model that is not quantised, and whose encoding stores nothing, has the same scores in int8."""
     run = run_of("none")
     model = run.load_model(run.checkpoints("last")[0])
-    made = Sequences.make(build("mqar"), L, 0.5, 4, store, store.split("test"))
+    made = Sequences.make(parse_probe("mqar"), L, 0.5, 4, store, store.split("test"))
     exact, int8, bf16 = (
         score(model, made.tokens_WN, made.answers_A, precision=precision).loss_WA
         for precision in ("fp32", "int8", "bf16")

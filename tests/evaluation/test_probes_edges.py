@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from extrapolate.data.probes.base import Probe, build
+from extrapolate.data.probes.base import Probe, parse_probe
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Answers, Sequences, control_score, wilson
 from extrapolate.model.plan import PLAIN, Plan
@@ -25,7 +25,7 @@ def test_accuracy_is_of_whole_windows_or_a_share_of_answers() -> None:
 
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
-    probe: Probe = build(name)
+    probe: Probe = parse_probe(name)
     scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
     row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
     accuracy = 1 / 3 if probe.whole else 7 / 12
@@ -43,11 +43,11 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
 
 
 def test_some_probe_counts_whole_windows_and_some_does_not() -> None:
-    assert {build(name).whole for name in ("passkey", "copy")} == {True, False}
+    assert {parse_probe(name).whole for name in ("passkey", "copy")} == {True, False}
 
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
-    row = probing._row({}, build("copy"), None, Answers(RIGHT_WA, LOSS_WA))
+    row = probing._row({}, parse_probe("copy"), None, Answers(RIGHT_WA, LOSS_WA))
     for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
@@ -114,7 +114,7 @@ def test_the_cost_of_scores_is_of_the_models_device_and_of_their_own_time(monkey
     monkeypatch.setattr(probing, "score", score)
     store = SimpleNamespace(split=lambda name: name)
     settings = SimpleNamespace(split="test", probe_trials=4)
-    evaluation = probing._ProbeEvaluation(Spy(), build("copy"), store, settings, "bf16", PLAIN, lambda *_: None)
+    evaluation = probing._ProbeEvaluation(Spy(), parse_probe("copy"), store, settings, "bf16", PLAIN, lambda *_: None)
     made = Sequences(np.zeros((4, 21), np.int64), np.array([20]), "")
     evaluation._sequences[20, 0.5] = made, Answers(RIGHT_WA, LOSS_WA)
     told: list[int] = []

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from extrapolate.evaluation.rows import BLOCK_FACTOR, Scores
-from extrapolate.evaluation.sharing import Measured
 from extrapolate.evaluation.targets import Targets
+from extrapolate.evaluation.window_losses import Measured
 
 SPLIT = SimpleNamespace(ids=["one", "other"])
 

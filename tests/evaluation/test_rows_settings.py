@@ -7,7 +7,7 @@ import pytest
 
 from extrapolate import __version__
 from extrapolate.evaluation.rows import common, label_of
-from extrapolate.extensions.recipe import build
+from extrapolate.extensions.recipe import parse
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.runs.config import (
@@ -84,8 +84,8 @@ def model_of(config: TrainedConfig | ImportedConfig) -> Model:
 def test_a_name_in_tables_says_what_was_done(
     config: TrainedConfig | ImportedConfig, extension: str | None, taken_off: bool, label: str
 ) -> None:
-    recipe = None if extension is None else build(extension)
-    off = build(config.extension) if taken_off and config.extension else None
+    recipe = None if extension is None else parse(extension)
+    off = parse(config.extension) if taken_off and config.extension else None
     assert label_of(config, model_of(config), recipe, off) == label
 
 

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store, StoreSettings, build_store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.protocols.base import Windows
@@ -36,7 +36,7 @@ def store(documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = StoreSettings(source="words", tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=200)
-    return build(documents, settings, folder / "store")
+    return build_store(documents, settings, folder / "store")
 
 
 def test_a_target_has_its_documents_mean_where_tokens_are_not_bytes(documents: list[Document], store: Store) -> None:

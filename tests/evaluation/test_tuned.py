@@ -10,19 +10,20 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.probes.base import build_list
+from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
-from extrapolate.evaluation import applied, fitting, lengths, probes
-from extrapolate.evaluation.applied import applied_to
+from extrapolate.evaluation import fitting, lengths, probes
+from extrapolate.evaluation import plans as planning
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.names import OFF, PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
+from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
-from extrapolate.model.layers import build as build_encoding
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -65,7 +66,7 @@ def tuned(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
 
 def given(text: str) -> Plan:
     """The plan of an extension whose factor is given, for the encoding of these runs."""
-    return recipe.build(text).plan(build_encoding("rope", {}, Dims(32, 2, 16, seq_len=L))[0], L, L)
+    return recipe.parse(text).plan(layer_encodings("rope", {}, Dims(32, 2, 16, seq_len=L))[0], L, L)
 
 
 # What the run's own extension is at each of LENGTHS, where L is 16.
@@ -82,13 +83,13 @@ def plans_of(own: str | None) -> dict[str, tuple[Plan, ...]]:
     """What applies at each of LENGTHS: log-n counts from the 64 that the run was tuned at."""
     sharper = (PLAIN, PLAIN, Plan(log_length=TUNED))
     joined = tuple(replace(plan, log_length=extra.log_length) for plan, extra in zip(OWN[own], sharper, strict=True))
-    return {PLAIN_NAME: OWN[own], "log-n": joined} | ({} if own is None else {OFF: (PLAIN,) * 3})
+    return {AS_TRAINED: OWN[own], "log-n": joined} | ({} if own is None else {WITHOUT_OWN: (PLAIN,) * 3})
 
 
 @pytest.mark.parametrize("own", OWN)
 def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
-    extensions = (OFF, "log-n")
+    extensions = (WITHOUT_OWN, "log-n")
     settings = EvaluationSettings(FACTORS, extensions, ("windows", "fixed-target"), max_targets=256)
     rows = pd.DataFrame([row for piece, _ in lengths.evaluate(run, store, settings) for row in piece])
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
@@ -110,8 +111,8 @@ def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store
 @pytest.mark.parametrize("own", ["pi", "dynamic-ntk"])
 def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
-    (probe,) = build_list("needle")
-    settings = EvaluationSettings(FACTORS, (OFF, "log-n"), (), probes=(probe,), probe_trials=4)
+    (probe,) = parse_probes("needle")
+    settings = EvaluationSettings(FACTORS, (WITHOUT_OWN, "log-n"), (), probes=(probe,), probe_trials=4)
     rows = pd.DataFrame([row for piece in probes.evaluate(run, store, settings) for row in piece])
     model = run.load_model(run.checkpoints("last")[0])
     for at, length in enumerate(LENGTHS):
@@ -135,7 +136,7 @@ class TestFitting:
             calls.append((split.name, seq_len, length, precision))
             return fitted(recipe, plan_of, model, split, seq_len, length, precision, *others)
 
-        monkeypatch.setattr(applied, "fitted", noted)
+        monkeypatch.setattr(planning, "fitted", noted)
         return calls
 
     @pytest.mark.parametrize("split", ["test", "validation"])
@@ -148,7 +149,7 @@ class TestFitting:
         opened = []
         split_of = Store.split
         monkeypatch.setattr(Store, "split", lambda self, name: opened.append(name) or split_of(self, name))
-        chosen = applied_to(run, model, ["temperature"])["temperature"]
+        chosen = extensions_to_evaluate(run, model, ["temperature"])["temperature"]
         plans = [chosen.fitted_plan(run, model, store, length, "fp32") for length in LENGTHS]
         assert set(opened) == {"validation"}
         assert [plan.logit_scale == 1.0 for plan in plans] == [True, True, False]
@@ -183,7 +184,7 @@ class TestFitting:
         list(lengths.evaluate(run, store, settings))
         assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
         asked.clear()
-        probe = build_list("needle")
+        probe = parse_probes("needle")
         settings = EvaluationSettings((8,), ("temperature",), (), precisions=precisions, probes=probe, probe_trials=1)
         list(probes.evaluate(run, store, settings))
         assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]

@@ -88,7 +88,7 @@ def pretended(plan: Plan, length: int) -> np.ndarray:
 def test_distances(text: str, distance: Distance, length: int, make_model: Callable[..., Model]) -> None:
     if text == "self-extend":  # the group follows the length, and here it is the one at 4 L
         length = 64
-    plan = recipe.build(text).plan(make_model("rope", L).encoding, L, length)
+    plan = recipe.parse(text).plan(make_model("rope", L).encoding, L, length)
     actual = pretended(plan, length)
     for i in range(length):
         for j in range(i + 1):
@@ -119,7 +119,7 @@ def test_by_hand(
     if kind == "shaw" and "k=2.5" in text:
         pytest.skip("half a token: which of two vectors is nearer is a matter of rounding")
     model = make_model(kind, L, layers=1, heads=4 if kind == "rope" else 2, kv_heads=2)
-    plan = recipe.build(text).plan(model.encoding, L, 64)
+    plan = recipe.parse(text).plan(model.encoding, L, 64)
     expected = by_hand(model, 64, distance=distance, **rules(model, kind))
     for actual in every_path(model, 64, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=3e-4)
@@ -130,7 +130,7 @@ def test_layers(
     text: str, distance: Distance, make_model: Callable[..., Model], by_hand: Callable[..., Tensor], logits: Any
 ) -> None:
     model = make_model("rope", L, layers=2, kv_heads=1)
-    plan = recipe.build(text).plan(model.encoding, L, 64)
+    plan = recipe.parse(text).plan(model.encoding, L, 64)
     expected = by_hand(model, 64, distance=distance, frequencies=ROPE)
     torch.testing.assert_close(logits(model, 64, plan).double(), expected, rtol=1e-4, atol=5e-4)
 
@@ -141,10 +141,10 @@ def test_other_frequencies_and_positions_apply_to_pretended_distances(
 ) -> None:
     distance = dict(CASES)[text]
     model = make_model("rope", L, layers=1)
-    squeezed = recipe.build(f"{text} + pi:factor=2").plan(model.encoding, L, 48)
+    squeezed = recipe.parse(f"{text} + pi:factor=2").plan(model.encoding, L, 48)
     expected = by_hand(model, 48, distance=lambda i, j: distance(i, j) / 2, frequencies=ROPE)
     torch.testing.assert_close(logits(model, 48, squeezed).double(), expected, rtol=1e-4, atol=2e-4)
-    slower = recipe.build(f"ntk:factor=3 + {text}").plan(model.encoding, L, 48)
+    slower = recipe.parse(f"ntk:factor=3 + {text}").plan(model.encoding, L, 48)
     expected = by_hand(model, 48, distance=distance, frequencies=[w * 3 ** (-m / 7) for m, w in enumerate(ROPE)])
     torch.testing.assert_close(logits(model, 48, slower).double(), expected, rtol=1e-4, atol=2e-4)
 
@@ -164,7 +164,7 @@ def test_identities_are_exact(
     text: str, length: int, kind: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]
 ) -> None:
     model = make_model(kind, L, layers=1)
-    plan = recipe.build(text).plan(model.encoding, L, length)
+    plan = recipe.parse(text).plan(model.encoding, L, length)
     assert plan == PLAIN
     assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -176,8 +176,8 @@ def test_identities_are_exact(
 )  # fmt: skip
 def test_one_token_beyond_an_identity_is_not_plain(text: str, length: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
-    assert recipe.build(text).plan(encoding, L, length - 1) == PLAIN
-    assert recipe.build(text).plan(encoding, L, length) != PLAIN
+    assert recipe.parse(text).plan(encoding, L, length - 1) == PLAIN
+    assert recipe.parse(text).plan(encoding, L, length) != PLAIN
 
 
 @pytest.mark.parametrize("text", ["rerope:window=5,k=1.0000001", "self-extend:group=3,window=3", "dual-chunk"])
@@ -188,7 +188,7 @@ def test_first_tokens_are_as_ever(
     """Several branches give what one gives where no distance differs."""
     model = make_model(kind, L)
     first = {"r": 64, "s": 3, "d": 10}[text[0]]
-    plan = recipe.build(text).plan(model.encoding, L, 64)
+    plan = recipe.parse(text).plan(model.encoding, L, 64)
     torch.testing.assert_close(logits(model, 64, plan)[:first], logits(model, 64)[:first], rtol=1e-3, atol=1e-3)
 
 
@@ -197,15 +197,15 @@ def test_first_tokens_are_as_ever(
 def test_no_distance_leaves_the_trained_range(text: str, seq_len: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", seq_len).encoding
     for length in (seq_len + 1, 2 * seq_len - 1, 2 * seq_len, 5 * seq_len + 3, 16 * seq_len):
-        found = pretended(recipe.build(text).plan(encoding, seq_len, length), length)
+        found = pretended(recipe.parse(text).plan(encoding, seq_len, length), length)
         assert np.nanmin(found) == 0
         assert np.nanmax(found) <= seq_len - 1
 
 
 def test_rerope_reaches_no_further_than_its_window(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", 64).encoding
-    assert np.nanmax(pretended(recipe.build("rerope").plan(encoding, 64, 1024), 1024)) == 8
-    assert np.nanmax(pretended(recipe.build("rerope:k=16").plan(encoding, 64, 1024), 1024)) == 8 + (1023 - 8) / 16
+    assert np.nanmax(pretended(recipe.parse("rerope").plan(encoding, 64, 1024), 1024)) == 8
+    assert np.nanmax(pretended(recipe.parse("rerope:k=16").plan(encoding, 64, 1024), 1024)) == 8 + (1023 - 8) / 16
 
 
 def test_default_sizes(make_model: Callable[..., Model]) -> None:
@@ -219,7 +219,7 @@ def test_default_sizes(make_model: Callable[..., Model]) -> None:
     ):  # fmt: skip
         encoding = make_model("rope", seq_len).encoding
         for short, long in pairs:
-            plans = [recipe.build(text).plan(encoding, seq_len, 8 * seq_len) for text in (short, long)]
+            plans = [recipe.parse(text).plan(encoding, seq_len, 8 * seq_len) for text in (short, long)]
             assert plans[0] == plans[1] != PLAIN
 
 
@@ -229,7 +229,7 @@ def test_the_group_left_out_is_the_smallest_that_keeps_every_distance(
 ) -> None:
     encoding = make_model("rope", seq_len).encoding
     w = seq_len // 4 if window is None else window
-    left_out = recipe.build("self-extend" + (f":window={window}" if window else ""))
+    left_out = recipe.parse("self-extend" + (f":window={window}" if window else ""))
     for length in (seq_len + 1, 2 * seq_len, 3 * seq_len + 1, 4 * seq_len - 1, 7 * seq_len):
         i, j = np.arange(length)[:, None], np.arange(length)[None, :]
         group = 1
@@ -237,14 +237,14 @@ def test_the_group_left_out_is_the_smallest_that_keeps_every_distance(
             np.where(i - j < w, i - j, i // group + w - w // group - j // group).max(where=j <= i, initial=0) >= seq_len
         ):
             group += 1
-        expected = recipe.build(f"self-extend:group={group},window={w}").plan(encoding, seq_len, length)
+        expected = recipe.parse(f"self-extend:group={group},window={w}").plan(encoding, seq_len, length)
         assert left_out.plan(encoding, seq_len, length) == expected
 
 
 def test_a_group_that_does_not_divide_the_window_leaves_no_pair_nearer_than_it(
     make_model: Callable[..., Model],
 ) -> None:
-    plan = recipe.build("self-extend:group=4,window=10").plan(make_model("rope", L).encoding, L, 80)
+    plan = recipe.parse("self-extend:group=4,window=10").plan(make_model("rope", L).encoding, L, 80)
     found = pretended(plan, 80)
     i, j = np.indices((80, 80))
     far = i - j >= 10
@@ -256,7 +256,7 @@ def test_a_group_that_does_not_divide_the_window_leaves_no_pair_nearer_than_it(
 
 @pytest.mark.parametrize("window", [16, 40])
 def test_no_group_is_enough_for_a_window_of_the_whole_range(window: int, make_model: Callable[..., Model]) -> None:
-    made = recipe.build(f"self-extend:window={window}")
+    made = recipe.parse(f"self-extend:window={window}")
     encoding = make_model("rope", L).encoding
     assert made.plan(encoding, L, L) == PLAIN
     with pytest.raises(
@@ -278,10 +278,10 @@ def test_no_group_is_enough_for_a_window_of_the_whole_range(window: int, make_mo
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.build(text)
+        recipe.parse(text)
 
 
 @pytest.mark.parametrize("text", ["dual-chunk:chunk=8,local=8", "dual-chunk:local=12", "dual-chunk:chunk=2"])
 def test_chunks_must_be_more_than_what_they_overlap(text: str, make_model: Callable[..., Model]) -> None:
     with pytest.raises(ValueError, match="dual-chunk: chunk must be more than local"):
-        recipe.build(text).plan(make_model("rope", L).encoding, L, 64)
+        recipe.parse(text).plan(make_model("rope", L).encoding, L, 64)

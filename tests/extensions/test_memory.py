@@ -52,7 +52,7 @@ def test_no_path_holds_all_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = make_model(encoding, L, heads=HEADS, kv_heads=1, layers=2 if encoding == "rnope" else 1)
-    plan = recipe.build(text).plan(model.encoding, L, LENGTH)
+    plan = recipe.parse(text).plan(model.encoding, L, LENGTH)
     whole = logits(model, LENGTH, plan)
     for module in (attention, branches):
         monkeypatch.setattr(module, "QUERIES_PER_CHUNK", CHUNK)
@@ -82,5 +82,5 @@ def test_a_window_holds_no_keys_before_it(
 
     monkeypatch.setattr(attention, "chunk_context", spy)
     monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", CHUNK)
-    logits(model, LENGTH, recipe.build("window:size=5").plan(model.encoding, L, LENGTH))
+    logits(model, LENGTH, recipe.parse("window:size=5").plan(model.encoding, L, LENGTH))
     assert max(seen) == CHUNK + 5 - 1

@@ -71,7 +71,7 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
     expected = sorted(name for name, allowed in APPLIES.items() if encoding in allowed.split())
     assert [name for name in recipe.applicable(model) if name in APPLIES] == expected
     for name in APPLIES:
-        made = recipe.build(name)
+        made = recipe.parse(name)
         if name in expected:
             recipe.check_applies(made, model)
             assert recipe.reason_against(name, model) is None
@@ -91,7 +91,7 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
 
 def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]) -> None:
     with pytest.raises(ValueError, match=r"^yarn means nothing for ALiBi"):
-        recipe.check_applies(recipe.build("log-n + yarn:factor=2"), make_model("alibi", L))
+        recipe.check_applies(recipe.parse("log-n + yarn:factor=2"), make_model("alibi", L))
 
 
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model],
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     configuration = settings(model)
     for name in recipe.applicable(model):
-        plan = recipe.build(whole(name)).plan(model.encoding, L, 2 * L)
+        plan = recipe.parse(whole(name)).plan(model.encoding, L, 2 * L)
         changed = logits(model, 2 * L, plan)
         assert torch.isfinite(changed).all()
         assert settings(model) == configuration, name
@@ -132,7 +132,7 @@ def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model],
 @pytest.mark.parametrize("name", APPLIES)
 def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
     model = make_model(APPLIES[name].split()[0], L)
-    one, two = (recipe.build(whole(name)).plan(model.encoding, L, 4 * L) for _ in range(2))
+    one, two = (recipe.parse(whole(name)).plan(model.encoding, L, 4 * L) for _ in range(2))
     assert one == two
     assert hash(one) == hash(two)
     assert one != PLAIN
@@ -146,7 +146,7 @@ def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_leng
     """Except where a number is given: p-rope drops pairs, and ReRoPE, Dual Chunk and Self-Extend have windows."""
     model = make_model(APPLIES[name].split()[0], L)
     for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
-        assert recipe.build(whole(name)).plan(model.encoding, L, length) == PLAIN
+        assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
 
 
 JOINED = [
@@ -158,13 +158,13 @@ JOINED = [
 @pytest.mark.parametrize("text", JOINED)
 def test_joined_plans_change_what_each_part_changes(text: str, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
-    plan = recipe.build(text).plan(encoding, L, 4 * L)
-    backwards = recipe.build(" + ".join(reversed(text.split(" + ")))).plan(encoding, L, 4 * L)
+    plan = recipe.parse(text).plan(encoding, L, 4 * L)
+    backwards = recipe.parse(" + ".join(reversed(text.split(" + ")))).plan(encoding, L, 4 * L)
     assert plan == backwards
     merged: dict[str, Any] = {}
     scale = 1.0
     for part in text.split(" + "):
-        own = recipe.build(part).plan(encoding, L, 4 * L)
+        own = recipe.parse(part).plan(encoding, L, 4 * L)
         scale *= own.logit_scale
         merged |= {name: value for name, value in vars(own).items() if value != vars(PLAIN)[name]}
     assert plan == Plan(**merged | {"logit_scale": pytest.approx(scale)})
@@ -192,22 +192,22 @@ def test_what_clashes(text: str, names: tuple[str, str], slot: str) -> None:
     )
     message = f"'{text}' cannot be joined: {reason}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        recipe.build(text)
+        recipe.parse(text)
     first, rest = text.split(" + ", 1)
-    assert " + " in rest or not recipe.joins(recipe.build(first), rest)
+    assert " + " in rest or not recipe.joins(recipe.parse(first), rest)
 
 
 def test_joins() -> None:
-    pi = recipe.build("pi")
+    pi = recipe.parse("pi")
     assert recipe.joins(pi, "log-n")
     assert recipe.joins(pi, "window")
     assert recipe.joins(pi, "expe-scale")
     assert not recipe.joins(pi, "pi:factor=3")
-    both = pi.joined(recipe.build("log-n"))
+    both = pi.joined(recipe.parse("log-n"))
     assert both.text == "pi + log-n"
     assert both.label() == "PI + log-n"
     with pytest.raises(ValueError, match="cannot be joined"):
-        both.joined(recipe.build("log-n"))
+        both.joined(recipe.parse("log-n"))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_joins() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.build(text)
+        recipe.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -259,14 +259,14 @@ def test_what_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_labels(text: str, label: str) -> None:
-    assert recipe.build(text).label() == label
+    assert recipe.parse(text).label() == label
 
 
 def test_a_recipes_text_is_tidied_and_read_back() -> None:
-    made = recipe.build("  yarn:factor=8+log-n ")
+    made = recipe.parse("  yarn:factor=8+log-n ")
     assert made.text == "yarn:factor=8 + log-n"
-    assert recipe.build(made.text).label() == made.label()
-    assert recipe.build("longrope:long=(1,2) + log-n").text == "longrope:long=(1,2) + log-n"
+    assert recipe.parse(made.text).label() == made.label()
+    assert recipe.parse("longrope:long=(1,2) + log-n").text == "longrope:long=(1,2) + log-n"
 
 
 def test_docstrings_name_their_source() -> None:

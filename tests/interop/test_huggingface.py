@@ -70,7 +70,7 @@ def ours(folder: Path, tokens: Tensor, seq_len: int | None = None) -> Tensor:
     load_weights(model, huggingface.weights_of(source, sizes), str(folder))
     plan = PLAIN
     if rotary.extension is not None:
-        plan = recipes.build(rotary.extension).plan(model.encoding, rotary.seq_len, tokens.shape[1])
+        plan = recipes.parse(rotary.extension).plan(model.encoding, rotary.seq_len, tokens.shape[1])
     with torch.inference_mode():
         return model(tokens, plan)
 

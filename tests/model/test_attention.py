@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 
 B, H, K = 2, 4, 8
 
@@ -46,7 +46,7 @@ def test_every_path_is_the_definition(
     torch.manual_seed(0)
     q, k, v = (torch.randn(B, heads, length, K) for heads in (H, kv_heads, kv_heads))
     dims = Dims(H * K, H, K, seq_len=16)
-    encoding = Windowed(dims, window=5) if kind == "window" else build(kind, {}, dims)[0]
+    encoding = Windowed(dims, window=5) if kind == "window" else layer_encodings(kind, {}, dims)[0]
     pos = torch.arange(length, dtype=torch.float32)
     expected = dense(q, k, v, encoding.bias(pos, pos), encoding.window)
     if path == "chunked":
@@ -59,7 +59,7 @@ def test_every_path_is_the_definition(
 def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest bias asked for has QUERIES_PER_CHUNK rows, whatever the length."""
     rows = []
-    encoding = build("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
+    encoding = layer_encodings("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
     original = encoding.bias
 
     def spy(pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
@@ -76,7 +76,7 @@ def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPat
 
 def test_a_bias_is_not_rounded_to_the_queries_precision() -> None:
     """At distance 1000 bfloat16 would move ALiBi's bias by a nat: the chunked path must not round it."""
-    encoding = build("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
+    encoding = layer_encodings("alibi", {}, Dims(H * K, H, K, seq_len=16))[0]
     pos = torch.arange(1024, dtype=torch.float32)
     q, k, v = torch.randn(3, 1, H, 1024, K).bfloat16().unbind()
     with torch.no_grad():

@@ -10,7 +10,7 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Attention, FeedForward, Model, SSMax
-from extrapolate.model.layers import build
+from extrapolate.model.layers import layer_encodings
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.resolve import run_name
@@ -168,7 +168,7 @@ def test_qk_norm_makes_the_sizes_of_queries_and_keys_irrelevant(qk_norm: bool) -
     torch.manual_seed(0)
     sizes = ModelConfig(vocab_size=31, qk_norm=qk_norm)
     module = Attention(sizes, 16)
-    encoding = build("rope", {}, Dims(sizes.width, sizes.heads, sizes.head_dim, 16))[0]
+    encoding = layer_encodings("rope", {}, Dims(sizes.width, sizes.heads, sizes.head_dim, 16))[0]
     x, pos = torch.randn(2, 16, sizes.width), torch.arange(16.0)
     before = module(x, encoding, pos)
     with torch.no_grad():
@@ -201,7 +201,7 @@ def test_ssmax_multiplies_the_scores_and_the_bias(
         monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
     if path == "long training":
         monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 0)
-    encoding = build(name, arguments, Dims(width, heads, head_dim, seq_len=16, layers=2))[0]
+    encoding = layer_encodings(name, arguments, Dims(width, heads, head_dim, seq_len=16, layers=2))[0]
     assert encoding.window == (4 if name == "rnope" else None)
     q, k, v = (torch.randn(2, n, length, head_dim) for n in (heads, kv_heads, kv_heads))
     x, s_H, pos = torch.randn(2, length, width), torch.tensor([0.4, 1.0, 2.5, -0.3]), torch.arange(float(length))
@@ -222,7 +222,7 @@ def test_a_layer_with_ssmax_uses_its_own_factors(gradients: bool) -> None:
     torch.manual_seed(0)
     sizes = ModelConfig(vocab_size=31, width=24, heads=3, kv_heads=3, head_dim=8, ssmax=True)
     module = Attention(sizes, 16)
-    encoding = build("alibi", {}, Dims(24, 3, 8, 16))[0]
+    encoding = layer_encodings("alibi", {}, Dims(24, 3, 8, 16))[0]
     x, pos = torch.randn(2, 30, 24), torch.arange(30.0)
     with torch.set_grad_enabled(gradients):
         assert module.ssmax is not None

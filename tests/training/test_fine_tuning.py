@@ -10,7 +10,7 @@ from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
-from extrapolate.training.fine_tuning import continued
+from extrapolate.training.fine_tuning import resolve_fine_tuning
 from extrapolate.training.loop import own_plan
 
 
@@ -39,10 +39,10 @@ def finished(path: Path, store: Store, config) -> Path:
 
 @pytest.fixture
 def tune(store: Store, tmp_path: Path) -> Callable[..., Path]:
-    """Continues a run, as `continued` configures it; weights are those of no training."""
+    """Continues a run, as `resolve_fine_tuning` configures it; weights are those of no training."""
 
     def call(start: Path, name: str, extend: str | None = None, **training: object) -> Path:
-        config, *_ = continued(start, TrainingRequest(training=training), extend, store)
+        config, *_ = resolve_fine_tuning(start, TrainingRequest(training=training), extend, store)
         return finished(tmp_path / name, store, config)
 
     return call
@@ -79,7 +79,7 @@ def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
     long = tune(first, "long", "pi", seq_len=64)
     for pe, own in ((None, "pi"), ("rope", None)):  # another encoding does not take the extension over
         request = TrainingRequest(pe=pe, training={"seq_len": 64})
-        configs = [continued(long, request, extend, store)[0] for extend in (None, "as-trained")]
+        configs = [resolve_fine_tuning(long, request, extend, store)[0] for extend in (None, "as-trained")]
         assert configs[0] == configs[1]
         assert configs[0].extension == own
 
@@ -87,10 +87,10 @@ def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
 @pytest.mark.parametrize("extend", ["none", " none"])
 def test_the_word_of_before_is_refused_with_todays(first: Path, store: Store, extend: str) -> None:
     with pytest.raises(UserError, match="the extension 'none' is now called 'without-own'"):
-        continued(first, TrainingRequest(), extend, store)
+        resolve_fine_tuning(first, TrainingRequest(), extend, store)
 
 
 def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:
     request = TrainingRequest(training={"seq_len": 64})
     with pytest.raises(ValueError, match="no group keeps 64 tokens within 16"):
-        continued(first, request, "self-extend:window=16", store)
+        resolve_fine_tuning(first, request, "self-extend:window=16", store)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build
+from extrapolate.data.store import Store, StoreSettings, build_store
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -34,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     words = ["red", "green", "blue", "stone", "river", "cloud"]
     documents = [Document(str(i), " ".join(rng.choice(words, 200))) for i in range(8)]
     settings = StoreSettings(source="words", vocab_size=270, min_heldout_tokens=100)
-    return build(documents, settings, tmp_path_factory.mktemp("data") / "words")
+    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
 
 
 def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> TrainedConfig:

@@ -225,22 +225,22 @@ class _Probes(specs.Registry[Probe]):
 probes: specs.Registry[Probe] = _Probes("probe")
 
 
-def build(text: str) -> Probe:
+def parse_probe(text: str) -> Probe:
     """A probe from its spec. Raises UserError on unknown names, arguments or values."""
     spec = specs.parse(text)
     cls = probes[spec.name]
     return cls(**specs.convert_arguments(cls, spec.arguments, owner=spec.name))
 
 
-def build_list(text: str) -> tuple[Probe, ...]:
+def parse_probes(text: str) -> tuple[Probe, ...]:
     """`passkey,mqar:pairs=8`, `all` or `off`. A probe with several arguments takes parentheses."""
     check_not_none(text, "the choice of probes", LEFT_OUT)
     if text.strip() == LEFT_OUT:
         return ()
     if text.strip() == ALL:
-        return tuple(build(name) for name in probes.names())
+        return tuple(parse_probe(name) for name in probes.names())
     if not text.strip():
         raise UserError(f"name at least one probe: {', '.join(probes.names())}, or all")
     return tuple(
-        dict.fromkeys(build(specs.unwrapped(part.strip())) for part in specs.split_outside_parentheses(text, ","))
+        dict.fromkeys(parse_probe(specs.unwrapped(part.strip())) for part in specs.split_outside_parentheses(text, ","))
     )

@@ -1,7 +1,7 @@
 """Text whose best possible prediction is known, as a source."""
 
 from extrapolate.data.sources.base import NamedSource, sources
-from extrapolate.data.synthetic.base import Process, build, processes
+from extrapolate.data.synthetic.base import Process, parse_process, processes
 from extrapolate.errors import UserError
 
 PREFIX = "synthetic:"
@@ -21,4 +21,4 @@ class Synthetic(NamedSource):
         if not argument.strip():
             known = ", ".join(f"{PREFIX}{name}" for name in processes.names())
             raise UserError(f"{PREFIX} names no process: expected one of {known}")
-        return build(argument)
+        return parse_process(argument)

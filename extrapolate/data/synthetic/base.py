@@ -65,7 +65,7 @@ class Process(ABC):
 processes: specs.Registry[Process] = specs.Registry("synthetic source")
 
 
-def build(spec: str) -> Process:
+def parse_process(spec: str) -> Process:
     """A process from `markov:states=16,concentration=0.3`. Raises UserError where there is none, or it refuses."""
     parsed = specs.parse(spec)
     cls = processes[parsed.name]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate.evaluation.names import PLAIN_NAME
+from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports import comparison, plots, tables
 from extrapolate.reports.caption import caption
 from extrapolate.reports.material import Material
@@ -104,7 +104,7 @@ def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path:
     for model in plots.drawn(style, rows):
         mine = rows[rows["model"] == model].groupby("factor")["loss"].mean()
         axes[0].plot(mine.index, mine, label=model, **style[model])
-    control = rows[rows["extension"] == PLAIN_NAME].groupby("model")["control_loss"].mean()
+    control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
     axes[0].axhline(
         control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)"
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extrapolate.data.probes.base import Parts, Probe, Vocabulary, build, build_list, probes
+from extrapolate.data.probes.base import Parts, Probe, Vocabulary, parse_probe, parse_probes, probes
 
 
 class Arithmetic:
@@ -66,7 +66,7 @@ def ids_and_windows(vocabulary: Vocabulary) -> dict[str, object]:
     """Everything that a trained model knows of the first four probes, and the windows that it is evaluated on."""
     windows = {}
     for spec in FOR_EVER[vocabulary]["windows"]:
-        probe, digest, text = build_list(spec)[0], hashlib.sha256(), Arithmetic(vocabulary)
+        probe, digest, text = parse_probes(spec)[0], hashlib.sha256(), Arithmetic(vocabulary)
         for length in (64, 256):
             for depth in (0.0, 0.5, 1.0):
                 for array in probe.sequences(length, depth, 4, text, vocabulary):
@@ -88,7 +88,7 @@ def ids_and_windows(vocabulary: Vocabulary) -> dict[str, object]:
 def test_ids_and_windows_are_the_same_for_ever(vocabulary: Vocabulary) -> None:
     """A trained model knows its markers, symbols and keys: they must not move."""
     assert ids_and_windows(vocabulary) == FOR_EVER[vocabulary]
-    assert {name: build(name).vocabulary_needed for name in NEEDED} == NEEDED
+    assert {name: parse_probe(name).vocabulary_needed for name in NEEDED} == NEEDED
 
 
 @contextmanager
@@ -121,11 +121,11 @@ def test_more_probes_change_nothing(vocabulary: Vocabulary, monkeypatch: pytest.
     with more_probes(monkeypatch, fifth=FREE):
         assert ids_and_windows(vocabulary) == FOR_EVER[vocabulary]
         text = Arithmetic(vocabulary)
-        before = build("fifth").sequences(64, 0.5, 4, text, vocabulary)[0]
+        before = parse_probe("fifth").sequences(64, 0.5, 4, text, vocabulary)[0]
     with more_probes(monkeypatch, fifth=FREE, eighth=FREE + 3, sixth=FREE + 1):
         assert ids_and_windows(vocabulary) == FOR_EVER[vocabulary]
-        assert (build("fifth").sequences(64, 0.5, 4, text, vocabulary)[0] == before).all()
-        assert [probe.name for probe in build_list("all")] == sorted([*known, "fifth", "sixth", "eighth"])
+        assert (parse_probe("fifth").sequences(64, 0.5, 4, text, vocabulary)[0] == before).all()
+        assert [probe.name for probe in parse_probes("all")] == sorted([*known, "fifth", "sixth", "eighth"])
     assert probes.names() == known
     assert set(NEEDED) <= set(known)
 
@@ -133,7 +133,7 @@ def test_more_probes_change_nothing(vocabulary: Vocabulary, monkeypatch: pytest.
 def test_a_later_marker_is_nowhere_else(monkeypatch: pytest.MonkeyPatch, text_in) -> None:
     with more_probes(monkeypatch, fifth=FREE, sixth=FREE + 1):
         for name, number in (("fifth", FREE), ("sixth", FREE + 1)):
-            probe = build(name)
+            probe = parse_probe(name)
             assert probe.vocabulary_needed == number + 2 + probe.symbols
             with pytest.raises(ValueError, match=f"vocabulary of at least {probe.vocabulary_needed}"):
                 probe.check(64, Vocabulary(probe.vocabulary_needed - 1, 3))
@@ -169,11 +169,11 @@ def test_markers_symbols_and_keys_are_distinct_and_never_the_end_of_text(size: i
 
 
 def test_a_spec_comes_back() -> None:
-    assert [probe.text for probe in build_list("passkey, (mqar:pairs=8,symbols=32),needle:symbols=16")] == [
+    assert [probe.text for probe in parse_probes("passkey, (mqar:pairs=8,symbols=32),needle:symbols=16")] == [
         "passkey", "mqar:symbols=32,pairs=8", "needle",
     ]  # fmt: skip
-    assert [probe.text for probe in build_list("all")] == probes.names()
-    assert len(build_list("needle,needle:symbols=16")) == 1
+    assert [probe.text for probe in parse_probes("all")] == probes.names()
+    assert len(parse_probes("needle,needle:symbols=16")) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,4 +190,4 @@ def test_a_spec_comes_back() -> None:
 )
 def test_bad_specs_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build_list(spec)
+        parse_probes(spec)

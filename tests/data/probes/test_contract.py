@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extrapolate.data.probes.base import Vocabulary, build_list, probes
+from extrapolate.data.probes.base import Vocabulary, parse_probes, probes
 
 SPECS = (*probes.names(), "passkey:length=2", "(mqar:pairs=6,queries=6)", "mqar:symbols=8")
-ALL = [build_list(spec)[0] for spec in SPECS]
+ALL = [parse_probes(spec)[0] for spec in SPECS]
 
 cases = given(
     probe=st.sampled_from(ALL),

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from extrapolate.data.probes.base import Vocabulary, build_list
+from extrapolate.data.probes.base import Vocabulary, parse_probes
 
 
 @pytest.mark.parametrize("spec", ["mqar", "(mqar:pairs=6,queries=6)", "mqar:symbols=8"])
 @pytest.mark.parametrize("depth", [None, 0.0, 0.3, 1.0])
 def test_every_answer_is_its_keys_value(text_in, spec, depth):
-    vocabulary, probe = Vocabulary(300, 7), build_list(spec)[0]
+    vocabulary, probe = Vocabulary(300, 7), parse_probes(spec)[0]
     text = text_in(vocabulary)
     for seed in range(40):
         tokens, answers = probe.sequence(np.random.default_rng(seed), 64, text, vocabulary, depth)

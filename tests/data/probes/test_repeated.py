@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from extrapolate.data.probes.base import Vocabulary, build
+from extrapolate.data.probes.base import Vocabulary, parse_probe
 
 
 @pytest.mark.parametrize(("spec", "answers"), [("needle", 1), ("passkey", 4), ("passkey:length=2", 2), ("copy", 16)])
 @pytest.mark.parametrize("depth", [0.0, 0.3, 1.0])
 def test_every_answer_stands_in_the_block(text_in, spec, answers, depth):
     """What follows the first marker follows the last one, and the marker is the only token before the answers."""
-    vocabulary, probe = Vocabulary(300, 7), build(spec)
+    vocabulary, probe = Vocabulary(300, 7), parse_probe(spec)
     windows, places = probe.sequences(64, depth, 20, text_in(vocabulary), vocabulary)
     assert places.tolist() == list(range(65 - answers, 65))
     for tokens in windows:
@@ -22,12 +22,12 @@ def test_every_answer_stands_in_the_block(text_in, spec, answers, depth):
 def test_in_training_copies_are_of_any_length(text_in):
     vocabulary, rng = Vocabulary(300, 7), np.random.default_rng(0)
     text = text_in(vocabulary)
-    made = [build("copy").sequence(rng, 40, text, vocabulary) for _ in range(600)]
+    made = [parse_probe("copy").sequence(rng, 40, text, vocabulary) for _ in range(600)]
     assert {len(window.answers) for window in made} == set(range(1, 11))
 
 
 def test_where_a_depth_is_given_copies_are_as_long_as_they_get(text_in):
     vocabulary = Vocabulary(300, 7)
     for length in (4, 41, 640):
-        made = build("copy").sequence(np.random.default_rng(0), length, text_in(vocabulary), vocabulary, 0.5)
+        made = parse_probe("copy").sequence(np.random.default_rng(0), length, text_in(vocabulary), vocabulary, 0.5)
         assert len(made.answers) == length // 4

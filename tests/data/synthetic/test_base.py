@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import Store, StoreSettings
-from extrapolate.data.store import build as build_store
-from extrapolate.data.synthetic.base import Process, build
+from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.synthetic.base import Process, parse_process
 from extrapolate.data.tokenizer import token_bytes
 
 
@@ -32,8 +31,8 @@ def test_a_store_has_a_token_for_every_state(spec: str, tmp_path: Path) -> None:
 
 
 def test_one_seed_one_text() -> None:
-    texts = {seed: [d.text for d in build(f"markov:documents=3,length=20,seed={seed}")] for seed in (0, 1)}
-    assert texts[0] == [d.text for d in build("markov:documents=3,length=20")]
+    texts = {seed: [d.text for d in parse_process(f"markov:documents=3,length=20,seed={seed}")] for seed in (0, 1)}
+    assert texts[0] == [d.text for d in parse_process("markov:documents=3,length=20")]
     assert texts[0] != texts[1]
 
 

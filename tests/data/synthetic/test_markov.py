@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from extrapolate.data.synthetic.base import build
+from extrapolate.data.synthetic.base import parse_process
 from extrapolate.data.synthetic.markov import Markov
 
 
@@ -39,7 +39,7 @@ def test_it_is_the_mean_over_posterior_chains() -> None:
 
 def test_the_published_decline() -> None:
     """16 states, concentration 0.3: about 2.55 nats a token over windows of 64, about 2.06 over 1024."""
-    process = build("markov:states=16,concentration=0.3")
+    process = parse_process("markov:states=16,concentration=0.3")
     documents = process.draw(np.random.default_rng(0), 64)
     mean = {n: process.optimum(documents[:, : n + 1]).mean() for n in (64, 1024)}
     assert mean[64] == pytest.approx(2.55, abs=0.03)

@@ -11,8 +11,8 @@ from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
-from extrapolate.evaluation.sharing import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import in_order
+from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
@@ -71,7 +71,7 @@ def measured(made: Model, split: Split, wanted: dict, share: bool, plan: Plan = 
 def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) -> None:
     """Of every encoding, with whatever sharing it allows, against each window by itself."""
     made = model(name)
-    lengths = [length for length in LENGTHS if made.encoding.reaches(length, PLAIN)]
+    lengths = [length for length in LENGTHS if made.encoding.defined_at(length, PLAIN)]
     wanted = wanted_of(protocol, split, lengths)
     found = measured(made, split, wanted, prefixes_agree(made, PLAIN, lengths))
     for key, groups in wanted.items():
@@ -82,7 +82,7 @@ def test_every_window_is_as_it_is_alone(name: str, protocol: str, split: Split) 
 @pytest.mark.parametrize("name", [name for name in encodings.names() if name != "random"])
 def test_prefixes_agree_for_all_but_random(name: str) -> None:
     made = model(name)
-    assert prefixes_agree(made, PLAIN, [n for n in LENGTHS if made.encoding.reaches(n, PLAIN)])
+    assert prefixes_agree(made, PLAIN, [n for n in LENGTHS if made.encoding.defined_at(n, PLAIN)])
     assert not prefixes_agree(model("random"), PLAIN, LENGTHS)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from extrapolate.evaluation import sharing
+from extrapolate.evaluation import window_losses
 from extrapolate.evaluation.protocols.base import Windows, protocols
-from extrapolate.evaluation.sharing import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
 from extrapolate.evaluation.targets import Targets
+from extrapolate.evaluation.window_losses import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.plan import PLAIN, Plan
 
 L = 4
@@ -25,7 +25,7 @@ class Computed:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
         self.batches: list[tuple[Windows, list[int]]] = []
         self.seconds = seconds
-        monkeypatch.setattr(sharing, "losses_at", self.losses_at)
+        monkeypatch.setattr(window_losses, "losses_at", self.losses_at)
 
     def losses_at(
         self,
@@ -93,8 +93,8 @@ def test_cost_is_told_of_what_was_computed_and_nothing_of_what_came_with_it(monk
     Computed(monkeypatch, seconds=0.05)
     peaks = iter([20.0, 30.0, 10.0])
     forgotten = []
-    monkeypatch.setattr(sharing, "forget_peak", forgotten.append)
-    monkeypatch.setattr(sharing, "peak_mib", lambda device: next(peaks))
+    monkeypatch.setattr(window_losses, "forget_peak", forgotten.append)
+    monkeypatch.setattr(window_losses, "peak_mib", lambda device: next(peaks))
     wanted = {
         8: (Windows(np.array([0, 1]), np.array([0, 0]), 8, 8), Windows(np.array([2]), np.array([0]), 8, 2)),
         4: (Windows(np.array([0]), np.array([0]), 4, 4),),
@@ -112,7 +112,7 @@ def test_cost_is_told_of_what_was_computed_and_nothing_of_what_came_with_it(monk
 
 def test_where_memory_cannot_be_told_there_is_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     Computed(monkeypatch)
-    monkeypatch.setattr(sharing, "peak_mib", lambda device: None)
+    monkeypatch.setattr(window_losses, "peak_mib", lambda device: None)
     found, _ = measured({4: (Windows(np.array([0]), np.array([0]), 4, 4),)}, share=True)
     assert found[4].peak_mib is None
     assert found[4].inputs == 4

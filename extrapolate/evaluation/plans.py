@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, OFF, PLAIN_NAME, check_not_none
+from extrapolate.evaluation.names import ALL, AS_TRAINED, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -16,7 +16,7 @@ from extrapolate.model.plan import PLAIN, Plan
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedExtensions:
     """The run's own extension, unless it is taken off, and another."""
 
     own: Recipe | None
@@ -72,30 +72,34 @@ class Applied:
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
-def applied_to(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, Applied]:
+def extensions_to_evaluate(
+    run: Subject, model: LanguageModel, extensions: Sequence[str]
+) -> dict[str, AppliedExtensions]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
     Raises UserError on unknown ones, or one that clashes with the run's own.
     """
     own = run.own_extension
-    found = {PLAIN_NAME: Applied(own, None)}
+    found = {AS_TRAINED: AppliedExtensions(own, None)}
     texts = list(extensions)
     if ALL in texts:
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
-        check_not_none(text, "the extension", OFF)
-        if text in (PLAIN_NAME, OFF):
-            found |= {OFF: Applied(None, None, taken_off=own)} if text == OFF and own is not None else {}
+        check_not_none(text, "the extension", WITHOUT_OWN)
+        if text in (AS_TRAINED, WITHOUT_OWN):
+            if text == WITHOUT_OWN and own is not None:
+                found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
             continue
-        recipe = recipes.build(text)
+        recipe = recipes.parse(text)
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
             raise UserError(f"two different files give the extension {recipe.text}: evaluate them one after the other")
-        found[recipe.text] = Applied(own, recipe)
+        found[recipe.text] = AppliedExtensions(own, recipe)
         found[recipe.text].joined()
     return found
 
 
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
     """The users' own files that extensions come from."""
-    return [file for text in extensions if text not in (ALL, OFF, PLAIN_NAME) for file in recipes.build(text).files]
+    named = [text for text in extensions if text not in (ALL, WITHOUT_OWN, AS_TRAINED)]
+    return [file for text in named for file in recipes.parse(text).files]
