@@ -137,8 +137,8 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
     rows = re.findall(r"^\| `([^`]*)` \|.*\| ([^|]*) \|$", table, re.MULTILINE)
     assert len(rows) >= 4
     for spec, chance in rows:
-        probe = probes.build(spec)
-        assert probe == probes.build(probe.name)
+        probe = probes.parse_probe(spec)
+        assert probe == probes.parse_probe(probe.name)
         each, _, power = chance.partition(" = ")[0].partition("^")
         assert each == f"1/{probe.symbols}"
         assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
