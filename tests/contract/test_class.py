@@ -1,6 +1,12 @@
 """A class of a user's own: its arguments, names of methods, and what an instance says of itself."""
 
+from pathlib import Path
+
 import pytest
+
+from extrapolate.encodings.base import Dims
+from extrapolate.errors import UserError
+from extrapolate.model.layers import layer_encodings
 
 
 class TestClass:
@@ -39,3 +45,17 @@ class TestClass:
     )  # fmt: skip
     def test_instances(self, refused, body: str, message: str) -> None:
         refused(body, message)
+
+    def test_it_is_checked_with_the_arguments_that_are_given(self, tmp_path: Path) -> None:
+        file = tmp_path / "mine.py"
+        file.write_text(
+            "from extrapolate.encodings.base import Encoding\n\n\nclass Mine(Encoding):\n    display = 'Mine'\n\n"
+            "    def __init__(self, dims, *, power: int = 1):\n        super().__init__(dims)\n"
+            "        self.power = power\n\n"
+            "    def bias(self, pos_T, pos_S):\n"
+            "        return -(pos_T[:, None] - pos_S[None, :])[(None,) * self.power]\n"
+        )
+        dims = Dims(32, 2, 16, 64)
+        assert len(layer_encodings(f"{file}:Mine", {}, dims)) == 1
+        with pytest.raises(UserError, match=r"bias returned \[1, 1, "):
+            layer_encodings(f"{file}:Mine", {"power": 2}, dims)

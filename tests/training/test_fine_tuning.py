@@ -94,3 +94,9 @@ def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: St
     request = TrainingRequest(training={"seq_len": 64})
     with pytest.raises(ValueError, match="no group keeps 64 tokens within 16"):
         resolve_fine_tuning(first, request, "self-extend:window=16", store)
+
+
+def test_another_encoding_has_the_arguments_that_were_given(first: Path, store: Store) -> None:
+    config, *_ = resolve_fine_tuning(first, TrainingRequest(pe="p-rope:p=0.5,theta=700"), None, store)
+    assert config.encoding.name == "p-rope"
+    assert (config.encoding.arguments["p"], config.encoding.arguments["theta"]) == (0.5, 700)
