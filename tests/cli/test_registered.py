@@ -24,8 +24,9 @@ def test_the_files_say_what_is_registered(folder, registry):
 
 def test_constants_are_those_of_the_class():
     for name, values in registered.registered("data/probes").items():
-        assert values["marker"] == probes[name].marker
-    assert registered.registered("evaluation/protocols")["windows"]["max_targets"] == protocols["windows"].max_targets
+        assert values["marker"] == str(probes[name].marker)
+    windows = registered.registered("evaluation/protocols")["windows"]
+    assert windows["max_targets"] == str(protocols["windows"].max_targets)
 
 
 @pytest.mark.parametrize(
