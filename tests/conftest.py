@@ -40,7 +40,11 @@ ENCODINGS = ("rope", "expe", "learned", "none")
 
 
 # They take longest. Where workers share the files out, none may be left with one of these at the end.
-SLOWEST = ("test_readme.py", "test_kill.py", "test_docs.py", "test_loop.py", "test_contract.py", "test_report.py")
+SLOWEST = (
+    "test_kill.py", "test_readme.py", "test_damage.py", "test_commands.py", "test_report.py", "test_contract.py",
+    "test_docs.py", "test_extend.py", "test_resume.py", "test_probes.py", "test_imported.py", "test_render.py",
+    "test_compare.py", "test_loop.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
