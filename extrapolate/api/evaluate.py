@@ -1,7 +1,7 @@
 """xt.evaluate and xt.evaluate_probes"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,11 @@ def evaluate(
     Raises UserError where anything asked for cannot be evaluated, before any work is done.
     """
     cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
-    settings = EvaluationSettings(
-        factors=tuple(factors),
-        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+    settings = replace(
+        _settings(factors, extend, split, checkpoint, precisions),
         protocols=tuple(protocols),
-        split=split,
         max_targets=cap,
         max_targets_of=caps,
-        checkpoint=checkpoint,
-        precisions=tuple(precisions),
     )
     return pd.DataFrame(
         evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress).rows
@@ -110,18 +106,27 @@ def evaluate_probes(
     The rows are kept with each run too, in its eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials:
     windows of a probe at each length and depth. The rest is as for `evaluate`.
     """
-    settings = EvaluationSettings(
-        factors=tuple(factors),
-        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+    settings = replace(
+        _settings(factors, extend, split, checkpoint, precisions),
         protocols=(),
-        split=split,
-        checkpoint=checkpoint,
-        precisions=tuple(precisions),
         probes=parse_probes(probes) if isinstance(probes, str) else tuple(probes),
         probe_trials=trials,
     )
     found = evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress)
     return pd.DataFrame(found.probe_rows)
+
+
+def _settings(
+    factors: Sequence[float], extend: str | Sequence[str], split: str, checkpoint: str, precisions: Sequence[str]
+) -> EvaluationSettings:
+    """What text and probes are both evaluated with."""
+    return EvaluationSettings(
+        factors=tuple(factors),
+        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+        split=split,
+        checkpoint=checkpoint,
+        precisions=tuple(precisions),
+    )
 
 
 def evaluate_with(

@@ -36,6 +36,7 @@ def find(name: str) -> tuple[type[Extension], UserFile | None]:
     if not file.endswith(".py"):
         return extensions[name], None
     path = Path(file)
+    # mypy wants a concrete class wherever a type is given; this one is compared with, and never made.
     cls = specs.load_user_class(path, class_name, Extension)  # type: ignore[type-abstract]
     if inspect.isabstract(cls):
         raise UserError(f"{path}: {class_name} needs def plan(self, encoding, seq_len, length), which returns a Plan")

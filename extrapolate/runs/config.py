@@ -3,6 +3,7 @@
 import hashlib
 import json
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +71,7 @@ class ForeignSource(Section):
     file_sha256: str | None = None
 
 
-class RunConfig(Section):
+class RunConfig(Section, ABC):
     """What is known of every run, however its weights were made.
 
     An extension, if a run has one, belongs to it and always applies; extension_sha256 are the hashes of the users' own
@@ -82,14 +83,14 @@ class RunConfig(Section):
     extension_sha256: str | None = None
 
     @property
+    @abstractmethod
     def seq_len(self) -> int:
         """L, tokens: what the encoding was derived from, and what factors count in."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def vocab_size(self) -> int:
         """How many tokens the model has logits for."""
-        raise NotImplementedError
 
     @property
     def trained_length(self) -> int:
