@@ -151,4 +151,11 @@ def _section(one: Described) -> Iterator[str]:
             yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
         yield ""
     if one.base is not None and (shared := one.shared()):
-        yield f"And as in [{one.base.name}](#{one.base.name}): {', '.join(f'`{c.name}`' for c in shared)}.\n"
+        whole = [group for group in one.groups if group.name and group in one.base.groups]
+        rest = [c for c in shared if not any(c in group.columns for group in whole)]
+        yield f"As in [{one.base.name}](#{one.base.name}):\n"
+        if whole:
+            yield f"- the groups {', '.join(f'**{group.name}**' for group in whole)}"
+        if rest:
+            yield f"- {', '.join(f'`{c.name}`' for c in rest)}"
+        yield ""
