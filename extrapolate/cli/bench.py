@@ -12,11 +12,11 @@ from extrapolate.runs.presets import PRESETS
 def bench(
     preset: Annotated[str, typer.Option(help=f"the model's sizes: {', '.join(PRESETS)}")] = "tiny",
     seq_len: Annotated[
-        int | None, typer.Option(min=2, help="training length L, tokens  \\[default: the preset's, or 64]")
+        int | None, typer.Option(min=2, help="training length L, tokens  [default: the preset's, or 64]")
     ] = None,
     compile: Annotated[bool, typer.Option("--compile/--no-compile", help="measure compiled training too")] = True,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="seconds for each measurement  \\[default: 10; with --encodings 3]")
+        float | None, typer.Option(min=0.1, help="seconds for each measurement  [default: 10; with --encodings 3]")
     ] = None,
     encodings: Annotated[bool, typer.Option("--encodings", help="measure every encoding beside rope")] = False,
     evaluation: Annotated[
@@ -34,7 +34,10 @@ def bench(
         list[str] | None, typer.Option(help="with --encodings: measure this one beside rope; repeatable")
     ] = None,
 ) -> None:
-    """Measure training speed and memory, beside transformers' Llama and the bare matrix products."""
+    """Measure training speed and memory.
+
+    They stand beside those of transformers' Llama and of the bare matrix products.
+    """
     if evaluation:
         if seconds is not None:
             raise UserError("--seconds is for training: an evaluation takes as long as its --tokens")

@@ -14,7 +14,7 @@ def encodings(
     name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
     markdown: Markdown = False,
 ) -> None:
-    """List the encodings by family, or show one."""
+    """List the encodings by family, or one."""
     from extrapolate import catalogue
 
     if markdown:
@@ -29,7 +29,7 @@ def extensions(
     name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
     markdown: Markdown = False,
 ) -> None:
-    """List the extensions by what they change, or show one."""
+    """List the extensions by what they change, or one."""
     from extrapolate import catalogue
 
     if markdown:
@@ -44,7 +44,7 @@ def columns(
     table: Annotated[str | None, typer.Argument(help="show only this table: evals, metrics, loss_by_ev")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print all, as docs/results.md")] = False,
 ) -> None:
-    """List the tables that runs and reports hold, and what each column means."""
+    """Say what each column of each table means."""
     from extrapolate.cli.render import Column, Kind, print_columns, print_text
     from extrapolate.results import page as results_page
 

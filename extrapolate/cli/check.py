@@ -11,7 +11,10 @@ def check(
     ],
     seq_len: Annotated[int, typer.Option(help="training length L, tokens")] = 64,
 ) -> None:
-    """Check in seconds what an encoding must do, before an hour of training goes into it."""
+    """Check in seconds what an encoding must do.
+
+    Use it before an hour of training goes into an encoding or an extension of your own.
+    """
     from extrapolate.api.check import check as checked
     from extrapolate.cli.render import Column, Kind, print_columns
     from extrapolate.errors import UserError

@@ -52,7 +52,7 @@ def eval_lengths(
         str | None,
         typer.Option(
             help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
-            f"sets each  \\[default: {registered.most_targets()}]"
+            f"sets each  [default: {registered.most_targets()}]"
         ),
     ] = None,
     checkpoint: Annotated[
@@ -62,13 +62,15 @@ def eval_lengths(
         str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or several: fp32,int8")
     ] = "fp32",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
-    data: Annotated[Path | None, typer.Option(help="token store  \\[default: the one of the training]")] = None,
+    data: Annotated[Path | None, typer.Option(help="token store  [default: the one of the training]")] = None,
     seq_len: Annotated[
-        int | None, typer.Option(min=2, help="with hf: training length L, tokens  \\[default: as the checkpoint says]")
+        int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
 ) -> None:
-    """Evaluate runs at several lengths, plain and with extensions, and add the results to each run's evals.parquet.
+    """Evaluate runs at several lengths.
+
+    Runs are evaluated plain and with extensions. The rows are added to each run's evals.parquet.
 
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.

@@ -8,18 +8,21 @@ import typer
 
 def report(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  \\[default: ckpt]")
+        list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  [default: ckpt]")
     ] = None,
     out: Annotated[Path, typer.Option(help="the folder to write")] = Path("report"),
     baseline: Annotated[
-        str | None, typer.Option(help="training times are relative to this encoding's  \\[default: rope]")
+        str | None, typer.Option(help="training times are relative to this encoding's  [default: rope]")
     ] = None,
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
 ) -> None:
-    """Write tables (Parquet, Markdown, LaTeX) and plots of evaluated runs: loss by length and position, and probes."""
+    """Write tables and plots of evaluated runs.
+
+    The tables are Parquet, Markdown and LaTeX. They show loss by length and by position, and the results of probes.
+    """
     from extrapolate.api.report import report as reported
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say

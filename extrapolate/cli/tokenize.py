@@ -27,9 +27,12 @@ def tokenize(
     text_field: Annotated[
         str, typer.Option(help="the column of text in .jsonl, .parquet and Hugging Face data")
     ] = "text",
-    workers: Annotated[int | None, typer.Option(min=1, help="number of threads  \\[default: one a core]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="number of threads  [default: one a core]")] = None,
 ) -> None:
-    """Turn documents into a token store, with held-out documents for validation and testing."""
+    """Turn documents into a token store.
+
+    Some documents are held out for validation and testing.
+    """
     if workers is not None:
         os.environ["RAYON_NUM_THREADS"] = str(workers)
     from extrapolate.api.tokenize import tokenize as tokenized

@@ -23,8 +23,8 @@ def train(
         str | None, typer.Option("--pe", help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")
     ] = None,
     seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
-    data: Annotated[Path | None, typer.Option(help="token store  \\[default: data/stdlib, made on first use]")] = None,
-    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}  \\[default: tiny]")] = None,
+    data: Annotated[Path | None, typer.Option(help="token store  [default: data/stdlib, made on first use]")] = None,
+    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}  [default: tiny]")] = None,
     tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="tokens in one step")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
@@ -37,21 +37,19 @@ def train(
             help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  \\[default: 0]")] = None,
-    out: Annotated[Path | None, typer.Option(help="the run's folder  \\[default: ckpt/<name>]")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  [default: 0]")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run's folder  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, with its own settings")] = False,
-    save_every: Annotated[
-        int | None, typer.Option(min=1, help="tokens between saved states  \\[default: 30 s]")
-    ] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 30 s]")] = None,
     keep_every: Annotated[
         int | None,
-        typer.Option(min=1, help="tokens between checkpoints that are kept for evaluation  \\[default: none]"),
+        typer.Option(min=1, help="tokens between checkpoints that are kept for evaluation  [default: none]"),
     ] = None,
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware computes in it")] = Precision.AUTO,
     compile: Annotated[
         bool | None,
-        typer.Option("--compile/--no-compile", help="use torch.compile  \\[default: where the run is long enough]"),
+        typer.Option("--compile/--no-compile", help="use torch.compile  [default: where the run is long enough]"),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="read settings from a TOML file, or a run's config.json")] = None,
     start: Annotated[

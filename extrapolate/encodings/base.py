@@ -172,7 +172,11 @@ class Encoding(nn.Module):
         return self.display + (f"({', '.join(given)})" if given else "")
 
     def unusual_arguments(self) -> dict[str, Any]:
-        """The arguments that are not their defaults."""
+        """The arguments that are not their defaults.
+
+        Defaults may depend on the model, so a second instance says them. What the user wrote does not count: an
+        argument that is given its default must not give the same model another name.
+        """
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 

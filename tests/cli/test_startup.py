@@ -63,3 +63,9 @@ def test_main_takes_the_programs_own_arguments(capsys, monkeypatch):
         main()
     assert not ended.value.code
     assert "--seq-len" in capsys.readouterr().out
+
+
+def test_the_list_of_commands_says_each_in_a_whole_sentence(cli):
+    listed = cli("--help").succeeded().out.partition("Commands:")[2].strip().splitlines()
+    assert len(listed) == len(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
