@@ -2,13 +2,16 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
+
+SEAL = "sha256"  # the entry of a sealed JSON object
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -59,8 +62,31 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is damaged: {error}") from error
+
+
+def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
+    """Writes a JSON object atomically, with a hash of itself: `read_sealed` sees every change."""
+    write_json(path, {**record, SEAL: sealed_hash(record)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Reads a JSON object. Where it has a seal, the seal must be that of its content, and is left out.
+
+    Raises UserError where it is damaged or not there. Who needs the seal checks that the format is one that has it.
+    """
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise UserError(f"{path} is damaged: it is not an object")
+    if (seal := record.pop(SEAL, None)) is not None and seal != sealed_hash(record):
+        raise UserError(f"{path} is damaged, or was changed by hand: it does not have the hash it was written with")
+    return record
+
+
+def sealed_hash(record: Mapping[str, Any]) -> str:
+    """The SHA-256 of a JSON object's content, whatever its layout and the order of its keys."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def remove_partials(folder: Path) -> None:
