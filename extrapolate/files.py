@@ -72,16 +72,24 @@ def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. Where it has a seal, the seal must be that of its content, and is left out.
+    """Reads a JSON object that says its `format`, and leaves the seal out, which must be that of the content.
 
-    Raises UserError where it is damaged or not there. Who needs the seal checks that the format is one that has it.
+    The first formats of this project had no seal. Raises UserError where the file is damaged or not there.
     """
     record = read_json(path)
     if not isinstance(record, dict):
         raise UserError(f"{path} is damaged: it is not an object")
-    if (seal := record.pop(SEAL, None)) is not None and seal != sealed_hash(record):
-        raise UserError(f"{path} is damaged, or was changed by hand: it does not have the hash it was written with")
-    return record
+    return unsealed(record, str(path))
+
+
+def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A record without its seal. Raises UserError where the seal is not that of the content."""
+    content = {name: value for name, value in record.items() if name != SEAL}
+    if (SEAL in record or record.get("format") != 1) and record.get(SEAL) != sealed_hash(content):
+        raise UserError(
+            f"{where} is damaged, or was changed by hand: it does not have the hash it was written with; restore it"
+        )
+    return content
 
 
 def sealed_hash(record: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
 
+import atexit
 import os
 import pickle
 import random
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +47,12 @@ SLOWEST = (
     "test_docs.py", "test_extend.py", "test_resume.py", "test_probes.py", "test_imported.py", "test_render.py",
     "test_compare.py", "test_loop.py",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """What the user trusts is kept in a folder of settings: the tests' own, and empty at first."""
+    os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="extrapolate-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -56,6 +56,7 @@ def evaluate(
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
+    trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
     """Evaluates runs at several lengths, and returns the rows: one a run, extension, protocol and factor.
@@ -70,7 +71,8 @@ def evaluate(
     protocols: `windows`, `fixed-target`, `sliding`. split: `test` or `validation`. max_targets: the most scored tokens
     of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all` that were kept.
     precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where
-    the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
+    the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says. trust_code:
+    Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
     Raises UserError where anything asked for cannot be evaluated, before any work is done.
     """
@@ -82,7 +84,9 @@ def evaluate(
         max_targets_of=caps,
     )
     return pd.DataFrame(
-        evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress).rows
+        evaluate_with(
+            settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress
+        ).rows
     )
 
 
@@ -99,6 +103,7 @@ def evaluate_probes(
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
+    trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
     """Evaluates runs on probes, and returns the rows: one a run, extension, probe, factor and depth.
@@ -112,7 +117,9 @@ def evaluate_probes(
         probes=parse_probes(probes) if isinstance(probes, str) else tuple(probes),
         probe_trials=trials,
     )
-    found = evaluate_with(settings, runs, device=device, data=data, seq_len=seq_len, progress=progress)
+    found = evaluate_with(
+        settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress
+    )
     return pd.DataFrame(found.probe_rows)
 
 
@@ -136,12 +143,16 @@ def evaluate_with(
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
+    trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Evaluated:
     """What `evaluate` and `evaluate_probes` do, both at once: see there."""
     keep_freed_memory()
     where = device_of(device)
     found = _subjects(runs, seq_len, progress)
+    for run in found if trust_code else []:
+        if isinstance(run, Run):
+            run.trust_code()
     work = [(run, _store_of(run, data, settings, progress)) for run in found]
     for run, store in work:
         lengths.check(run, store, settings)

@@ -5,9 +5,13 @@ from pathlib import Path
 from extrapolate.runs.run import Run
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, trust_code: bool = False) -> Run:
     """Opens a run. Its `model` has the final weights, its `config` the settings, its `tokenizer` the tokens.
 
+    trust_code: Python files that came with the run may run, though you have not run them before: see docs/trust.md.
     Raises UserError where there is no run, or it is damaged.
     """
-    return Run.open(Path(path))
+    run = Run.open(Path(path))
+    if trust_code:
+        run.trust_code()
+    return run

@@ -43,6 +43,7 @@ def train(
     config: str | Path | None = None,
     start: str | Path | Run | None = None,
     extend: str | None = None,
+    trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Run:
     """Trains one model and returns its run; None stands for what the configuration file, the preset or L decides.
@@ -63,7 +64,8 @@ def train(
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`: bf16 where the hardware multiplies it.
     compile: torch.compile (default: where the run is long enough to pay for it). config: a TOML file, or a run's
     config.json; arguments win over it. start: continue the weights of this run, as another run. extend: with `start`,
-    an extension that belongs to the new run, such as `pi:factor=4`.
+    an extension that belongs to the new run, such as `pi:factor=4`. trust_code: Python files that come with `config`,
+    `start` or the run in `out` may run, though you have not run them before: see docs/trust.md.
 
     Raises UserError on anything unknown or out of range, or where `out` holds another run; RuntimeError where the loss
     is no longer finite; Interrupted where the user stops it, with the state saved.
@@ -77,7 +79,7 @@ def train(
     origin = start.path if isinstance(start, Run) else _path(start)
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
-            spec, preset, _path(config), {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags
+            spec, preset, _path(config), {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, flags, trust_code
         )
         return train_with(
             request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
@@ -101,6 +103,10 @@ def train_with(
     folder = out
     extension: Recipe | None = None
     there = run_in(folder) if resume and folder is not None else None
+    if request.trust_code:
+        for one in (there, Run.open(start) if start else None):
+            if one is not None:
+                one.trust_code()
     if extend is not None and start is None and (there is None or there.trained.origin is None):
         raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
     store = _opened(data if data is not None else data_path(request))

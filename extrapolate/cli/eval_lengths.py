@@ -66,6 +66,9 @@ def eval_lengths(
     seq_len: Annotated[
         int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
     ] = None,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
 ) -> None:
     """Evaluate runs at several lengths.
@@ -97,7 +100,9 @@ def eval_lengths(
         probes=() if probes is None else parse_probes(probes),
         probe_trials=trials,
     )
-    found = evaluate_with(settings, runs, device=device.value, data=data, seq_len=seq_len, progress=CommandLine())
+    found = evaluate_with(
+        settings, runs, device=device.value, data=data, seq_len=seq_len, trust_code=trust_code, progress=CommandLine()
+    )
     if as_json:
         for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")

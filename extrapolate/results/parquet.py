@@ -34,6 +34,14 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
     _write(path, pa.Table.from_pandas(frame, preserve_index=False))
 
 
+def read_frame(path: Path) -> "pd.DataFrame":
+    """Reads what `write_frame` wrote. Raises UserError where the file is damaged."""
+    try:
+        return pq.read_table(path).to_pandas()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+
+
 def _write(path: Path, data: pa.Table) -> None:
     stamped = data.replace_schema_metadata((data.schema.metadata or {}) | stamp())
     files.write_atomically(path, lambda temporary: pq.write_table(stamped, temporary))

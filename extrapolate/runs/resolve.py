@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from extrapolate import specs
+from extrapolate import files, specs, trust
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
@@ -15,7 +15,7 @@ from extrapolate.model.layers import layer_encodings
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
-from extrapolate.runs.run import USER_ENCODING, check_format, file_sha256
+from extrapolate.runs.run import USER_ENCODING, check_format, check_own_code, file_sha256
 from extrapolate.training.config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
@@ -29,7 +29,8 @@ MICRO_BATCH_TOKENS = (4096, 2048)
 class TrainingRequest:
     """What the user asked for; None where they said nothing.
 
-    `model` and `training` are flags by their configuration names; device and precision may be "auto".
+    `model` and `training` are flags by their configuration names; device and precision may be "auto". trust_code: a
+    Python file that the configuration file names may run.
     """
 
     pe: str | None = None
@@ -37,6 +38,7 @@ class TrainingRequest:
     file: Path | None = None
     model: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
+    trust_code: bool = False
 
 
 def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path | None]:
@@ -125,6 +127,8 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if isinstance(content, dict) and "config" in content:  # a run's own config.json
         if "format" in content:
             check_format(path, content)
+            content = files.unsealed(content, str(path))
+            check_own_code(configs.read_config(content["config"], str(path)), str(path))
         content = content["config"]
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold sections of settings: [encoding], [model], [training]")
@@ -168,7 +172,10 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding section: the one asked for, or the file's, whose name may be a spec, or a run's copy of a user's."""
+    """The encoding section: the one asked for, or the file's, whose name may be a spec, or a run's copy of a user's.
+
+    Raises UserError where the file has none, or its Python file may not run.
+    """
     if request.pe is not None:
         spec = specs.parse(request.pe)
         return {"name": spec.name, "arguments": dict(spec.arguments)}
@@ -179,11 +186,26 @@ def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[
         raise UserError(f"{request.file}: encoding.name must be text, not {given['name']!r}")
     spec = specs.parse(given["name"])
     name = spec.name
-    if given.pop("file_sha256", None) is not None and request.file is not None:
+    own_sha256 = given.pop("file_sha256", None)
+    if own_sha256 is not None and request.file is not None:
         name = f"{request.file.parent / USER_ENCODING}:{name.rpartition(':')[2]}"
+    if ":" in name:
+        _check_runs(Path(name.rpartition(":")[0]), own_sha256, request)
     arguments = given.get("arguments", {})
     merged = dict(spec.arguments) | arguments if isinstance(arguments, dict) else arguments
     return given | {"name": name, "arguments": merged}
+
+
+def _check_runs(code: Path, own_sha256: Any, request: TrainingRequest) -> None:
+    """Raises UserError where a Python file that a configuration file names may not run."""
+    if not code.is_file():
+        raise UserError(f"{request.file} names {code}: no such file")
+    sha256 = file_sha256(code)
+    if own_sha256 is not None and own_sha256 != sha256:
+        raise UserError(f"{code} was changed since training: its hash is not the one in {request.file}")
+    if request.trust_code:
+        trust.allow(sha256, code)
+    trust.check(sha256, code)
 
 
 def hardware(training: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import CONFIG, USER_ENCODING, Run, check_same
+from extrapolate.runs.run import CONFIG, Run, check_same
 from extrapolate.training.fine_tuning import origin_of, own_extension
 
 
@@ -67,9 +67,7 @@ def resolve_resumed(
     if request.pe is not None or "encoding" in file:
         config, _ = resolve.with_resolved_encoding(config)
     check_same(run, config)
-    if known.encoding.file_sha256 is None:
-        return known, None
-    return known, run.path / USER_ENCODING
+    return known, run.own_encoding()
 
 
 def _origin(run: Run, start: Path) -> dict[str, Any] | None:

@@ -1,25 +1,22 @@
 """The run directory: one trained model. Every write is atomic, every read checked.
 
-`config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.pt` while
+`config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors` while
 training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and copies of the
-user's files: `encoding.py`, and `extensions/`.
+user's files: `encoding.py`, and `extensions/`. Nothing but these copies can run, and only where they are trusted.
 """
 
 import hashlib
-import io
 import json
-import zipfile
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save
 from tokenizers import Tokenizer
 
-from extrapolate import files
+from extrapolate import files, results, specs, trust
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
@@ -30,53 +27,60 @@ from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
-from extrapolate.runs.weights import (
-    METADATA,
-    Checkpoint,
-    describe,
-    load_weights,
-    read_weights,
-    unique_weights,
-    weights_sha256,
-)
+from extrapolate.runs.weights import Checkpoint, describe, load_weights, read_weights, write_weights
 from extrapolate.version import unknown_here
 
-FORMAT = 1
-CONFIG, WEIGHTS, STATE, METRICS = RUN_FILE, "model.safetensors", "state.pt", "metrics.jsonl"
+FORMAT = 2  # since 2, config.json has a hash of itself, and the weights say which configuration they belong to
+CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
+LOG, METRICS = "metrics.jsonl", "metrics.parquet"
+OLD_STATE = "state.pt"  # of the first format
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
 
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run directory."""
+    """An opened run directory.
+
+    config_sha256 is of the configuration as it was written; tokenizer_sha256 of tokenizer.json, None in format 1.
+    """
 
     path: Path
     config: RunConfig
     provenance: dict[str, Any]
+    config_sha256: str = ""
+    tokenizer_sha256: str | None = None
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None) -> "Run":
         """Starts a run in `path`: everything but weights. tokenizer: the content of its tokenizer.json."""
         path.mkdir(parents=True, exist_ok=True)
-        files.write_bytes(path / "tokenizer.json", tokenizer)
+        files.write_bytes(path / TOKENIZER, tokenizer)
         if user_encoding is not None:
-            files.write_bytes(path / USER_ENCODING, user_encoding.read_bytes())
-        made = provenance()
-        files.write_json(path / CONFIG, {"format": FORMAT, "config": config.model_dump(), "provenance": made})
-        return cls(path, config, made)
+            _keep(path / USER_ENCODING, user_encoding.read_bytes())
+        made, tokenizer_sha256 = provenance(), hashlib.sha256(tokenizer).hexdigest()
+        written = config.model_dump(mode="json")
+        record = {"format": FORMAT, "config": written, "tokenizer_sha256": tokenizer_sha256, "provenance": made}
+        files.write_sealed(path / CONFIG, record)
+        return cls(path, config, made, _config_sha256(written), tokenizer_sha256)
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Raises UserError where there is no run, or its configuration is damaged."""
-        if not (path / CONFIG).is_file():
+        """Reads what a run is; nothing runs. Raises UserError where there is none, or its configuration is damaged."""
+        file = path / CONFIG
+        if not file.is_file():
             raise UserError(f"{path} is not a run: it has no {CONFIG}")
-        record = files.read_json(path / CONFIG)
+        record = files.read_json(file)
         if isinstance(record, dict) and "architectures" in record:
             raise UserError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
-        check_format(path / CONFIG, record)
-        config = configs.read_config(record.get("config", {}), str(path / CONFIG))
-        return cls(path, config, dict(record.get("provenance", {})))
+        check_format(file, record)
+        record = files.unsealed(record, str(file))
+        known = {"format", "config", "provenance", *(["tokenizer_sha256"] if record["format"] > 1 else [])}
+        if record.keys() != known or not all(isinstance(record[name], dict) for name in ("config", "provenance")):
+            raise UserError(f"{file} is damaged: it must hold {', '.join(sorted(known))}")
+        config = configs.read_config(record["config"], str(file))
+        check_own_code(config, str(file))
+        return cls(path, config, record["provenance"], _config_sha256(record["config"]), record.get("tokenizer_sha256"))
 
     @property
     def name(self) -> str:
@@ -104,11 +108,10 @@ class Run:
         """The extension that belongs to the run. Raises UserError where the copy of a user's file was changed."""
         if self.config.extension is None:
             return None
-        hashes = (self.config.extension_sha256 or "").split("+")
-        copies = [self.path / USER_EXTENSIONS / f"{sha256}.py" for sha256 in hashes if sha256]
-        for copy, sha256 in zip(copies, hashes, strict=False):
-            if not copy.is_file() or file_sha256(copy) != sha256:
-                raise UserError(f"{copy} is missing or was changed since training: its hash differs")
+        hashes = own_hashes(self.config)
+        copies = [self.path / USER_EXTENSIONS / f"{sha256}.py" for sha256 in hashes]
+        for copy, sha256 in zip(copies, hashes, strict=True):
+            _check_copy(copy, sha256)
         return recipes.parse(self.config.extension, copies)
 
     def keep_extensions(self, users: Iterable[UserFile]) -> None:
@@ -116,7 +119,16 @@ class Run:
         for file in users:
             copy = self.path / USER_EXTENSIONS / f"{file.sha256}.py"
             copy.parent.mkdir(exist_ok=True)
-            files.write_bytes(copy, file.content)
+            _keep(copy, file.content)
+
+    def trust_code(self) -> None:
+        """Lets the run's copies of users' files run, now and later: the user says that they may."""
+        encoding = self.config.encoding.file_sha256
+        for sha256, copy in [
+            *((sha256, self.path / USER_EXTENSIONS / f"{sha256}.py") for sha256 in own_hashes(self.config)),
+            *([(encoding, self.path / USER_ENCODING)] if encoding else []),
+        ]:
+            trust.allow(sha256, copy)
 
     @cached_property
     def model(self) -> Model:
@@ -129,7 +141,10 @@ class Run:
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the run's text was made with. Raises UserError where it is damaged."""
-        return tokenizers.read(self.path / "tokenizer.json")
+        file = self.path / TOKENIZER
+        if self.tokenizer_sha256 is not None and file.is_file() and file_sha256(file) != self.tokenizer_sha256:
+            raise UserError(f"{file} is damaged: its content does not have the hash that {CONFIG} says")
+        return tokenizers.read(file)
 
     @property
     def finished(self) -> bool:
@@ -137,16 +152,25 @@ class Run:
         return (self.path / WEIGHTS).is_file()
 
     def build_model(self) -> Model:
-        """The run's model with fresh weights, on the CPU. Raises UserError where the user's file was changed."""
+        """The run's model with fresh weights, on the CPU.
+
+        Raises UserError where the copy of a user's file was changed, or may not run.
+        """
         config = self._with_weights()
-        encoding = config.encoding
-        name = encoding.name
-        if encoding.file_sha256 is not None:
-            copy = self.path / USER_ENCODING
-            if not copy.is_file() or file_sha256(copy) != encoding.file_sha256:
-                raise UserError(f"{copy} is missing or was changed since training: its hash differs")
+        copy, name = self.own_encoding(), config.encoding.name
+        if copy is not None:
             name = f"{copy}:{name.rpartition(':')[2]}"
-        return Model(config.model, name, encoding.arguments, config.seq_len)
+        return Model(config.model, name, config.encoding.arguments, config.seq_len)
+
+    def own_encoding(self) -> Path | None:
+        """The copy of the user's file that the encoding comes from, or None where it is a registered one.
+
+        Raises UserError where the copy was changed, or may not run.
+        """
+        if self.config.encoding.file_sha256 is None:
+            return None
+        _check_copy(self.path / USER_ENCODING, self.config.encoding.file_sha256)
+        return self.path / USER_ENCODING
 
     def _with_weights(self) -> TrainedConfig | ImportedConfig:
         if isinstance(self.config, TrainedConfig | ImportedConfig):
@@ -172,65 +196,75 @@ class Run:
                 "--resume"
             )
         kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
-        found = [describe(path) for path in [*kept, self.path / WEIGHTS]]
+        found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
         path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
-        path.parent.mkdir(exist_ok=True)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_weights(model).items()}
-        # One entry: the library writes several in a random order, and equal weights should be equal files.
-        record = json.dumps({"step": step, "tokens": tokens, "sha256": weights_sha256(weights)})
-        files.write_bytes(path, save(weights, {METADATA: record}))
+        write_weights(path, model, step, tokens, self.config_sha256)
 
-    def save_state(self, state: dict[str, Any]) -> None:
-        """Writes what a killed training continues from."""
-        # By way of memory: torch reports a full disk as an error of its own that names neither disk nor file.
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        files.write_bytes(self.path / STATE, buffer.getbuffer())
-
-    def load_state(self) -> dict[str, Any] | None:
-        """What was saved last, or None. Raises UserError where it is damaged."""
-        path = self.path / STATE
-        if not path.exists():
-            return None
-        try:
-            with zipfile.ZipFile(path) as archive:  # torch does not check the sums itself
-                if (broken := archive.testzip()) is not None:
-                    raise UserError(f"{broken} is not what was written")
-            return torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds for a damaged file
-            raise UserError(f"{path} is damaged: {error}; delete {self.path} and train again") from error
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl; a last line that a kill cut short is left out."""
-        path = self.path / METRICS
-        rows = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return rows
+    def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint, if its weights belong to the run's configuration; the first format did not say."""
+        if checkpoint.config_sha256 != self.config_sha256 and self.tokenizer_sha256 is not None:
+            raise UserError(
+                f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
+            )
+        return checkpoint
 
     def training_seconds(self) -> float | None:
         """Median step time times steps, seconds: what training took, whatever interrupted it."""
-        rates = sorted(row["tokens_per_s"] for row in self.metrics() if row.get("tokens_per_s"))
-        if not rates or not isinstance(self.config, TrainedConfig):
+        if not isinstance(self.config, TrainedConfig) or not (self.path / METRICS).is_file():
             return None
+        rates = results.read_frame(self.path / METRICS)["tokens_per_s"].dropna().sort_values()
         training = self.config.training
-        return training.steps * training.batch_size * training.seq_len / rates[len(rates) // 2]
+        return float(training.steps * training.batch_size * training.seq_len / rates.iloc[len(rates) // 2])
+
+
+def _keep(copy: Path, content: bytes) -> None:
+    """Copies a user's file, which the user has named, into a run: it may run from there."""
+    files.write_bytes(copy, content)
+    trust.allow(hashlib.sha256(content).hexdigest(), copy)
+
+
+def _check_copy(copy: Path, sha256: str) -> None:
+    if not copy.is_file() or file_sha256(copy) != sha256:
+        raise UserError(f"{copy} is missing or was changed since training: its hash differs")
+    trust.check(sha256, copy)
+
+
+def own_hashes(config: RunConfig) -> list[str]:
+    """The hashes of the users' files that a run's own extension comes from."""
+    return (config.extension_sha256 or "").split("+") if config.extension_sha256 else []
+
+
+def check_own_code(config: RunConfig, where: str) -> None:
+    """Raises UserError where a run's configuration names a Python file that is not a copy in the run, with its hash."""
+    encoding = config.encoding
+    parts = specs.split_outside_parentheses(config.extension or "", "+")
+    named = [name for name in (specs.parse(part).name for part in parts) if ":" in name]
+    hashes = own_hashes(config)
+    given = ([encoding.file_sha256] if encoding.file_sha256 else []) + hashes
+    if (":" in encoding.name) != (encoding.file_sha256 is not None) or len(named) != len(hashes):
+        raise UserError(f"{where} is damaged: it names a Python file without its hash, or has a hash without a file")
+    if not all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in given):
+        raise UserError(f"{where} is damaged: {', '.join(given)} is not the SHA-256 of a file")
+
+
+def _config_sha256(config: dict[str, Any]) -> str:
+    """A hash of a configuration as it was written, but for the place of the data, which may move."""
+    data = {name: value for name, value in (config.get("data") or {}).items() if name != "path"}
+    return files.sealed_hash(config | {"data": data})
 
 
 def check_format(path: Path, record: Any) -> None:
     """Raises UserError where a run's configuration file is of a newer format, or says none that there is."""
     number = record.get("format") if isinstance(record, dict) else None
     if isinstance(number, int) and number > FORMAT:
-        version = dict(record.get("provenance", {})).get("version", "of a later version")
-        raise unknown_here(path, str(version), f"in format {number}")
-    if number != FORMAT:
+        made = record.get("provenance")
+        version = made.get("version") if isinstance(made, dict) else None
+        raise unknown_here(path, str(version or "of a later version"), f"in format {number}")
+    if type(number) is not int or not 1 <= number <= FORMAT:
         raise UserError(f"{path} is damaged: there is no format {json.dumps(number)}")
 
 

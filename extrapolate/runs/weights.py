@@ -1,29 +1,28 @@
-"""Weights on disk: every tensor once, with their hash in the file itself."""
+"""A model's weights: every tensor once, in a file that says of which step and of which configuration they are."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
-
-METADATA = "extrapolate"  # our entry in the weights' own header
+from extrapolate.runs import tensors
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content."""
+    """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content.
+
+    config_sha256 is of the configuration that they were trained with: None where an earlier version wrote the file.
+    """
 
     path: Path
     step: int
     tokens: int
     sha256: str
+    config_sha256: str | None = None
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:
@@ -63,30 +62,22 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     load_weights(model, weights, str(checkpoint.path))
 
 
-def weights_sha256(weights: dict[str, Tensor]) -> str:
-    """A hash of names, shapes and values."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        tensor = weights[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
+def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str) -> None:
+    """Writes a model's weights, after so many steps and tokens of the configuration with that hash."""
+    path.parent.mkdir(exist_ok=True)
+    record = {"step": step, "tokens": tokens, "config": config_sha256}
+    tensors.write(path, unique_weights(model), record)
 
 
 def describe(path: Path) -> Checkpoint:
+    """What a file of weights says of itself. Raises UserError where it is damaged."""
+    record = tensors.record(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            record = json.loads(file.metadata()[METADATA])
-        return Checkpoint(path, record["step"], record["tokens"], record["sha256"])
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {error}; delete {path.parent} and train again") from error
+        return Checkpoint(path, record["step"], record["tokens"], record["values"], record.get("config"))
+    except KeyError as missing:
+        raise UserError(f"{path} is damaged: it does not say its {missing}; train again") from None
 
 
 def read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    try:
-        weights = load_file(checkpoint.path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{checkpoint.path} is damaged: {error}; train again") from error
-    if weights_sha256(weights) != checkpoint.sha256:
-        raise UserError(f"{checkpoint.path} is damaged: its content does not have the hash it was written with")
-    return weights
+    """The tensors of a file of weights. Raises UserError where it is damaged."""
+    return tensors.read(checkpoint.path)

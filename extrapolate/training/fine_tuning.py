@@ -16,7 +16,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import USER_ENCODING, Run
+from extrapolate.runs.run import Run
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1
@@ -56,7 +56,7 @@ def resolve_fine_tuning(
         spec = specs.parse(request.pe or "")
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
-        encoding["name"] = f"{parent.path / USER_ENCODING}:{encoding['name'].rpartition(':')[2]}"
+        encoding["name"] = f"{parent.own_encoding()}:{encoding['name'].rpartition(':')[2]}"
     own = own_extension(extend, None if request.pe else parent.own_extension)
     raw = known.model_dump() | {
         "encoding": encoding,

@@ -1,6 +1,5 @@
 """The training loop: optimiser, schedule, validation, saving, exact resume."""
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -20,9 +19,11 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.run import CONFIG, METRICS, STATE, WEIGHTS, Run, check_same
+from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, check_same
 from extrapolate.runs.weights import Checkpoint, load_start
+from extrapolate.training import state
 from extrapolate.training.data import TrainingData
+from extrapolate.training.log import Log
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 from extrapolate.training.stopping import Interrupted, stop_requests
 
@@ -87,17 +88,22 @@ def train(
 
 def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
-        (path / METRICS).unlink(missing_ok=True)
+        (path / LOG).unlink(missing_ok=True)
         return Run.create(path, config, (store.path / "tokenizer.json").read_bytes(), user_encoding)
     if not resume:
         raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)
+    if not run.finished and (path / OLD_STATE).exists():
+        raise UserError(
+            f"{path / OLD_STATE} was saved by an earlier version of extrapolate, and this one does not read it, for "
+            "such a file can hold code: finish the training with that version, or delete the folder and train again"
+        )
     check_same(run, config)
     return run
 
 
 def _begun(path: Path) -> bool:
-    return (path / STATE).exists() or (path / WEIGHTS).exists()
+    return any((path / name).exists() for name in (STATE, WEIGHTS, OLD_STATE))
 
 
 class _Training:
@@ -115,6 +121,7 @@ class _Training:
         self.plan = own_plan(run, self.model)
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
+        self.log = Log(run.path / LOG)
         self._restore()
         self.setting = self.model.setting(self.plan)  # of training windows: the model is in its training mode
         self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
@@ -137,11 +144,11 @@ class _Training:
         if not self.training.compile:
             self._tell(0)
         self.model.train()
-        with (self.run.path / METRICS).open("a", encoding="utf-8") as metrics, stop_requests() as stop:
+        with self.log, stop_requests() as stop:
             while self.step < self.training.steps:
-                self._log(metrics, self._step())
+                self._tell_row(self._step())
                 if self.step in validate_at:
-                    self._log(metrics, self._validate())
+                    self._tell_row(self._validate())
                 if keep_every and self._passed(keep_every):
                     self.run.save_weights(self.model, self.step, self.tokens, final=False)
                 due = self._passed(save_every) if save_every else time.monotonic() - saved_at > SAVE_EVERY_S
@@ -153,8 +160,7 @@ class _Training:
                             f"stopped after step {self.step} of {self.training.steps}, which is saved; "
                             f"extrapolate train --out {self.run.path} --resume continues"
                         )
-        rows = pd.DataFrame(self.run.metrics())
-        results.write_frame(self.run.path / "metrics.parquet", rows)
+        results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
         self.run.save_weights(self.model, self.step, self.tokens, final=True)
         (self.run.path / STATE).unlink(missing_ok=True)
 
@@ -214,36 +220,19 @@ class _Training:
         self.model.train()
         return {"val_loss": loss}
 
-    def _log(self, metrics: Any, values: dict[str, Any]) -> None:
+    def _tell_row(self, values: dict[str, Any]) -> None:
         row = {"step": self.step, "tokens": self.tokens} | values
-        metrics.write(json.dumps(row) + "\n")
-        metrics.flush()
+        self.log.add(row)
         self.report(row)
 
     def _save(self) -> None:
-        self.run.save_state(
-            {
-                "step": self.step,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "rng": torch.get_rng_state(),
-                "cuda_rng": torch.cuda.get_rng_state() if self.training.device == "cuda" else None,
-            }
-        )
+        self.log.sync()
+        progress = state.Progress(self.step, self.log.bytes, self.log.sha256)
+        state.save(self.run.path / STATE, self.model, self.optimizer, progress, self.run.config_sha256)
 
     def _restore(self) -> None:
-        state = self.run.load_state()
-        if state is None:
+        if not (self.run.path / STATE).exists():
             return
-        try:
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.step = state["step"]
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise UserError(f"{self.run.path / STATE} does not belong to its {CONFIG}: {error}") from error
-        torch.set_rng_state(state["rng"])
-        if state["cuda_rng"] is not None:
-            torch.cuda.set_rng_state(state["cuda_rng"])
-        # Steps after the saved one are taken again, and logged once.
-        rows = [row for row in self.run.metrics() if row["step"] <= self.step]
-        files.write_text(self.run.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
+        saved = state.restore(self.run.path / STATE, self.model, self.optimizer, self.run.config_sha256)
+        self.step = saved.step
+        self.log.continue_at(saved.log_bytes, saved.log_sha256)

@@ -9,6 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from extrapolate import files
+from extrapolate.runs import tensors
+
 FEW = ["--max-targets", "512"]
 BAD_INPUT, FAILED = 2, 1
 # The program, in a process that may not write files of more than so many bytes.
@@ -65,16 +68,16 @@ class TestDamagedRuns:
 
     def test_config_with_a_setting_of_the_wrong_type(self, refused, ckpt):
         path = ckpt / "rope/config.json"
-        record = json.loads(path.read_text())
+        record = files.read_sealed(path)
         record["config"]["model"]["width"] = "wide"
-        path.write_text(json.dumps(record))
+        files.write_sealed(path, record)
         refused(self.evaluate(ckpt / "rope"), "config.json", "model.width")
 
     def test_config_of_other_sizes_than_the_weights(self, refused, ckpt):
         path = ckpt / "rope/config.json"
-        record = json.loads(path.read_text())
+        record = files.read_sealed(path)
         record["config"]["model"]["ff_width"] += 1
-        path.write_text(json.dumps(record))
+        files.write_sealed(path, record)
         refused(self.evaluate(ckpt / "rope"), "model.safetensors", "config.json")
 
     def test_truncated_weights(self, refused, ckpt):
@@ -141,20 +144,18 @@ class TestResume:
 
     @pytest.mark.parametrize("damage", [cut_in_half, lambda path: path.write_bytes(b""), lambda path: flip(path, 3)])
     def test_damaged_state(self, refused, tiny, state_of_half, damage):
-        damage(state_of_half / "state.pt")
-        refused(self.resume(tiny), "state.pt is damaged")
+        damage(state_of_half / "state.safetensors")
+        refused(self.resume(tiny), "state.safetensors is damaged")
 
     def test_state_with_flipped_bits_in_its_values(self, refused, tiny, state_of_half):
         """The archive has checksums: wrong numbers must not be trained on."""
-        path = state_of_half / "state.pt"
+        path = state_of_half / "state.safetensors"
         flip(path, path.stat().st_size // 2)
-        refused(self.resume(tiny), "state.pt is damaged")
+        refused(self.resume(tiny), "state.safetensors is damaged")
 
     def test_state_of_something_else(self, refused, tiny, state_of_half):
-        import torch
-
-        torch.save({"step": 3}, state_of_half / "state.pt")
-        refused(self.resume(tiny), "state.pt")
+        shutil.copy(state_of_half / "config.json", state_of_half / "state.safetensors")
+        refused(self.resume(tiny), "state.safetensors is damaged")
 
     def test_invalid_config(self, refused, tiny, state_of_half):
         (state_of_half / "config.json").write_text("{")
@@ -163,7 +164,7 @@ class TestResume:
     def test_after_every_refusal_the_run_can_still_be_resumed(self, cli, tiny, state_of_half, trained):
         cli(*self.resume(tiny, "--lr", "0.5")).error()
         cli(*self.resume(tiny)).succeeded()
-        assert not (state_of_half / "state.pt").exists()
+        assert not (state_of_half / "state.safetensors").exists()
         theirs = (trained / "rope/model.safetensors").read_bytes()
         assert (state_of_half / "model.safetensors").read_bytes() == theirs
 
@@ -249,11 +250,9 @@ class TestFailures:
         run = tmp_path / "wild"
         assert not (run / "model.safetensors").exists()
         assert not leftovers(run)
-        import torch
-
-        state = torch.load(run / "state.pt", weights_only=True)
+        state = tensors.record(run / "state.safetensors")
         assert state["step"] >= 1
-        assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
+        assert all(tensor.isfinite().all() for tensor in tensors.read(run / "state.safetensors").values())
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert rows[-1]["step"] == state["step"]
 
@@ -307,16 +306,16 @@ class TestFullDisk:
         assert "should not happen" not in message
         run = tmp_path / "run"
         assert not (run / "model.safetensors").exists()
-        assert not (run / "state.pt").exists()
+        assert not (run / "state.safetensors").exists()
         assert not leftovers(run)
         cli(*arguments, "--resume").succeeded()
         assert (run / "model.safetensors").read_bytes() == (trained / "rope/model.safetensors").read_bytes()
 
     def test_train_keeps_the_state_saved_before(self, limited, cli, tiny, state_of_half, trained, contents, leftovers):
-        before = contents(state_of_half)["state.pt"]
+        before = contents(state_of_half)["state.safetensors"]
         arguments = ["train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half", "--resume"]
         limited(200_000, *arguments).error(FAILED)
-        assert contents(state_of_half)["state.pt"] == before
+        assert contents(state_of_half)["state.safetensors"] == before
         assert not leftovers(state_of_half)
         cli(*arguments).succeeded()
         theirs = (trained / "rope/model.safetensors").read_bytes()

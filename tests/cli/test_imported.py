@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from extrapolate import results
+from extrapolate import files, results
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
@@ -231,7 +231,7 @@ class TestTheRun:
     ) -> None:
         cli("eval-lengths", "hf:small-llama", "--data", bpe_store, "--factors", "1", "--max-targets", "64").succeeded()
         path = ckpt / "hf-small-llama/config.json"
-        record = json.loads(path.read_text())
+        record = files.read_sealed(path)
         config = Run.open(path.parent).config
         assert isinstance(config, ImportedConfig)
         assert (config.seq_len, config.trained_length) == (SEQ_LEN, SEQ_LEN)
@@ -240,7 +240,7 @@ class TestTheRun:
             ({"imported": None}, "preset: Field required"),
             ({"training": theirs["training"]}, "training: unknown setting"),
         ):
-            path.write_text(json.dumps(record | {"config": record["config"] | changed}))
+            files.write_sealed(path, record | {"config": record["config"] | changed})
             refused(["eval-lengths", ckpt / "hf-small-llama", "--data", bpe_store], words)
 
 

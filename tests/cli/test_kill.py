@@ -109,7 +109,7 @@ class TestTrain:
         # Not a divisor of the steps: a kill loses some, which must be taken again.
         arguments = ["train", "--pe", "rope", *longer, *flags, "--save-every", 512 * 7, "--out", "run"]
         process = start(*arguments)
-        wait_until(lambda: (run / "state.pt").exists(), process)
+        wait_until(lambda: (run / "state.safetensors").exists(), process)
         kill(process)
         assert not (run / "model.safetensors").exists()
         first = lines_in(run / "metrics.jsonl")
@@ -127,7 +127,7 @@ class TestTrain:
             assert (run / "checkpoints" / file).read_bytes() == (undisturbed / name / "checkpoints" / file).read_bytes()
         check_metrics(run)
         assert losses(run) == losses(undisturbed / name)
-        assert not (run / "state.pt").exists()
+        assert not (run / "state.safetensors").exists()
         assert not leftovers(run)
 
     def test_dropout_draws_from_the_saved_generator(self, undisturbed):
@@ -167,7 +167,7 @@ class TestTrain:
         ended = process(nth, *arguments, program=[sys.executable, "-c", KILLED_AT_FLUSH])
         assert ended.code == -signal.SIGKILL
         assert leftovers(run)  # it was killed where the test means it to be
-        assert (run / "state.pt").exists() == saved
+        assert (run / "state.safetensors").exists() == saved
         cli(*arguments, "--resume").succeeded()
         assert weights(run) == weights(undisturbed / "plain")
         check_metrics(run)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from extrapolate import results
+from extrapolate import files, results
 from extrapolate.data.probes.base import probes
 from extrapolate.runs.run import Run
 
@@ -60,10 +60,10 @@ class TestTrain:
 
     def test_a_configuration_from_before_there_were_probes_is_as_it_was(self, ckpt):
         """Its hash is over the same settings as then."""
-        record = json.loads((ckpt / "rope/config.json").read_text())
+        record = files.read_sealed(ckpt / "rope/config.json")
         del record["config"]["training"]["probes"]
         before = Run.open(ckpt / "rope").config
-        (ckpt / "rope/config.json").write_text(json.dumps(record))
+        files.write_sealed(ckpt / "rope/config.json", record)
         config = Run.open(ckpt / "rope").config
         assert config == before
         assert "probes" not in config.decisive()["training"]

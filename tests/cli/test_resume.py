@@ -15,15 +15,15 @@ def stopped(cli, monkeypatch):
     """Begins a run that dies after so many steps, with a state saved after each step, or none at all."""
 
     def call(*arguments: object, after: int = 5, save_every: int = 512) -> None:
-        log = loop._Training._log
+        tell_row = loop._Training._tell_row
 
-        def stop(self, metrics, values):
-            log(self, metrics, values)
+        def stop(self, values):
+            tell_row(self, values)
             if self.step == after:
                 raise RuntimeError("the power is gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(loop._Training, "_log", stop)
+            patched.setattr(loop._Training, "_tell_row", stop)
             cli("train", *arguments, "--save-every", save_every).error(1)
 
     return call
@@ -45,7 +45,7 @@ class TestWithoutFlags:
 
     def test_a_run_that_was_killed_before_its_first_state_begins_again(self, cli, tiny, trained, stopped, tmp_path):
         stopped("--pe", "rope", *tiny, "--out", "half", save_every=10**9)
-        assert not (tmp_path / "half/state.pt").exists()
+        assert not (tmp_path / "half/state.safetensors").exists()
         cli("train", "--resume", "--out", "half").succeeded()
         theirs = (trained / "rope/model.safetensors").read_bytes()
         assert (tmp_path / "half/model.safetensors").read_bytes() == theirs

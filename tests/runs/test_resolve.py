@@ -254,7 +254,8 @@ class TestUserEncoding:
             file=write(
                 mine.parent / "b.json",
                 json.dumps(first.model_dump() | {"encoding": {"name": f"{mine}:Mine", "arguments": {"base": None}}}),
-            )
+            ),
+            trust_code=True,
         )
         assert config(store, again) == first
 

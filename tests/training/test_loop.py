@@ -1,8 +1,10 @@
 """The schedule, the optimiser's groups, accumulation, and a short training in process."""
 
 import copy
+import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ import torch
 from extrapolate.data.store import Store
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -23,6 +26,11 @@ from extrapolate.training.optimizer import learning_rate, optimizer_of
 @pytest.fixture(scope="module")
 def store(word_store: Store) -> Store:
     return word_store
+
+
+def logged(run: Run) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl."""
+    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
 
 
 def config_of(store: Store, **training: object) -> TrainedConfig:
@@ -79,7 +87,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
 def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
     config = config_of(store, tokens=256 * 60)
     run = train(config, store, tmp_path / "run")
-    rows = run.metrics()
+    rows = logged(run)
     steps = [row for row in rows if "loss" in row]
     validations = [row for row in rows if "val_loss" in row]
     assert [row["step"] for row in steps] == list(range(1, 61))
@@ -113,7 +121,7 @@ def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) ->
     losses = []
     for compiled in (False, True):
         run = train(config_of(store, tokens=256 * 6, compile=compiled), store, tmp_path / str(compiled))
-        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+        losses.append([row["loss"] for row in logged(run) if "loss" in row])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 
@@ -172,11 +180,11 @@ def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> Non
 
     with pytest.raises(RuntimeError, match="power"):
         train(config, store, tmp_path / "cut", save_every=256 * 3, report=stop)
-    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 6
+    assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 6
     resumed = train(config, store, tmp_path / "cut", resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
     drop = {"tokens_per_s"}
-    rows = [[{k: v for k, v in row.items() if k not in drop} for row in run.metrics()] for run in (whole, resumed)]
+    rows = [[{k: v for k, v in row.items() if k not in drop} for row in logged(run)] for run in (whole, resumed)]
     assert rows[0] == rows[1]
 
 
@@ -200,7 +208,7 @@ def test_what_is_drawn_in_training_resumes_to_the_same_bits(store: Store, tmp_pa
 
 def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> None:
     config = config_of(store, tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
-    losses = [row["loss"] for row in train(config, store, tmp_path / "run").metrics() if "loss" in row]
+    losses = [row["loss"] for row in logged(train(config, store, tmp_path / "run")) if "loss" in row]
     assert losses[0] == pytest.approx(math.log(store.vocab_size), abs=0.3)
     assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
 
@@ -210,7 +218,7 @@ def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path) -
     for compiled in (False, True):
         config = config_of(store, tokens=256 * 6, compile=compiled, probes=PROBES)
         run = train(config, store, tmp_path / str(compiled))
-        losses.append([row["loss"] for row in run.metrics() if "loss" in row])
+        losses.append([row["loss"] for row in logged(run) if "loss" in row])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 

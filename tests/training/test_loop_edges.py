@@ -14,7 +14,9 @@ import torch
 
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN
+from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -35,6 +37,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     documents = [Document(str(i), " ".join(rng.choice(words, 200))) for i in range(8)]
     settings = StoreSettings(source="words", vocab_size=270, min_heldout_tokens=100)
     return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+def logged(run: Run) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl."""
+    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
 
 
 def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> TrainedConfig:
@@ -81,15 +88,15 @@ def test_ten_validations_spread_over_a_run_the_last_at_its_end(
 ) -> None:
     reported: list[dict[str, Any]] = []
     run = train(config_of(store, steps), store, tmp_path / "run", report=reported.append)
-    assert [row["step"] for row in run.metrics() if "val_loss" in row] == validated
-    assert reported == run.metrics()
-    assert not (run.path / "state.pt").exists()
+    assert [row["step"] for row in logged(run) if "val_loss" in row] == validated
+    assert reported == logged(run)
+    assert not (run.path / "state.safetensors").exists()
 
 
 def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: Path, monkeypatch) -> None:
     saved = []
-    save = Run.save_state
-    monkeypatch.setattr(Run, "save_state", lambda self, state: saved.append(state["step"]) or save(self, state))
+    save = _Training._save
+    monkeypatch.setattr(_Training, "_save", lambda self: saved.append(self.step) or save(self))
     run = train(config_of(store, 10), store, tmp_path / "run", save_every=300, keep_every=300)
     # 300, 600, 900 and 1200 of 1280 tokens are passed after 3, 5, 8 and 10 steps of 128; the last is the end.
     assert saved == [3, 5, 8]
@@ -99,7 +106,7 @@ def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: P
 
 def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch) -> None:
     saved = []
-    monkeypatch.setattr(Run, "save_state", lambda self, state: saved.append(state["step"]))
+    monkeypatch.setattr(_Training, "_save", lambda self: saved.append(self.step))
     train(config_of(store, 4), store, tmp_path / "fast")
     assert saved == []
     monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)
@@ -117,10 +124,10 @@ def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tm
 
     with pytest.raises(Interrupted, match=r"after step 3 of 6, which is saved; extrapolate train --out .*cut --resume"):
         train(config, store, tmp_path / "cut", report=stop)
-    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 3
+    assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 3
     resumed = train(config, store, tmp_path / "cut", resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
-    assert [row["step"] for row in resumed.metrics() if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in logged(resumed) if "loss" in row] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_second_request_to_stop_is_not_waited_for() -> None:
@@ -168,7 +175,7 @@ def test_a_finite_loss_whose_gradient_is_not_ends_the_run_too(store: Store, tmp_
 def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store, tmp_path: Path) -> None:
     config, path = config_of(store, 4), tmp_path / "run"
     run = train(config, store, path)
-    rows, weights = run.metrics(), run.checkpoints("last")[0].sha256
+    rows, weights = logged(run), run.checkpoints("last")[0].sha256
     with pytest.raises(
         ValueError, match="already holds a run; continue it with `resume=True`, or choose another `out`"
     ):
@@ -176,7 +183,7 @@ def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store,
     with pytest.raises(ValueError, match=r"another configuration \(.*lr.*\); give the settings that it was started"):
         train(config_of(store, 4, lr=0.5), store, path, resume=True)
     again = train(config, store, path, resume=True)
-    assert (again.metrics(), again.checkpoints("last")[0].sha256) == (rows, weights)
+    assert (logged(again), again.checkpoints("last")[0].sha256) == (rows, weights)
 
 
 def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path) -> None:
@@ -184,17 +191,26 @@ def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path) 
     Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     (path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
     run = train(config, store, path)
-    assert [row["step"] for row in run.metrics() if "loss" in row] == [1, 2, 3]
+    assert [row["step"] for row in logged(run) if "loss" in row] == [1, 2, 3]
 
 
 def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path) -> None:
     training = begun(config_of(store, 5), store, tmp_path / "run")
     training._step()
     training._save()
-    state = torch.load(tmp_path / "run" / "state.pt", weights_only=True)
-    for damaged in ({k: v for k, v in state.items() if k != "step"}, state | {"model": {}}, state | {"optimizer": {}}):
-        training.run.save_state(damaged)
-        with pytest.raises(ValueError, match=r"state\.pt does not belong to its config\.json"):
+    path = tmp_path / "run" / "state.safetensors"
+    found, record = tensors.read(path), tensors.record(path)
+    without = {name: tensor for name, tensor in found.items() if not name.startswith("generator.")}
+    other = {name: tensor for name, tensor in found.items() if not name.startswith("model.")}
+    for damaged, said, message in [
+        (found, record | {"config": "0"}, r"does not belong to the config\.json beside it"),
+        (found, {name: value for name, value in record.items() if name != "step"}, "is damaged: KeyError"),
+        (without, record, "is damaged: KeyError"),
+        (other, record, r"does not belong to its config\.json"),
+        (found | {"optimizer.one": torch.zeros(1)}, record, "is damaged: ValueError"),
+    ]:
+        tensors.write(path, damaged, said)
+        with pytest.raises(UserError, match=message):
             _Training(training.run, training.data, None, lambda row: None)
 
 

@@ -1,0 +1,76 @@
+"""The log of a training: metrics.jsonl, a line for every step and every validation."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from extrapolate import files
+from extrapolate.errors import UserError
+
+
+class Log:
+    """Appends rows to a file, and knows the length and the SHA-256 of what it holds.
+
+    Use it as a context: the file is open inside.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bytes = 0
+        self._hash = hashlib.sha256()
+        self._file: TextIO | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written."""
+        return self._hash.hexdigest()
+
+    def continue_at(self, length: int, sha256: str) -> None:
+        """Keeps the first `length` bytes of the file, and drops the rest: those steps are taken again.
+
+        Raises UserError where these bytes do not have that hash.
+        """
+        content = self._content()[:length]
+        self._hash = hashlib.sha256(content)
+        self.bytes = len(content)
+        if self.sha256 != sha256:
+            raise UserError(
+                f"{self.path} is damaged, or was changed by hand, since the state beside it was saved: restore it, or "
+                f"delete {self.path.parent} and train again"
+            )
+        files.write_bytes(self.path, content)
+
+    def __enter__(self) -> "Log":
+        self._file = self.path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Writes one row."""
+        assert self._file is not None
+        line = json.dumps(row) + "\n"
+        self._file.write(line)
+        self._file.flush()
+        self._hash.update(line.encode())
+        self.bytes += len(line.encode())
+
+    def sync(self) -> None:
+        """Makes the rows durable: a state that is saved after them counts on them."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row of this training. Raises UserError where another program has written to the file."""
+        content = self._content()
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise UserError(f"{self.path} was changed while the training ran: train again with --resume")
+        return [json.loads(line) for line in content.splitlines()]
+
+    def _content(self) -> bytes:
+        return self.path.read_bytes() if self.path.exists() else b""

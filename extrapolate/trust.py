@@ -1,0 +1,51 @@
+"""Which Python files that came with data may run: those whose content this user has run before, or trusts now.
+
+A file that the user names, as in `--pe my_file.py:MyEncoding`, runs. The copy of it in a run's folder runs too, for it
+has the same content. A folder that someone sent holds other content, and that runs only with `trust_code`.
+
+The hashes are kept in `trusted-code` in the folder extrapolate of the user's settings, a line for each file.
+"""
+
+import os
+from pathlib import Path
+
+from extrapolate.errors import UserError
+
+_now: set[str] = set()  # of this process: a home that cannot be written keeps none
+
+
+def allow(sha256: str, file: Path) -> None:
+    """Lets files with this content run, now and later."""
+    if sha256 in _allowed():
+        return
+    _now.add(sha256)
+    place = record()
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("a", encoding="utf-8") as lines:
+            lines.write(f"{sha256} {file.name!r}\n")
+    except OSError:  # then it is asked again next time
+        return
+
+
+def check(sha256: str, file: Path) -> None:
+    """Raises UserError where a file with this content may not run."""
+    if sha256 not in _allowed():
+        raise UserError(
+            f"{file} is Python code that came with data, and you have not run it before: read it, and add "
+            "`trust_code=True` if you trust it"
+        )
+
+
+def record() -> Path:
+    """Where the hashes are kept."""
+    settings = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(settings) if settings else Path.home() / ".config") / "extrapolate" / "trusted-code"
+
+
+def _allowed() -> set[str]:
+    try:
+        lines = record().read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return _now | {line.partition(" ")[0] for line in lines}

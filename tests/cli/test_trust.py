@@ -1,0 +1,171 @@
+"""Python code that came with data runs only where the user says so; what only reads runs none."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from extrapolate import files, trust
+from extrapolate.runs.run import Run
+
+FEW = ["--factors", "1", "--max-targets", "256", "--protocol", "windows"]
+# An encoding, and an extension, that leave a mark where they are run.
+CODE = """
+from pathlib import Path
+from extrapolate.encodings.base import POSITIONS, Encoding
+from extrapolate.extensions.base import Extension
+from extrapolate.model.plan import Plan
+Path({marker!r}).touch()
+
+class Mine(Encoding):
+    display = "Mine"
+    source = "the user"
+
+class Half(Extension):
+    display = "Half"
+    slot = "positions"
+    needs = POSITIONS
+    def plan(self, encoding, seq_len, length):
+        return Plan(position_scale=0.5)
+"""
+
+
+@pytest.fixture
+def marker(tmp_path) -> Path:
+    """Is there once the code has run."""
+    return tmp_path / "the-code-has-run"
+
+
+@pytest.fixture
+def code(tmp_path, marker) -> Path:
+    """A file of the user's own."""
+    file = tmp_path / "mine.py"
+    file.write_text(CODE.format(marker=str(marker)))
+    return file
+
+
+@pytest.fixture
+def another_user(tmp_path, monkeypatch, marker):
+    """From here on, somebody who has run nothing yet."""
+
+    def call() -> None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+        monkeypatch.setattr(trust, "_now", set())
+        marker.unlink(missing_ok=True)
+
+    return call
+
+
+@pytest.fixture
+def sent(cli, tiny, code, ckpt, another_user) -> Path:
+    """A trained run with a file of its own encoding, from another user; it is evaluated."""
+    run = ckpt / "mine"
+    cli("train", "--pe", f"{code}:Mine", *tiny, "--out", run).succeeded()
+    cli("eval-lengths", run, ckpt / "rope", *FEW).succeeded()
+    another_user()
+    return run
+
+
+class TestACopyInARun:
+    def test_it_runs_only_once_it_is_trusted(self, cli, tiny, sent, marker) -> None:
+        for arguments in (
+            ["eval-lengths", sent.parent, *FEW],
+            ["train", "--from", sent, "--out", "tuned"],
+            ["train", "--config", sent / "config.json", "--out", "again"],
+        ):
+            message = cli(*arguments).error()
+            assert f"{sent / 'encoding.py'} is Python code that came with data" in message
+            assert "--trust-code" in message
+        assert not marker.exists()
+        cli("eval-lengths", sent, *FEW, "--trust-code").succeeded()
+        assert marker.exists()
+        marker.unlink()
+        cli("train", "--config", sent / "config.json", "--out", "again").succeeded()  # it is known now
+        assert marker.exists()
+
+    def test_what_only_reads_runs_nothing(self, cli, sent, marker, tmp_path) -> None:
+        cli("report", sent.parent, "--out", tmp_path / "report").succeeded()
+        cli("compare", sent.parent).succeeded()
+        assert Run.open(sent).config.encoding.name == "mine.py:Mine"
+        assert not marker.exists()
+
+    @pytest.mark.parametrize("command", ["from", "config", "resume"])
+    def test_trust_is_asked_by_every_command_that_runs_it(self, cli, sent, marker, command) -> None:
+        if command == "resume":  # as if it had been stopped before its first state was saved
+            for name in ("model.safetensors", "metrics.parquet"):
+                (sent / name).unlink()
+        arguments = {
+            "from": ["--from", sent, "--out", "tuned", "--tokens", 512],
+            "config": ["--config", sent / "config.json", "--out", "again"],
+            "resume": ["--out", sent, "--resume"],
+        }[command]
+        assert "--trust-code" in cli("train", *arguments).error()
+        assert not marker.exists()
+        cli("train", *arguments, "--trust-code").succeeded()
+        assert marker.exists()
+
+    def test_the_users_own_runs_need_no_word(self, cli, tiny, code, ckpt) -> None:
+        cli("train", "--pe", f"{code}:Mine", *tiny, "--out", "own").succeeded()
+        cli("eval-lengths", "own", *FEW).succeeded()
+
+    def test_a_home_that_cannot_be_written_is_no_failure(self, cli, sent, tmp_path, monkeypatch) -> None:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+        cli("eval-lengths", sent, *FEW, "--trust-code").succeeded()
+
+    def test_an_extension_of_the_runs_own(self, cli, ckpt, code, another_user, marker) -> None:
+        tune = ["--from", ckpt / "rope", "--tokens", 512, "--out", "tuned"]
+        cli("train", *tune, "--extend", f"{code}:Half").succeeded()
+        another_user()
+        message = cli("eval-lengths", "tuned", *FEW).error()
+        assert f"tuned/extensions/{hashlib.sha256(code.read_bytes()).hexdigest()}.py is Python code" in message
+        assert not marker.exists()
+        cli("eval-lengths", "tuned", *FEW, "--trust-code").succeeded()
+        assert marker.exists()
+
+
+class TestAPathInAConfiguration:
+    @pytest.mark.parametrize("first_format", [False, True])
+    @pytest.mark.parametrize("place", ["outside", "inside"])
+    def test_a_run_names_no_file_but_its_copy(self, cli, ckpt, code, marker, place, first_format) -> None:
+        run = ckpt / "rope"
+        shutil.copy(code, run / "encoding.py")
+        name = code if place == "outside" else run / "encoding.py"
+        self.change(run, first_format, encoding={"name": f"{name}:Mine", "arguments": {}, "file_sha256": None})
+        self.refused(cli, run, marker)
+
+    @pytest.mark.parametrize("hashes", [None, "0" * 64, "../../mine", "../../mine+" + "0" * 64])
+    def test_nor_for_its_extension(self, cli, ckpt, code, marker, hashes) -> None:
+        self.change(ckpt / "rope", True, extension=f"{code}:Half + {code}:Half", extension_sha256=hashes)
+        self.refused(cli, ckpt / "rope", marker)
+
+    @staticmethod
+    def change(run: Path, first_format: bool, **changed: object) -> None:
+        record = files.read_sealed(run / "config.json")
+        record["config"] |= changed
+        if first_format:
+            del record["tokenizer_sha256"]
+            (run / "config.json").write_text(json.dumps(record | {"format": 1}))
+        else:
+            files.write_sealed(run / "config.json", record)
+
+    @staticmethod
+    def refused(cli, run: Path, marker: Path) -> None:
+        for arguments in (
+            ["eval-lengths", run.parent, *FEW],
+            ["train", "--from", run, "--out", "tuned"],
+            ["train", "--config", run / "config.json", "--out", "again"],
+        ):
+            for trusting in ([], ["--trust-code"]):
+                assert "config.json is damaged: " in cli(*arguments, *trusting).error()
+        assert not marker.exists()
+
+    def test_a_file_of_settings_may_name_one_that_is_trusted(self, cli, tiny, code, marker, tmp_path) -> None:
+        (tmp_path / "study.toml").write_text(f'[encoding]\nname = "{code}:Mine"\n')
+        arguments = ["train", "--config", "study.toml", *tiny, "--out", "run"]
+        assert f"{code} is Python code that came with data" in cli(*arguments).error()
+        assert not marker.exists()
+        cli(*arguments, "--trust-code").succeeded()
+        assert marker.exists()
