@@ -11,11 +11,17 @@ import signal
 import sys
 import time
 
-from extrapolate.api import check, compare, evaluate, load, report, tokenize, train
-from extrapolate.cli import bench, main, render
+import jinja2
+import matplotlib.backends.backend_agg
+import matplotlib.backends.backend_svg
+import matplotlib.pyplot
+import torch._dynamo
+
+from extrapolate.api import compare, evaluate, report, tokenize, train
+from extrapolate.cli import main, render
 from extrapolate.reports.sections.base import in_order
 
-LOADED = (check, compare, evaluate, load, report, tokenize, train, bench, render)
+LOADED = (jinja2, matplotlib, torch, compare, evaluate, report, tokenize, train, render)
 
 
 def run(job: dict[str, object]) -> int:
