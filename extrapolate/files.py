@@ -71,15 +71,18 @@ def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
     write_json(path, {**record, SEAL: sealed_hash(record)})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path, since: int | None = None) -> dict[str, Any]:
     """Reads a JSON object. Where it has a seal, the seal must be that of its content, and is left out.
 
-    Raises UserError where it is damaged or not there. Who needs the seal checks that the format is one that has it.
+    `since`: the first number of its `format` that has a seal; without one, such a file is damaged. Raises UserError
+    where it is damaged or not there.
     """
     record = read_json(path)
     if not isinstance(record, dict):
         raise UserError(f"{path} is damaged: it is not an object")
-    if (seal := record.pop(SEAL, None)) is not None and seal != sealed_hash(record):
+    seal, number = record.pop(SEAL, None), record.get("format")
+    needed = since is not None and not (isinstance(number, int) and number < since)
+    if (needed or seal is not None) and seal != sealed_hash(record):
         raise UserError(f"{path} is damaged, or was changed by hand: it does not have the hash it was written with")
     return record
 
