@@ -1,7 +1,7 @@
 """The tables of results: their columns, and reading and writing them."""
 
 from extrapolate.results.columns import Column, Group, Table
-from extrapolate.results.parquet import check_grows, merge, read, write, write_frame
+from extrapolate.results.parquet import check_grows, merge, read, read_frame, write, write_frame
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "check_grows",
     "merge",
     "read",
+    "read_frame",
     "write",
     "write_frame",
 ]
