@@ -23,9 +23,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from extrapolate.cli import main
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.stdlib import StandardLibrary
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,7 +31,7 @@ from extrapolate.cli import app
 from extrapolate.data.mixture import Mixture
 from extrapolate.data.probes.base import Vocabulary, parse_probes
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import StoreSettings, build_store
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.evaluation.optimum import process_of
 from extrapolate.reports import plots
 

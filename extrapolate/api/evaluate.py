@@ -9,8 +9,9 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.api.tokenize import store_with
+from extrapolate.data.build import StoreSettings
 from extrapolate.data.probes.base import Probe, parse_probes
-from extrapolate.data.store import Store, StoreSettings
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from extrapolate.data import sources
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
 

@@ -1,12 +1,13 @@
 """The token store: tokenised documents in Arrow files, read memory-mapped and without copies.
 
 A store is a folder of `train-*.arrow`, `validation-*.arrow` and `test-*.arrow` (one row per document: id, bytes,
-tokens, each document ending in its end-of-text token), `tokenizer.json` and `manifest.json`.
+tokens, each document ending in its end-of-text token), `tokenizer.json` and `manifest.json`, which has the hashes of
+all others and of itself. A file is checked when what it holds is first asked for.
 """
 
-import hashlib
-import shutil
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from extrapolate import files
+from extrapolate.data import manifest as manifests
+from extrapolate.data import shards
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.documents import Document, Source
-from extrapolate.data.synthetic.base import Process
+from extrapolate.data.manifest import SPLITS, TOKENIZER
 from extrapolate.errors import UserError
 
-SPLITS = ("train", "validation", "test")
-FORMAT = 1
-MANIFEST_KEYS = {"source", "settings", "vocab_size", "eos_id", "dtype", "splits", "corpus_hash"}
-COLUMNS = ["id", "bytes", "tokens"]
-BATCH_CHARACTERS = 4_000_000
-SHARD_TOKENS = 2**27
 # Of the long documents a quarter is for testing and a twentieth for validation, and never more than this many.
 HELDOUT = {"test": (0.25, 256), "validation": (0.05, 64)}
 
@@ -37,19 +32,18 @@ class Split:
     `ids` and `bytes` have one entry per document; `offsets`, int64 [documents + 1], are the places in the stream.
     """
 
-    def __init__(self, name: str, paths: list[Path]) -> None:
+    def __init__(self, name: str, batches: Iterable[pa.RecordBatch]) -> None:
         self.name = name
         ids: list[str] = []
         sizes, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         self._pieces: list[np.ndarray] = []
-        for path in paths:
-            for batch in _open_arrow(path).to_batches():
-                tokens = batch.column("tokens")
-                bounds = tokens.offsets.to_numpy()
-                self._pieces.append(tokens.values.to_numpy()[bounds[0] : bounds[-1]])
-                counts.append(np.diff(bounds))
-                sizes.append(batch.column("bytes").to_numpy())
-                ids.extend(batch.column("id").to_pylist())
+        for batch in batches:
+            tokens = batch.column("tokens")
+            bounds = tokens.offsets.to_numpy()
+            self._pieces.append(tokens.values.to_numpy()[bounds[0] : bounds[-1]])
+            counts.append(np.diff(bounds))
+            sizes.append(batch.column("bytes").to_numpy())
+            ids.extend(batch.column("id").to_pylist())
         self.ids = ids
         self.bytes = np.concatenate(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
@@ -88,13 +82,9 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> "Store":
         """Raises UserError where the folder is not a store, or is damaged."""
-        if not (path / "manifest.json").exists():
+        if not (path / "manifest.json").is_file():
             raise UserError(f"{path} is not a token store; make one with: extrapolate tokenize SOURCE --out {path}")
-        manifest = files.read_json(path / "manifest.json")
-        known = isinstance(manifest, dict) and manifest.get("format") == FORMAT
-        if not known or not set(manifest) >= MANIFEST_KEYS or set(manifest["splits"]) != set(SPLITS):
-            raise UserError(f"{path}/manifest.json is damaged, or of another version of extrapolate")
-        return cls(path, manifest)
+        return cls(path, manifests.read(path / "manifest.json"))
 
     @property
     def corpus_hash(self) -> str:
@@ -107,261 +97,48 @@ class Store:
         return self.manifest["vocab_size"]
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the store."""
-        return tokenizers.read(self.path / "tokenizer.json")
+        """The tokenizer that made the store. Raises UserError where it is damaged."""
+        self._check([TOKENIZER])
+        tokenizer = tokenizers.read(self.path / TOKENIZER)
+        if max(tokenizer.get_vocab().values(), default=-1) + 1 != self.vocab_size:
+            raise UserError(f"{self.path / TOKENIZER} is damaged: it is of another vocabulary; {shards.AGAIN}")
+        return tokenizer
+
+    def tokenizer_json(self) -> bytes:
+        """The file of that tokenizer. Raises UserError where it is damaged."""
+        self._check([TOKENIZER])
+        return (self.path / TOKENIZER).read_bytes()
 
     def split(self, name: str) -> Split:
-        """Opens `train`, `validation` or `test`. Raises UserError on another name or damaged shards."""
+        """Opens `train`, `validation` or `test`. Raises UserError on another name or damaged files of this split."""
         if name not in SPLITS:
             raise UserError(f"there is no split '{name}': choose from {', '.join(SPLITS)}")
-        split = Split(name, [self.path / shard for shard in self.manifest["splits"][name]["shards"]])
-        if split.n_tokens != self.manifest["splits"][name]["tokens"]:
-            raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says")
+        written = self.manifest["splits"][name]
+        self._check(written["shards"])
+        dtype, vocab_size, eos_id = (self.manifest[key] for key in ("dtype", "vocab_size", "eos_id"))
+        batches = (
+            batch for shard in written["shards"] for batch in shards.read(self.path / shard, dtype, vocab_size, eos_id)
+        )
+        split = Split(name, batches)
+        found = {
+            "documents": len(split.ids),
+            "tokens": split.n_tokens,
+            "bytes": int(split.bytes.sum()),
+            "longest_document": int(split.lengths.max(initial=0)),
+        }
+        if found | {"shards": written["shards"]} != written:
+            raise UserError(
+                f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}"
+            )
         return split
 
+    def _check(self, names: Sequence[str]) -> None:
+        """Raises UserError where a file is not as it was written. Stores of the first format did not keep hashes."""
+        written = self.manifest.get("files", {})
 
-def _open_arrow(path: Path) -> pa.Table:
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} is damaged or missing: {error}; delete the store and tokenise again") from error
-    if table.column_names != COLUMNS:
-        raise UserError(f"{path} is damaged: it has the columns {table.column_names}; tokenise again")
-    return table
+        def check(name: str) -> None:
+            shards.check_content(self.path / name, written[name]["bytes"], written[name]["sha256"])
 
-
-@dataclass(frozen=True)
-class StoreSettings:
-    """How a store is made. Counts are in tokens; a maximum of None means all there is."""
-
-    source: str = "stdlib"
-    text_field: str = "text"
-    vocab_size: int = 2048
-    tokenizer: str | None = None
-    min_doc_tokens: int = 1
-    max_tokens: int | None = None
-    min_heldout_tokens: int = 8193
-
-
-def build_store(
-    source: Source,
-    settings: StoreSettings,
-    out: Path,
-    progress: Callable[[str, int], None] = lambda stage, amount: None,
-) -> Store:
-    """Tokenises a source into a new store at `out`, which appears under its name only when it is whole.
-
-    Documents shorter than min_doc_tokens and repeated documents are left out. Of the documents of at least
-    min_heldout_tokens, a quarter (by hash, at most 256) become the test split, a twentieth (at most 64) the
-    validation split. `progress(stage, bytes)` is called as text is read. Raises UserError on unusable input.
-    """
-    if out.exists():
-        raise UserError(f"{out} already exists; choose another folder, or delete it")
-    partial = out.with_name(f".{out.name}.partial")
-    if partial.exists():  # what a killed process left
-        with files.locked(partial):
-            shutil.rmtree(partial)
-    with files.locked(partial):
-        try:
-            manifest = _build(source, settings, partial, progress)
-            files.write_json(partial / "manifest.json", manifest)
-            (partial / ".lock").unlink()
-            partial.rename(out)
-            files.sync_folder(out.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    return Store.open(out)
-
-
-def _build(
-    source: Source, settings: StoreSettings, folder: Path, progress: Callable[[str, int], None]
-) -> dict[str, Any]:
-    if isinstance(source, Process):
-        if settings.tokenizer is not None:
-            raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")
-        tokenizer = source.tokenizer()
-    elif settings.tokenizer is None:
-        tokenizer = tokenizers.train_bpe(
-            _texts(source, lambda size: progress("training BPE", size)), settings.vocab_size
-        )
-    else:
-        tokenizer = tokenizers.load(settings.tokenizer)
-    # A document that spells out a special token is text like any other.
-    tokenizer.encode_special_tokens = True
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    eos = tokenizers.eos_id(tokenizer)
-    assert eos is not None
-    vocab_size = max(tokenizer.get_vocab().values()) + 1  # ids can have gaps
-    tokenizer.save(str(folder / "tokenizer.json"))
-    dtype = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
-    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(dtype))])
-
-    digests: list[str] = []
-    lengths: list[int] = []
-    with _Shards(folder, "all", schema) as everything:
-        for document_id, text, digest, tokens in _encoded(source, tokenizer, settings, progress):
-            digests.append(digest)
-            lengths.append(len(tokens))
-            everything.add(document_id, len(text), [*tokens, eos])
-    if not lengths:
-        limit = "" if settings.max_tokens is None else f" within `max_tokens={settings.max_tokens}`"
-        raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
-    # Synthetic documents are all of one length, so that none is too short.
-    longest_needed = 1 if isinstance(source, Process) else settings.min_heldout_tokens
-    chosen = _choose_splits(digests, lengths, longest_needed)
-    splits = {name: _write_split(folder, name, everything.paths, chosen, schema) for name in SPLITS}
-    for path in everything.paths:
-        path.unlink()
-    identity = hashlib.sha256((folder / "tokenizer.json").read_bytes())
-    for digest, length, split in zip(digests, lengths, chosen, strict=True):
-        identity.update(f"{digest} {length} {split}\n".encode())
-    return {
-        "format": FORMAT,
-        "source": settings.source,
-        "settings": vars(settings),
-        "vocab_size": vocab_size,
-        "eos_id": eos,
-        "dtype": str(dtype),
-        "splits": splits,
-        "corpus_hash": identity.hexdigest()[:16],
-    }
-
-
-def _texts(source: Source, progress: Callable[[int], None]) -> Iterator[str]:
-    for document in source:
-        progress(len(document.text))
-        yield document.text
-
-
-def _encoded(
-    source: Source, tokenizer: Tokenizer, settings: StoreSettings, progress: Callable[[str, int], None]
-) -> Iterator[tuple[str, bytes, str, list[int]]]:
-    """Id, text, hash and tokens of what goes into the store; encoded in batches that keep every core busy."""
-    seen: set[str] = set()
-    budget = settings.max_tokens
-    for batch in _batches(source):
-        encodings = tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False)
-        for document, encoding in zip(batch, encodings, strict=True):
-            progress("tokenising", len(document.text))
-            text = document.text.encode()
-            digest = hashlib.sha256(text).hexdigest()
-            if digest in seen or len(encoding.ids) < max(1, settings.min_doc_tokens):
-                continue
-            seen.add(digest)
-            if budget is not None and len(encoding.ids) + 1 > budget:
-                return
-            if budget is not None:
-                budget -= len(encoding.ids) + 1
-            yield document.id, text, digest, encoding.ids
-
-
-def _batches(source: Source) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    size = 0
-    for document in source:
-        batch.append(document)
-        size += len(document.text)
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _choose_splits(digests: list[str], lengths: list[int], min_heldout_tokens: int) -> list[str]:
-    """The split of every document: held-out ones are the first, in the order of their hashes, among the long."""
-    long = sorted(
-        (digest, row) for row, (digest, n) in enumerate(zip(digests, lengths, strict=True)) if n >= min_heldout_tokens
-    )
-    if len(long) < 2 or len(lengths) < 3:
-        raise UserError(
-            f"{len(long)} of {len(lengths)} documents have at least {min_heldout_tokens} tokens (the longest has "
-            f"{max(lengths)}), and testing and validation need one each, training a third; "
-            "lower `min_heldout_tokens` or add documents"
-        )
-    chosen = ["train"] * len(lengths)
-    taken = 0
-    for name, (share, most) in HELDOUT.items():
-        count = max(1, min(most, round(share * len(long))))
-        for _, row in long[taken : taken + count]:
-            chosen[row] = name
-        taken += count
-    return chosen
-
-
-def _write_split(folder: Path, name: str, paths: list[Path], chosen: list[str], schema: pa.Schema) -> dict[str, Any]:
-    row = documents = size = longest = 0
-    with _Shards(folder, name, schema) as shards:
-        for path in paths:
-            for batch in _open_arrow(path).to_batches():
-                mine = pa.array([split == name for split in chosen[row : row + batch.num_rows]])
-                row += batch.num_rows
-                kept = batch.filter(mine)
-                if kept.num_rows:
-                    counts = np.diff(kept.column("tokens").offsets.to_numpy())
-                    documents, size = documents + kept.num_rows, size + sum(kept.column("bytes").to_pylist())
-                    longest = max(longest, int(counts.max()) - 1)
-                    shards.write(kept)
-    return {
-        "shards": [path.name for path in shards.paths],
-        "documents": documents,
-        "tokens": shards.tokens,
-        "bytes": size,
-        "longest_document": longest,
-    }
-
-
-class _Shards:
-    """Writes record batches into Arrow files of at most about SHARD_TOKENS tokens."""
-
-    def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
-        self.folder, self.name, self.schema = folder, name, schema
-        self.paths: list[Path] = []
-        self.tokens = 0
-        self._in_shard = 0
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._rows: list[tuple[str, int, list[int]]] = []
-        self._pending = 0
-
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
-
-    def add(self, document_id: str, size: int, tokens: list[int]) -> None:
-        """One document; rows gather into record batches."""
-        self._rows.append((document_id, size, tokens))
-        self._pending += len(tokens)
-        if self._pending >= BATCH_CHARACTERS // 4:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._rows:
-            columns = [
-                pa.array(column, field.type)
-                for column, field in zip(zip(*self._rows, strict=True), self.schema, strict=True)
-            ]
-            self.write(pa.RecordBatch.from_arrays(columns, schema=self.schema))
-            self._rows, self._pending = [], 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """One record batch."""
-        offsets = batch.column("tokens").offsets
-        tokens = offsets[-1].as_py() - offsets[0].as_py()
-        if self._writer is not None and self._in_shard + tokens > SHARD_TOKENS:
-            self._writer.close()
-            self._writer = None
-        if self._writer is None:
-            path = self.folder / f"{self.name}-{len(self.paths):05d}.arrow"
-            self.paths.append(path)
-            self._writer = pa.ipc.new_file(str(path), self.schema)
-            self._in_shard = 0
-        self._writer.write_batch(batch)
-        self._in_shard += tokens
-        self.tokens += tokens
+        # Threads share the work: hashing lets others run meanwhile.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(check, [name for name in names if name in written]))

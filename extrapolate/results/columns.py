@@ -5,13 +5,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
+NAME = r"[\w.-]{1,80}"  # files are called by it
+SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 
 
 @dataclass(frozen=True)
 class Column:
     """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value.
 
-    `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing.
+    `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing. Every
+    value of a column of text matches its `pattern`, a regular expression, if it has one.
     """
 
     name: str
@@ -20,6 +23,7 @@ class Column:
     required: bool = True
     meaning: str = ""
     empty: str = ""
+    pattern: str | None = None
 
 
 def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
@@ -30,6 +34,11 @@ def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
 def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
     """A column that is empty in some rows. A table that was written before there was this column reads as empty."""
     return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
+
+
+def named(name: str, meaning: str, pattern: str = NAME) -> Column:
+    """A column in which every row has a name, which has no spaces, and no path in it."""
+    return Column(name, TEXT, meaning=meaning, pattern=pattern)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 A file's number of format grows where a newer version could misread it, or an older one: not where a column is added.
 """
 
+import re
 from collections.abc import Set
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from extrapolate.version import __version__
 
 Columns = dict[str, pa.ChunkedArray]
 
-FORMAT = 2
+FORMAT = 3
+SEALED = 3  # from this format on a file has a seal
 _FORMAT, _VERSION = b"extrapolate_format", b"extrapolate_version"  # the entries of a file's metadata
 
 
@@ -24,20 +26,25 @@ def stamp() -> dict[bytes, bytes]:
 
 
 def format_of(schema: pa.Schema) -> int:
-    """A file's format: the first did not say it."""
-    return int((schema.metadata or {}).get(_FORMAT, b"1"))
+    """A file's format: the first did not say it. Raises ValueError where it says what is none."""
+    said = (schema.metadata or {}).get(_FORMAT, b"1")
+    if not re.fullmatch(rb"[1-9][0-9]{0,3}", said):
+        raise ValueError("it names no format")
+    return int(said)
 
 
 def version_of(schema: pa.Schema) -> str:
     """The version that wrote a file, in words where the file does not say it."""
-    return (schema.metadata or {}).get(_VERSION, b"0.1.0 or earlier").decode()
+    said = (schema.metadata or {}).get(_VERSION, b"0.1.0 or earlier")
+    return said.decode() if re.fullmatch(rb"[\w.+ -]{1,40}", said) else "of an unknown version"
 
 
 def translated(data: pa.Table, table: Table) -> pa.Table:
     """A table of any format up to this one, in today's words and columns."""
     columns = dict(zip(data.column_names, data.columns, strict=True))
     for number in range(format_of(data.schema), FORMAT):
-        columns = _STEPS[number](columns, {column.name for column in table.columns})
+        if number in _STEPS:
+            columns = _STEPS[number](columns, {column.name for column in table.columns})
     return pa.table(columns)
 
 
@@ -52,4 +59,4 @@ def _from_1(columns: Columns, known: Set[str]) -> Columns:
     return columns
 
 
-_STEPS = {1: _from_1}
+_STEPS = {1: _from_1}  # the third format has the words of the second, and a seal

@@ -54,6 +54,11 @@ The metadata of every file says which version of extrapolate wrote it (`extrapol
 file's format (`extrapolate_format`; files of the first format do not say it). Commands of a later version read the
 tables of an earlier one: a column that they lack is empty, and words that were changed are translated. Where a file's
 format is newer, or adding rows would lose a column, a command refuses the file and names the version that wrote it.
+
+From the third format on, the metadata also has the SHA-256 of the whole file (`extrapolate_sha256`), computed with
+zeros in its own place. A command checks it before it reads the file, and refuses a file in which a byte was changed. A
+file of an earlier format has no such hash, and is read without. Other programs can read all of these files. When one of
+them writes a file again, extrapolate refuses it: keep such a copy elsewhere.
 """
 
 EXAMPLES = """\

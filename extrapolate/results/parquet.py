@@ -1,20 +1,30 @@
 """Tables on disk: written by their declared columns, read back from any version up to this one, and grown."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.results.columns import Table
-from extrapolate.results.formats import FORMAT, format_of, stamp, translated, version_of
+from extrapolate.results import seal
+from extrapolate.results.columns import Column, Table
+from extrapolate.results.formats import FORMAT, SEALED, format_of, stamp, translated, version_of
 from extrapolate.version import unknown_here
 
 if TYPE_CHECKING:
     import pandas as pd
+
+AGAIN = "delete it and evaluate again"
+_KINDS = {
+    "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "number": (pa.types.is_integer, pa.types.is_floating),
+    "time": (pa.types.is_timestamp,),
+    "nothing": (pa.types.is_null,),
+}
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
@@ -34,17 +44,8 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
     _write(path, pa.Table.from_pandas(frame, preserve_index=False))
 
 
-def read_frame(path: Path) -> "pd.DataFrame":
-    """Reads what `write_frame` wrote. Raises UserError where the file is damaged."""
-    try:
-        return pq.read_table(path).to_pandas()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-
-
 def _write(path: Path, data: pa.Table) -> None:
-    stamped = data.replace_schema_metadata((data.schema.metadata or {}) | stamp())
-    files.write_atomically(path, lambda temporary: pq.write_table(stamped, temporary))
+    seal.write(path, data.replace_schema_metadata((data.schema.metadata or {}) | stamp()))
 
 
 def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
@@ -57,6 +58,8 @@ def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
             raise UserError(f"{where}: a row has no {column.name}")
         if pa.types.is_integer(column.type) and isinstance(value, float) and not value.is_integer():
             raise UserError(f"{where}: {column.name} is {value}, not a whole number")
+        if column.pattern is not None and not re.fullmatch(column.pattern, str(value)):
+            raise UserError(f"{where}: {column.name} is {value!r}, which is no plain name")
 
 
 def read(path: Path, table: Table) -> list[dict[str, Any]]:
@@ -65,7 +68,21 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
     Raises UserError where the file is damaged, of a newer format, or lacks a required column.
     """
-    return _rows(_opened(path, table), table)
+    with _damage(path, AGAIN):
+        return _rows(_opened(path, table), table)
+
+
+def read_frame(path: Path) -> "pd.DataFrame":
+    """Reads a table that `write_frame` wrote: numbers, texts and times.
+
+    Raises UserError where the file is damaged or of a newer format.
+    """
+    with _damage(path, "delete it, and make it again"):
+        data = _parsed(path)
+        for name, column in zip(data.column_names, data.columns, strict=True):
+            if _kind(column.type) is None:
+                raise ValueError(f"its column {name[:80]} holds {str(column.type)[:80]}")
+        return data.to_pandas(ignore_metadata=True)
 
 
 def check_grows(path: Path, table: Table) -> None:
@@ -86,34 +103,86 @@ def merge(path: Path, rows: list[dict[str, Any]], table: Table, run: str | None 
     write(path, [*kept, *rows], table)
 
 
-def _opened(path: Path, table: Table) -> pa.Table:
-    """A file's columns in today's words; the schema still says which version wrote them."""
+@contextlib.contextmanager
+def _damage(path: Path, again: str) -> Iterator[None]:
+    """What a library says of a damaged file, as a UserError that says what to do."""
     try:
-        data = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} is damaged: {error}; delete it and evaluate again") from error
-    version = version_of(data.schema)
+        yield
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: {again}") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise UserError(f"{path} is damaged: {error}; {again}") from error
+
+
+def _parsed(path: Path) -> pa.Table:
+    """What a file holds, which is what was written: it is checked before it is parsed. Files of the first two formats
+    cannot be checked.
+    """
+    content = path.read_bytes()
+    whole = seal.holds(content)
+    if whole is False:
+        raise ValueError("its content does not have the hash it was written with")
+    data = pq.ParquetFile(pa.BufferReader(content)).read()
     if (number := format_of(data.schema)) > FORMAT:
-        raise unknown_here(path, version, f"in format {number}")
+        raise unknown_here(path, version_of(data.schema), f"in format {number}")
+    if whole is None and number >= SEALED:
+        raise ValueError("the hash it was written with is gone")
+    return data
+
+
+def _opened(path: Path, table: Table) -> pa.Table:
+    """A file's columns in today's words and types; the schema still says which version wrote them."""
+    data = _parsed(path)
     today = translated(data, table)
     if lost := [c.name for c in table.columns if c.required and c.name not in today.column_names]:
         raise UserError(
-            f"{path} was written by extrapolate {version} and has no column {', '.join(lost)}, which every row needs: "
-            "delete it and evaluate again"
+            f"{path} was written by extrapolate {version_of(data.schema)} and has no column {', '.join(lost)}, which "
+            f"every row needs: {AGAIN}"
         )
+    for column in table.columns:
+        if column.name in today.column_names:
+            at = today.column_names.index(column.name)
+            today = today.set_column(at, column.name, _values(today.column(at), column))
     return today.replace_schema_metadata(data.schema.metadata)
+
+
+def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """The values of a column in its type. Raises ValueError where they are none of it."""
+    kind = _kind(found.type)
+    if kind not in (_kind(column.type), "nothing"):
+        raise ValueError(f"its column {column.name} holds {str(found.type)[:80]}")
+    if column.required and found.null_count:
+        raise ValueError(f"a row has no {column.name}")
+    if column.pattern is not None:
+        for value in found.unique().to_pylist():
+            if not re.fullmatch(column.pattern, value):
+                raise ValueError(f"its column {column.name} holds {value[:80]!r}, which is no plain name")
+    return found.cast(column.type)
+
+
+def _kind(type: pa.DataType) -> str | None:
+    """What values of a type are, whatever program wrote them; None for what no table holds."""
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    for kind, tests in _KINDS.items():
+        if any(test(type) for test in tests):
+            return kind
+    return None
 
 
 def _kept(path: Path, table: Table) -> list[dict[str, Any]]:
     """The rows of a file, none where there is no file; refused where writing them again would lose something."""
     if not path.exists():
         return []
-    data = _opened(path, table)
-    known = {column.name for column in table.columns}
-    if unknown := [name for name in data.column_names if name not in known]:
-        columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)}"
-        raise unknown_here(path, version_of(data.schema), f"with the {columns}")
-    return _rows(data, table)
+    with _damage(path, AGAIN):
+        data = _opened(path, table)
+        known = {column.name for column in table.columns}
+        if unknown := [name for name in data.column_names if name not in known]:
+            columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)}"
+            raise unknown_here(path, version_of(data.schema), f"with the {columns}")
+        return _rows(data, table)
 
 
 def _rows(data: pa.Table, table: Table) -> list[dict[str, Any]]:

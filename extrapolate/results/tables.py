@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
-from extrapolate.results.columns import INT, REAL, TEXT, Column, Group, Table, always, sometimes
+from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
 
@@ -26,9 +26,9 @@ def _setting(*own: Column) -> Group:
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
             always("length", INT, "tokens", "The evaluation length: the inputs in a window."),
-            always("split", TEXT, "", "The held-out split that was evaluated: `test` or `validation`."),
+            named("split", "The held-out split that was evaluated: `test` or `validation`."),
             always("step", INT, "optimiser steps", "The training step of the checkpoint; 0 where it was imported."),
-            always("precision", TEXT, "", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
+            named("precision", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
             always(
                 "targets_hash", TEXT, "", "Identifies the scored targets. Compare only rows whose hashes are equal."
             ),
@@ -40,7 +40,7 @@ def _key(own: str) -> tuple[str, ...]:
     return ("run", "extension", own, "factor", "split", "step", "precision", "targets_hash")
 
 
-_PROTOCOL = always("protocol", TEXT, "", "Which tokens were scored, with which context.")
+_PROTOCOL = named("protocol", "Which tokens were scored, with which context.")
 _LOSSES = Group(
     "losses", "of the model, and what to compare it with",
     (
@@ -184,7 +184,7 @@ EVAL_DOCUMENTS = Table(
 PROBES = Table(
     groups=(
         _setting(
-            always("probe", TEXT, "", "The probe, as `--probes` takes it."),
+            named("probe", "The probe, as `--probes` takes it.", SPEC),
             always("depth", REAL, "", "Where the block lies: at 0 farthest from the question, at 1 next to it."),
         ),
         Group(

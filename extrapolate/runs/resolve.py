@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from extrapolate import files, specs, trust
+from extrapolate import files, specs
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.layers import layer_encodings
 from extrapolate.runs import config as configs
+from extrapolate.runs import trust
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
 from extrapolate.runs.run import USER_ENCODING, check_format, check_own_code, file_sha256

@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from extrapolate import files, results, specs, trust
+from extrapolate import files, results, specs
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
@@ -25,6 +25,7 @@ from extrapolate.extensions.user import UserFile
 from extrapolate.folders import RUN_FILE
 from extrapolate.model.decoder import Model
 from extrapolate.runs import config as configs
+from extrapolate.runs import trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import Checkpoint, describe, load_weights, read_weights, write_weights

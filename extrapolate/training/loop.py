@@ -89,7 +89,7 @@ def train(
 def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
         (path / LOG).unlink(missing_ok=True)
-        return Run.create(path, config, (store.path / "tokenizer.json").read_bytes(), user_encoding)
+        return Run.create(path, config, store.tokenizer_json(), user_encoding)
     if not resume:
         raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)

@@ -260,7 +260,7 @@ class TestText:
 
     def test_without_data_the_default_is_tokenised_once(self, cli, llama, corpus, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr(StandardLibrary, "open", lambda argument, text_field: LocalFiles(str(corpus), "text"))
-        monkeypatch.setattr("extrapolate.data.store.StoreSettings.min_heldout_tokens", 200)
+        monkeypatch.setattr("extrapolate.data.build.StoreSettings.min_heldout_tokens", 200)
         flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
         assert "no --data is given: tokenising this Python's standard library into data/hf-small-llama" in first.err

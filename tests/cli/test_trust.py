@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate import files, trust
+from extrapolate import files
+from extrapolate.runs import trust
 from extrapolate.runs.run import Run
 
 FEW = ["--factors", "1", "--max-targets", "256", "--protocol", "windows"]

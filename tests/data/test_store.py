@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from extrapolate import files
-from extrapolate.data import store as stores
+from extrapolate.data import build as building
+from extrapolate.data import shards
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import SPLITS, Split, Store, StoreSettings, build_store
+from extrapolate.data.store import SPLITS, Split, Store
 
 WORDS = [a + b for a in ("ba", "ke", "ño", "ti", "zü", "ra") for b in ("lo", "mi", "se", "du", "ç")]
 
@@ -38,8 +40,8 @@ SETTINGS = StoreSettings(source="made up", vocab_size=300, min_heldout_tokens=40
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store in many small pieces: batches of documents, record batches, files."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "BATCH_CHARACTERS", 1000)  # a record batch holds a quarter as many tokens
-        patch.setattr(stores, "SHARD_TOKENS", 600)
+        patch.setattr(building, "BATCH_CHARACTERS", 1000)  # a record batch holds a quarter as many tokens
+        patch.setattr(building, "SHARD_TOKENS", 600)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 
@@ -112,8 +114,17 @@ class TestContent:
         assert store.vocab_size == 300
 
     def test_the_manifest_is_plain_json(self, store: Store) -> None:
-        assert json.loads((store.path / "manifest.json").read_text(encoding="utf-8")) == store.manifest
-        assert files.read_json(store.path / "manifest.json")["source"] == "made up"
+        record = json.loads((store.path / "manifest.json").read_text(encoding="utf-8"))
+        assert record.pop("sha256") == files.sealed_hash(store.manifest)
+        assert record == store.manifest
+        assert record["source"] == "made up"
+
+    def test_the_manifest_has_the_hash_of_every_other_file(self, store: Store) -> None:
+        others = {path.name: path.read_bytes() for path in store.path.iterdir() if path.name != "manifest.json"}
+        assert store.manifest["files"] == {
+            name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in others.items()
+        }
 
     def test_a_special_token_spelled_out_is_text(self, tmp_path: Path) -> None:
         spelled = Document("spelled", "before <eos> after <eos>")
@@ -130,7 +141,7 @@ class TestContent:
         assert set(contents(other)) == set(contents(store))
 
     def test_repetition_is_noticed_across_batches(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stores, "BATCH_CHARACTERS", 1)
+        monkeypatch.setattr(building, "BATCH_CHARACTERS", 1)
         other = build_store([*DOCUMENTS, Document("again", DOCUMENTS[0].text)], SETTINGS, tmp_path / "store")
         assert "again" not in contents(other)
 
@@ -147,9 +158,9 @@ class TestContent:
 
 class TestPieces:
     def test_the_store_is_in_several_files_of_bounded_size(self, store: Store) -> None:
-        shards = store.manifest["splits"]["train"]["shards"]
-        assert len(shards) > 2
-        sizes = [Split("train", [store.path / shard]).n_tokens for shard in shards]
+        names, eos = store.manifest["splits"]["train"]["shards"], store.manifest["eos_id"]
+        assert len(names) > 2
+        sizes = [Split("train", shards.read(store.path / one, "uint16", 300, eos)).n_tokens for one in names]
         assert sum(sizes) == store.split("train").n_tokens
         assert max(sizes) <= 600
         assert {path.name for path in store.path.glob("*.arrow")} == {

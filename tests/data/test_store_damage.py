@@ -1,32 +1,51 @@
 """A store that is damaged, half made, or being made by another: refused with what to do, or made again."""
 
+import contextlib
 import os
 import random
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy as copied
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tokenizers import Tokenizer, models
 
-from extrapolate.data import store as stores
+from extrapolate import files
+from extrapolate.data import build as building
+from extrapolate.data import shards
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.shards import sha256
+from extrapolate.data.store import SPLITS, Store
+from extrapolate.errors import UserError
 
 LETTERS = random.Random(0)
 DOCUMENTS = [Document(str(n), "".join(LETTERS.choices("abcdefgh ", k=300))) for n in range(8)]
 SETTINGS = StoreSettings(source="made up", vocab_size=280, min_heldout_tokens=40)
+FIRST = Path(__file__).parents[1] / "fixtures/format-1/store"
+
+
+def flip(path: Path, place: int, bit: int = 0) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with several files of training tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "BATCH_CHARACTERS", 1000)
-        patch.setattr(stores, "SHARD_TOKENS", 300)
+        patch.setattr(building, "BATCH_CHARACTERS", 1000)
+        patch.setattr(building, "SHARD_TOKENS", 300)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 
@@ -46,7 +65,7 @@ class TestDamage:
     def test_a_damaged_manifest_is_refused(self, copy: Store, content: bytes) -> None:
         manifest = copy.path / "manifest.json"
         manifest.write_bytes(manifest.read_bytes()[:200] if content == b"half" else content)
-        with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        with pytest.raises(UserError, match=r"manifest\.json is damaged"):
             Store.open(copy.path)
 
     @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
@@ -54,32 +73,244 @@ class TestDamage:
         shard = copy.path / copy.manifest["splits"]["train"]["shards"][1]
         raw = shard.read_bytes()
         shard.write_bytes(raw[: int(kept * len(raw))])
-        with pytest.raises(ValueError, match=rf"{shard.name} is damaged or missing.*tokenise again"):
+        with pytest.raises(
+            UserError, match=rf"{shard.name} is damaged: .* the hash it was written with; delete the st"
+        ):
             copy.split("train")
 
     def test_a_missing_shard_is_refused(self, copy: Store) -> None:
         shard = copy.path / copy.manifest["splits"]["test"]["shards"][0]
         shard.unlink()
-        with pytest.raises(ValueError, match=rf"{shard.name} is damaged or missing"):
+        with pytest.raises(UserError, match=rf"{shard.name} is missing: delete the store and tokenise again"):
+            copy.split("test")
+        shard.mkdir()
+        with pytest.raises(UserError, match=rf"{shard.name} is no file"):
             copy.split("test")
 
-    def test_a_shard_of_another_split_is_refused(self, copy: Store) -> None:
-        splits = copy.manifest["splits"]
-        shutil.copy(copy.path / splits["validation"]["shards"][0], copy.path / splits["train"]["shards"][0])
-        with pytest.raises(ValueError, match="train shards do not hold what its manifest says"):
-            copy.split("train")
-
-    def test_an_arrow_file_of_another_kind_is_refused(self, copy: Store) -> None:
-        table = pa.table({"name": ["a"]})
-        with pa.ipc.new_file(str(copy.path / "train-00000.arrow"), table.schema) as writer:
-            writer.write_table(table)
-        with pytest.raises(ValueError, match="damaged"):
-            copy.split("train")
+    def test_only_the_files_that_are_read_are_checked(self, copy: Store) -> None:
+        """An evaluation of a large store does not read what was trained on."""
+        for path in copy.path.glob("train-*.arrow"):
+            path.write_bytes(b"")
+        assert copy.split("test").n_tokens
+        assert copy.split("validation").n_tokens
+        assert copy.tokenizer().get_vocab_size() == 280
 
     def test_a_damaged_tokenizer_is_refused(self, copy: Store) -> None:
-        (copy.path / "tokenizer.json").write_text("{")
-        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged"):
-            copy.tokenizer()
+        path = copy.path / "tokenizer.json"
+        path.write_text(path.read_text(encoding="utf-8").replace('"id": 0', '"id":0 '), encoding="utf-8")
+        for call in (copy.tokenizer, copy.tokenizer_json):
+            with pytest.raises(UserError, match=r"tokenizer\.json is damaged: its content does not have the hash"):
+                call()
+
+
+class TestOnce:
+    def test_a_file_is_read_once_for_its_hash(self, copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shards, "_SETTLED_NS", 0)
+        read: list[str] = []
+        monkeypatch.setattr(shards, "sha256", lambda path: [read.append(path.name), sha256(path)][1])
+        for store in (copy, copy, Store.open(copy.path)):
+            store.split("test")
+        assert sorted(read) == copy.manifest["splits"]["test"]["shards"]
+
+    def test_a_file_that_is_changed_is_read_again(self, copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shards, "_SETTLED_NS", 0)
+        copy.split("test")
+        shard = copy.path / copy.manifest["splits"]["test"]["shards"][0]
+        before = shard.stat()
+        time.sleep(0.02)  # longer than a tick of the file system's clock
+        flip(shard, before.st_size // 2)
+        os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(UserError, match="is damaged"):
+            copy.split("test")
+
+    def test_two_changes_within_a_tick_of_the_clock_are_both_seen(self, copy: Store) -> None:
+        shard = copy.path / copy.manifest["splits"]["test"]["shards"][0]
+        for _ in range(20):
+            for damaged in (False, True):
+                with pytest.raises(UserError, match="is damaged") if damaged else contextlib.nullcontext():
+                    copy.split("test")
+                flip(shard, 1000)
+
+
+def rewritten(store: Store, change: Callable[[dict[str, Any]], object]) -> Store:
+    """The store with another manifest, of the hash that it must have, as one that means harm would make it."""
+    record = copied(store.manifest)
+    change(record)
+    files.write_sealed(store.path / "manifest.json", record)
+    return Store.open(store.path)
+
+
+TRAIN = ("splits", "train")
+
+
+class TestManifest:
+    """What is sealed is not for that reason what a manifest says."""
+
+    @pytest.mark.parametrize(
+        ("place", "value", "said"),
+        [
+            (("splits",), None, "splits"),
+            (("splits", "test"), {}, "splits.test"),
+            (("splits", "dev"), {}, "splits.dev"),
+            ((*TRAIN, "tokens"), -1, "splits.train.tokens"),
+            ((*TRAIN, "tokens"), "7", "splits.train.tokens"),
+            ((*TRAIN, "documents"), 2**63, "splits.train.documents"),
+            ((*TRAIN, "bytes"), 1.5, "splits.train.bytes"),
+            ((*TRAIN, "shards"), "train-00000.arrow", "splits.train.shards"),
+            ((*TRAIN, "shards"), ["../x-00000.arrow"], "splits.train.shards"),
+            ((*TRAIN, "shards"), ["/etc/passwd"], "splits.train.shards"),
+            ((*TRAIN, "shards"), ["train-00000.arrow"] * 2, "files are not those"),
+            (("files", "train-00000.arrow"), {"bytes": 3, "sha256": "0" * 63}, "files.train-00000.arrow"),
+            (("files", "../x"), {"bytes": 3, "sha256": "0" * 64}, "files are not those"),
+            (("files",), {}, "files are not those"),
+            (("vocab_size",), True, "vocab_size"),
+            (("vocab_size",), 2**16 + 1, "do not fit"),
+            (("eos_id",), 280, "do not fit"),
+            (("dtype",), "float64", "do not fit"),
+            (("settings",), [], "settings"),
+            (("settings", "source"), {"deep": [1]}, "settings.source"),
+            (("source",), 3, "source"),
+            (("corpus_hash",), "../../../../etc", "corpus_hash"),
+            (("more",), 1, "more"),
+            (("format",), "2", "names no format"),
+            (("format",), [2], "names no format"),
+            (("format",), True, "names no format"),
+            (("format",), 0, "names no format"),
+            (("format",), 1, "files"),
+        ],
+    )
+    def test_an_entry_that_cannot_be_is_refused(self, copy: Store, place: Any, value: Any, said: str) -> None:
+        def change(record: dict[str, Any]) -> None:
+            for name in place[:-1]:
+                record = record[name]
+            record[place[-1]] = value
+
+        with pytest.raises(UserError, match=rf"manifest\.json is damaged: .*{re.escape(said)}.*tokenise again"):
+            rewritten(copy, change)
+
+    @pytest.mark.parametrize("name", ["format", "splits", "eos_id", "files", "settings"])
+    def test_an_entry_that_is_missing_is_refused(self, copy: Store, name: str) -> None:
+        with pytest.raises(UserError, match=r"manifest\.json is damaged"):
+            rewritten(copy, lambda record: record.pop(name))
+
+    def test_one_without_its_hash_is_refused(self, copy: Store) -> None:
+        files.write_json(copy.path / "manifest.json", copy.manifest)
+        with pytest.raises(UserError, match=r"manifest\.json is damaged"):
+            Store.open(copy.path)
+
+    def test_one_of_a_later_format_is_refused_with_what_to_do(self, copy: Store) -> None:
+        with pytest.raises(UserError, match=r"in format 3, which this version .* does not know: upgrade extrapolate"):
+            rewritten(copy, lambda record: record.update(format=3))
+
+    @pytest.mark.parametrize("name", ["documents", "tokens", "bytes", "longest_document"])
+    def test_counts_are_those_of_the_files(self, copy: Store, name: str) -> None:
+        store = rewritten(copy, lambda record: record["splits"]["test"].update({name: 1}))
+        with pytest.raises(UserError, match="test shards do not hold what its manifest says; delete the store"):
+            store.split("test")
+
+
+def documents_of(*tokens: list[int], dtype: pa.DataType | None = None) -> pa.Table:
+    rows = pa.array(tokens, pa.large_list(dtype or pa.uint16()))
+    return pa.table({"id": [str(n) for n in range(len(tokens))], "bytes": [3] * len(tokens), "tokens": rows})
+
+
+class TestTokens:
+    """Files that have the hash that the manifest says, and hold what no evaluation can read."""
+
+    def opened(self, store: Store, table: pa.Table, patch: Callable[[Path], object] = lambda path: None) -> None:
+        path = store.path / store.manifest["splits"]["test"]["shards"][0]
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+        patch(path)
+        content = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        rewritten(store, lambda record: record["files"].update({path.name: content})).split("test")
+
+    @pytest.mark.parametrize(
+        ("tokens", "said"),
+        [
+            ([[5, 280, 0]], "no document"),  # beyond the vocabulary
+            ([[5, 6]], "no document"),  # no end
+            ([[5, 0], []], "no document"),
+            ([[5, 0], [None, 0]], "no document"),
+            ([[5, 0], None], "no document"),
+            ([[5, 6, 0]], "do not hold what its manifest says"),
+        ],
+    )
+    def test_what_is_no_document_is_refused(self, copy: Store, tokens: Any, said: str) -> None:
+        assert copy.manifest["eos_id"] == 0
+        with pytest.raises(UserError, match=rf"is damaged: .*{said}.*tokenise again"):
+            self.opened(copy, documents_of(*tokens))
+
+    @pytest.mark.parametrize(
+        "table",
+        [
+            pa.table({"name": ["a"]}),
+            pa.table({}),
+            documents_of([5, 0], dtype=pa.int64()),
+            documents_of([5, 0], dtype=pa.uint32()),
+            documents_of([5, 0]).set_column(1, "bytes", pa.array(["3"])),
+            documents_of([5, 0]).set_column(1, "bytes", pa.array([-3])),
+            documents_of([5, 0]).set_column(1, "bytes", pa.array([None], pa.int64())),
+            documents_of([5, 0]).set_column(0, "id", pa.array(["a"]).dictionary_encode()),
+            documents_of([5, 0]).set_column(2, "tokens", pa.array([[5, 0]], pa.list_(pa.uint16()))),
+        ],
+        ids=lambda table: str(table.schema).replace("\n", " ")[:60],
+    )
+    def test_other_columns_are_refused(self, copy: Store, table: pa.Table) -> None:
+        with pytest.raises(UserError, match=r"test-00000\.arrow is damaged: .*tokenise again"):
+            self.opened(copy, table)
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (struct.pack("<3q", 0, 2, 4), struct.pack("<3q", 0, 2, 2**40)),
+            (struct.pack("<3q", 0, 2, 4), struct.pack("<3q", 0, -2, 4)),
+            (struct.pack("<3q", 0, 2, 4), struct.pack("<3q", -2, 2, 4)),
+            (struct.pack("<3i", 0, 1, 2), struct.pack("<3i", 0, 2**30, 2)),
+            (b"01\0", b"\xff1\0"),
+        ],
+    )
+    def test_places_outside_of_the_file_are_refused(self, copy: Store, old: bytes, new: bytes) -> None:
+        def patch(path: Path) -> None:
+            content = path.read_bytes()
+            assert content.count(old) == 1
+            path.write_bytes(content.replace(old, new))
+
+        with pytest.raises(UserError, match=r"test-00000\.arrow is damaged: .*tokenise again"):
+            self.opened(copy, documents_of([5, 0], [6, 0]), patch)
+
+    def test_the_tokenizer_must_have_the_vocabulary(self, copy: Store) -> None:
+        """What tells the bytes of a token would end beyond its table."""
+        path = copy.path / "tokenizer.json"
+        word_level = Tokenizer(models.WordLevel({"a": 0, "<eos>": 1}, unk_token="a"))
+        word_level.save(str(path))
+        content = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        store = rewritten(copy, lambda record: record["files"].update({path.name: content}))
+        with pytest.raises(UserError, match=r"tokenizer\.json is damaged: it is of another vocabulary"):
+            store.tokenizer()
+
+
+class TestFirstFormat:
+    """Stores that were made before there were hashes."""
+
+    def test_it_is_read(self) -> None:
+        store = Store.open(FIRST)
+        assert [store.split(name).n_tokens for name in SPLITS] == [4242, 303, 1515]
+        assert store.tokenizer().get_vocab_size() == store.vocab_size == 29
+        assert store.corpus_hash == "e11bd6eb9efcd88d"
+
+    def test_a_flipped_token_beyond_the_vocabulary_is_refused(self, tmp_path: Path) -> None:
+        store = Store.open(Path(shutil.copytree(FIRST, tmp_path / "store")))
+        flip(store.path / "test-00000.arrow", (store.path / "test-00000.arrow").stat().st_size // 2 | 1, bit=7)
+        with pytest.raises(UserError, match=r"test-00000\.arrow is damaged: .*tokenise again"):
+            store.split("test")
+
+    def test_the_name_of_an_entry_is_not_changed_unseen(self, tmp_path: Path) -> None:
+        shutil.copytree(FIRST, tmp_path / "store")
+        path = tmp_path / "store/manifest.json"
+        path.write_text(path.read_text().replace("longest_document", "longest_documen4"))
+        with pytest.raises(UserError, match=r"manifest\.json is damaged: splits\.train\.longest_documen"):
+            Store.open(path.parent)
 
 
 class Failing:
@@ -109,7 +340,7 @@ class TestFailure:
         def full(*arguments: object) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr(stores, "_write_split", full)
+        monkeypatch.setattr(building, "_write_split", full)
         with pytest.raises(OSError, match="no space left"):
             build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
         assert list(tmp_path.iterdir()) == []
@@ -118,7 +349,7 @@ class TestFailure:
         program = (
             "import os, signal, sys; from pathlib import Path\n"
             "from extrapolate.data.documents import Document\n"
-            "from extrapolate.data.store import StoreSettings, build_store\n"
+            "from extrapolate.data.build import StoreSettings, build_store\n"
             "def texts():\n"
             "    yield Document('a', 'some text')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)\n"

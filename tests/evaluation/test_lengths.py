@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import parse_probes
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses

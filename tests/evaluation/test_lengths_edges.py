@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import parse_process
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models

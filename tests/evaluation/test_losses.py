@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.evaluation import losses
 from extrapolate.evaluation.protocols.base import protocols
@@ -16,17 +17,12 @@ V = 47
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split() -> Split:
     """Three documents of random tokens; token 0 ends each."""
     rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("split") / "test-00000.arrow"
     rows = [[*rng.integers(1, V, size).tolist(), 0] for size in (90, 40, 70)]
-    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(pa.uint16()))])
-    with pa.ipc.new_file(str(path), schema) as writer:
-        for i, row in enumerate(rows):
-            columns = [pa.array([f"d{i}"]), pa.array([2 * len(row)]), pa.array([row], schema.field("tokens").type)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return Split("test", [path])
+    columns = [[[f"d{i}"], [2 * len(row)], [row]] for i, row in enumerate(rows)]
+    return Split("test", [pa.record_batch(one, schema=schema("uint16")) for one in columns])
 
 
 def model(name: str) -> Model:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import parse_process
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.protocols.base import Windows

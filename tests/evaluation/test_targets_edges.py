@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.evaluation.protocols.base import Windows, targets_hash
 from extrapolate.evaluation.targets import Targets, in_order, index_in_window, sums_by
@@ -14,18 +15,14 @@ SIZES = (30, 12, 25)
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split() -> Split:
     """Documents whose tokens count up over all of them; one has no more bytes than tokens, others have."""
-    path = tmp_path_factory.mktemp("split") / "test-00000.arrow"
-    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(pa.uint16()))])
-    with pa.ipc.new_file(str(path), schema) as writer:
-        first = 0
-        for i, size in enumerate(SIZES):
-            tokens = pa.array([list(range(first, first + size + 1))], schema.field("tokens").type)
-            columns = [pa.array([f"d{i}"]), pa.array([(i + 1) * size]), tokens]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-            first += size + 1
-    return Split("test", [path])
+    batches, first = [], 0
+    for i, size in enumerate(SIZES):
+        columns = [[f"d{i}"], [(i + 1) * size], [list(range(first, first + size + 1))]]
+        batches.append(pa.record_batch(columns, schema=schema("uint16")))
+        first += size + 1
+    return Split("test", batches)
 
 
 # Out of order, and of two kinds: documents 2, 0, 1, places that fall, and some places in two documents.

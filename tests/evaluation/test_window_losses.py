@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
@@ -22,17 +23,12 @@ LENGTHS = [L, 2 * L, 4 * L]
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split() -> Split:
     """Four documents of random tokens; token 0 ends each."""
     rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("split") / "test-00000.arrow"
     rows = [[*rng.integers(1, V, size).tolist(), 0] for size in (150, 40, 70, 33)]
-    schema = pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", pa.large_list(pa.uint16()))])
-    with pa.ipc.new_file(str(path), schema) as writer:
-        for i, row in enumerate(rows):
-            columns = [pa.array([f"d{i}"]), pa.array([2 * len(row)]), pa.array([row], schema.field("tokens").type)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return Split("test", [path])
+    columns = [[[f"d{i}"], [2 * len(row)], [row]] for i, row in enumerate(rows)]
+    return Split("test", [pa.record_batch(one, schema=schema("uint16")) for one in columns])
 
 
 def model(name: str, **sizes: int | bool) -> Model:

@@ -1,5 +1,6 @@
 """Tables on disk: nothing missing, nothing doubled, nothing lost, whatever version wrote them."""
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from extrapolate import __version__, results
 from extrapolate.errors import UserError
-from extrapolate.results import Column, Group, Table
+from extrapolate.results import Column, Group, Table, formats
 from extrapolate.results.formats import FORMAT
 
+FIRST = Path(__file__).parents[1] / "fixtures/format-1"
 COLUMNS = (
     Column("run", pa.string()),
     Column("factor", pa.float64(), "ratio"),
@@ -153,18 +155,154 @@ class TestReading:
             results.read(tmp_path / "t.parquet", SMALL)
 
 
-class TestMerging:
-    def test_columns_that_are_not_known_here_are_never_lost(self, tmp_path: Path) -> None:
+SEALED = r"t\.parquet is damaged: its content does not have the hash it was written with; delete it and evaluate again"
+
+
+class TestSeal:
+    def test_other_programs_read_the_file(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [row(), row("b", 2.0)], SMALL)
+        assert pd.read_parquet(tmp_path / "t.parquet").to_dict("records") == [row(), row("b", 2.0)]
+        assert len(pq.read_table(tmp_path / "t.parquet", page_checksum_verification=True)) == 2
+
+    def test_the_hash_is_of_the_file_with_zeros_in_its_place(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        said = pq.ParquetFile(tmp_path / "t.parquet").metadata.metadata[b"extrapolate_sha256"]
+        content = (tmp_path / "t.parquet").read_bytes()
+        assert hashlib.sha256(content.replace(said, b"0" * 64)).hexdigest().encode() == said
+
+    def test_a_name_that_looks_like_a_seal_is_none(self, tmp_path: Path) -> None:
+        rows = [row("extrapolate_sha256\x18@" + "0" * 64), row("b")]
+        results.write(tmp_path / "t.parquet", rows, SMALL)
+        assert read(tmp_path / "t.parquet") == rows
+
+    @pytest.mark.parametrize("digits", [b"0" * 64, b"A" * 64])
+    def test_another_hash_is_refused(self, tmp_path: Path, digits: bytes) -> None:
         path = tmp_path / "t.parquet"
-        newer = stamped(pa.Table.from_pylist([row() | {"brier": 0.5, "ece": 0.1}]), FORMAT, "9.8.7")
-        pq.write_table(newer, path)
+        results.write(path, [row()], SMALL)
+        said = pq.ParquetFile(path).metadata.metadata[b"extrapolate_sha256"]
+        path.write_bytes(path.read_bytes().replace(said, digits))
+        for call in (lambda: read(path), lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+            with pytest.raises(UserError, match=SEALED):
+                call()
+
+    def test_one_that_another_program_wrote_again_is_refused(self, tmp_path: Path) -> None:
+        results.write(tmp_path / "t.parquet", [row()], SMALL)
+        pq.write_table(pq.read_table(tmp_path / "t.parquet"), tmp_path / "t.parquet")
+        with pytest.raises(UserError, match=SEALED):
+            read(tmp_path / "t.parquet")
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_a_format_that_had_no_seal_does_not_hide_one(self, tmp_path: Path, number: int) -> None:
+        path = tmp_path / "t.parquet"
+        results.write(path, [row()], SMALL)
+        named = b"extrapolate_format\x18\x01%d"
+        assert path.read_bytes().count(named % FORMAT) == 1
+        path.write_bytes(path.read_bytes().replace(named % FORMAT, named % number))
+        with pytest.raises(UserError, match=SEALED):
+            read(path)
+
+    def test_a_file_of_today_without_a_seal_is_refused(self, tmp_path: Path) -> None:
+        pq.write_table(stamped(pa.Table.from_pylist([row()]), FORMAT, __version__), tmp_path / "t.parquet")
+        with pytest.raises(UserError, match="the hash it was written with is gone; delete it and evaluate again"):
+            read(tmp_path / "t.parquet")
+        pq.write_table(stamped(pa.Table.from_pylist([row()]), 2, __version__), tmp_path / "t.parquet")
+        assert read(tmp_path / "t.parquet") == [row()]
+
+    def test_a_frame_is_read_as_it_was_written(self, tmp_path: Path) -> None:
+        path = tmp_path / "f.parquet"
+        frame = pd.DataFrame({"step": [1, 2], "loss": [2.5, math.nan], "name": ["a", "b"]})
+        results.write_frame(path, frame)
+        pd.testing.assert_frame_equal(results.read_frame(path), frame)
+        path.write_bytes(path.read_bytes().replace(b"PAR1", b"PAR2", 1))
+        with pytest.raises(UserError, match=r"f\.parquet is damaged: its content .*; delete it, and make it again"):
+            results.read_frame(path)
+        results.write_frame(path, pd.DataFrame({"step": [[1]]}))
+        with pytest.raises(UserError, match=r"f\.parquet is damaged: its column step holds list"):
+            results.read_frame(path)
+        assert results.read_frame(FIRST / "rope/metrics.parquet")["step"].max() > 0
+
+
+def changed(**columns: Any) -> pa.Table:
+    """A row of a table of the first format, with other values in some columns."""
+    return pa.table({name: pa.array([value]) for name, value in row().items()} | columns)
+
+
+NAMES = Table((Group("all", "everything", (Column("protocol", pa.string(), pattern=r"[\w.-]{1,80}"),)),), ("protocol",))
+
+
+class TestForeign:
+    """Parquet that is whole, and no table of this program."""
+
+    @pytest.mark.parametrize(
+        ("data", "said"),
+        [
+            (changed(loss=pa.array([[1.0]])), "its column loss holds list"),
+            (changed(loss=pa.array([{"a": 1}])), "its column loss holds struct"),
+            (changed(loss=pa.array(["low"])), "its column loss holds string"),
+            (changed(loss=pa.array(["low"]).dictionary_encode()), "its column loss holds dictionary"),
+            (changed(run=pa.array([b"\xff"])), "its column run holds binary"),
+            (changed(run=pa.array([3])), "its column run holds int64"),
+            (changed(count=pa.array([1.5])), "1.5"),
+            (changed(count=pa.array([2**64 - 1], pa.uint64())), "18446744073709551615"),
+            (changed(count=pa.array([None], pa.int64())), "a row has no count"),
+            (changed(control=pa.nulls(1)), "a row has no control"),
+            (changed().replace_schema_metadata({"extrapolate_format": "x"}), "it names no format"),
+            (changed().replace_schema_metadata({"extrapolate_format": "-1"}), "it names no format"),
+            (changed().replace_schema_metadata({"extrapolate_format": b"\xff"}), "it names no format"),
+        ],
+    )
+    def test_what_a_column_cannot_hold_is_refused(self, tmp_path: Path, data: pa.Table, said: str) -> None:
+        path = tmp_path / "t.parquet"
+        pq.write_table(data, path)
+        for call in (lambda: read(path), lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+            with pytest.raises(UserError, match=rf"t\.parquet is damaged: .*{said}.*; delete it and evaluate again"):
+                call()
+
+    def test_what_another_program_stores_otherwise_is_read(self, tmp_path: Path) -> None:
+        data = changed(
+            run=pa.array(["a"]).dictionary_encode(), count=pa.array([7.0]), speed=pa.nulls(1),
+            loss=pa.array([2.5], pa.float32()),
+        )  # fmt: skip
+        pq.write_table(data, tmp_path / "t.parquet")
+        assert read(tmp_path / "t.parquet") == [row(speed=None)]
+
+    def test_a_version_that_is_none_is_not_repeated(self, tmp_path: Path) -> None:
+        pq.write_table(stamped(pa.table({"run": ["a"]}), 2, "\x1b[2J" * 100), tmp_path / "t.parquet")
+        with pytest.raises(UserError, match=r"was written by extrapolate of an unknown version and has no column"):
+            read(tmp_path / "t.parquet")
+
+    @pytest.mark.parametrize("name", ["a/b", "../x", "a b", "", "a\n", "é|x", "x" * 300])
+    def test_a_name_is_plain(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(UserError, match="no plain name"):
+            results.write(tmp_path / "t.parquet", [{"protocol": name}], NAMES)
+        pq.write_table(pa.table({"protocol": [name]}), tmp_path / "t.parquet")
+        with pytest.raises(
+            UserError, match=r"is damaged: its column protocol holds .*, which is no plain name; delete"
+        ):
+            read(tmp_path / "t.parquet", NAMES)
+
+    @pytest.mark.parametrize("table", [results.EVALS, results.EVAL_DOCUMENTS, results.PROBES])
+    def test_what_files_are_called_by_is_plain(self, table: Table) -> None:
+        plain = {column.name for column in table.columns if column.pattern}
+        assert plain == {"protocol" if "protocol" in table.key else "probe", "split", "precision"}
+
+
+class TestMerging:
+    def test_columns_that_are_not_known_here_are_never_lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "t.parquet"
+        more = (*COLUMNS, Column("brier", pa.float64()), Column("ece", pa.float64()))
+        monkeypatch.setattr(formats, "__version__", "9.8.7")
+        results.write(path, [row() | {"brier": 0.5, "ece": 0.1}], Table((Group("all", "everything", more),), ("run",)))
+        newer = path.read_bytes()
         said = (
             rf"t\.parquet was written by extrapolate 9\.8\.7 with the columns brier, ece, .* {__version__}, .*: upgrade"
         )
         for call in (lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
             with pytest.raises(UserError, match=said):
                 call()
-        assert pq.read_table(path).equals(newer)
+        assert path.read_bytes() == newer
 
     def test_what_can_grow_is_not_refused(self, tmp_path: Path) -> None:
         results.check_grows(tmp_path / "none.parquet", SMALL)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs import tensors

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.sources import open_source
-from extrapolate.data.store import Store, StoreSettings, build_store
+from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import Process, parse_process
 from extrapolate.data.tokenizer import token_bytes
 

@@ -1,0 +1,83 @@
+"""The files of a token store, which count only where they hold what was written."""
+
+import functools
+import hashlib
+import stat
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from extrapolate.errors import UserError
+
+AGAIN = "delete the store and tokenise again"
+# A file system's clock ticks every few milliseconds: two changes within a tick leave the same time.
+_SETTLED_NS = 2 * 10**9
+
+
+def schema(dtype: str) -> pa.Schema:
+    """The columns of an Arrow file; dtype: `uint16` or `uint32`, that of the tokens."""
+    tokens = pa.large_list({"uint16": pa.uint16(), "uint32": pa.uint32()}[dtype])
+    return pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", tokens)])
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_content(path: Path, size: int, expected: str) -> None:
+    """Raises UserError unless a file has so many bytes and this SHA-256.
+
+    A process reads a file once for this, unless the file is changed: any change renews the time of the last one.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"{path} is no file: {AGAIN}")
+        settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
+        read = _remembered if settled else _remembered.__wrapped__
+        same = found.st_size == size and expected == read(path, size, found.st_ctime_ns, found.st_dev, found.st_ino)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: {AGAIN}") from None
+    if not same:
+        raise UserError(f"{path} is damaged: its content does not have the hash it was written with; {AGAIN}")
+
+
+@functools.lru_cache(maxsize=10_000)
+def _remembered(path: Path, size: int, changed_ns: int, device: int, inode: int) -> str:
+    return sha256(path)
+
+
+def read(path: Path, dtype: str, vocab_size: int, eos_id: int) -> list[pa.RecordBatch]:
+    """The documents of an Arrow file, memory-mapped, in the pieces in which they were written.
+
+    Raises UserError unless the file is whole, every token is an id below `vocab_size`, and every document ends in
+    `eos_id`.
+    """
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        if not table.schema.equals(schema(dtype)):
+            raise pa.ArrowInvalid("it has other columns than those of documents")
+        table.validate(full=True)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: {AGAIN}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}; {AGAIN}") from error
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    if not all(_holds_documents(batch, vocab_size, eos_id) for batch in batches):
+        raise UserError(f"{path} is damaged: it holds what is no document of this store's tokens; {AGAIN}")
+    return batches
+
+
+def _holds_documents(batch: pa.RecordBatch, vocab_size: int, eos_id: int) -> bool:
+    tokens = batch.column("tokens")
+    if any(column.null_count for column in (*batch.columns, tokens.values)):
+        return False
+    bounds, values = tokens.offsets.to_numpy(), tokens.values.to_numpy()
+    if not (np.diff(bounds) > 0).all() or not (batch.column("bytes").to_numpy() >= 0).all():
+        return False
+    values = values[bounds[0] : bounds[-1]]
+    return int(values.max(initial=0)) < vocab_size and bool((values[bounds[1:] - bounds[0] - 1] == eos_id).all())
