@@ -25,7 +25,7 @@ USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
 LONGEST_TEXT = 10_000  # characters of a spec
 DEEPEST = 20  # parentheses in one another
 LARGEST_WHOLE = 2**53  # up to here every whole number is a float64 too
-SHOWN = 80  # characters of what was given, in a message
+SHOWN = 120  # characters of what was given, in a message
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
@@ -68,14 +68,14 @@ def check_text(text: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """What was given, as a message shows it: on one line, and no longer than SHOWN characters."""
+    """What was given, as a message shows it: no longer than SHOWN characters, the middle left out."""
     if not isinstance(value, str | int | float | bool | None):
         return f"a {type(value).__name__}"
     try:
         text = str(value)
     except ValueError:  # Python writes no more than some thousand digits
         return "a number of thousands of digits"
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 2 + 1 :]}"
 
 
 def spell(name: str, arguments: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
-from extrapolate.machine.memory import memory_limit
+from extrapolate.machine.limits import memory_limit
 from extrapolate.model.config import ModelConfig
 
 WEIGHT = 4  # bytes a parameter

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.machine import memory
-from extrapolate.machine.memory import memory_limit
+from extrapolate.machine import limits
+from extrapolate.machine.limits import memory_limit
 
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of 1 TB without limits: the folder where control groups keep theirs, and their list."""
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "_LIMITS", tmp_path / "fs")
+    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(limits, "_LIMITS", tmp_path / "fs")
     monkeypatch.setattr("os.sysconf", lambda name: 2**20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return tmp_path
