@@ -22,6 +22,11 @@ from extrapolate.errors import UserError
 
 T = TypeVar("T")
 USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
+LONGEST_TEXT = 10_000  # characters of a spec
+DEEPEST = 20  # parentheses in one another
+LARGEST_WHOLE = 2**53  # up to here every whole number is a float64 too
+SHOWN = 120  # characters of what was given, in a message
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
 
@@ -35,22 +40,42 @@ class Spec:
 
 def parse(text: str) -> Spec:
     """Reads `name:key=value,...`. Raises UserError where the text has another form."""
+    check_text(text)
     text = text.strip()
     if match := _FILE_SPEC.match(text):
         name, arguments = f"{match['file']}:{match['name']}", match["arguments"] or ""
     else:
         name, arguments = (part.strip() for part in (*text.split(":", 1), "")[:2])
     if not name:
-        raise UserError(f"'{text}' names nothing: expected name:key=value,key=value")
+        raise UserError(f"'{shown(text)}' names nothing: expected name:key=value,key=value")
     pairs: dict[str, str] = {}
     for part in split_outside_parentheses(arguments, ","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise UserError(f"'{part}' in '{text}' is not an argument: expected key=value")
+            raise UserError(f"'{shown(part)}' in '{shown(text)}' is not an argument: expected key=value")
         if key in pairs:
-            raise UserError(f"'{key}' is given twice in '{text}'")
+            raise UserError(f"'{shown(key)}' is given twice in '{shown(text)}'")
         pairs[key] = unwrapped(value)
     return Spec(name, pairs)
+
+
+def check_text(text: str) -> None:
+    """Raises UserError where a text is too long for a spec, or has a character that no spec has."""
+    if len(text) > LONGEST_TEXT:
+        raise UserError(f"'{shown(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
+    if "\0" in text:
+        raise UserError(f"{text[:SHOWN]!r} holds a zero byte, which nothing is called")
+
+
+def shown(value: Any) -> str:
+    """What was given, as a message shows it: no longer than SHOWN characters, the middle left out."""
+    if not isinstance(value, str | int | float | bool | None):
+        return f"a {type(value).__name__}"
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no more than some thousand digits
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 2 + 1 :]}"
 
 
 def spell(name: str, arguments: Mapping[str, Any]) -> str:
@@ -74,26 +99,32 @@ def unwrapped(value: str) -> str:
 
 
 def split_outside_parentheses(text: str, separator: str) -> list[str]:
-    """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped."""
+    """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped.
+
+    Raises UserError where the text is too long, or its parentheses do not match or lie too deep in one another.
+    """
+    check_text(text)
     parts, depth, current = [], 0, ""
     for character in text:
         depth += {"(": 1, ")": -1}.get(character, 0)
         if depth < 0:
             break
+        if depth > DEEPEST:
+            raise UserError(f"'{shown(text)}' has more than {DEEPEST} parentheses in one another")
         if character == separator and depth == 0:
             parts.append(current)
             current = ""
         else:
             current += character
     if depth != 0:
-        raise UserError(f"the parentheses of '{text}' do not match")
+        raise UserError(f"the parentheses of '{shown(text)}' do not match")
     return [part for part in [*parts, current] if part.strip()]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'rope'?` where something known is near, else the whole list."""
     known = sorted(known)
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word[:SHOWN], known, n=1)
     return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known) or 'none'}"
 
 
@@ -112,12 +143,15 @@ class Parameter:
             return None
         for kind in choices:
             try:
-                return _convert(value, kind)
-            except (ValueError, TypeError):
+                converted = _convert(value, kind)
+            except (ValueError, TypeError, OverflowError):  # a whole number may be too large for a float
                 continue
-        if optional and str(value).lower() == "none":
+            if kind is int and abs(converted) > LARGEST_WHOLE:
+                raise UserError(f"{owner}: {self.name} must be at most {LARGEST_WHOLE}, not {shown(value)}")
+            return converted
+        if optional and isinstance(value, str) and value.lower() == "none":
             return None
-        raise UserError(f"{owner}: {self.name}={value} is not {self.kind()}")
+        raise UserError(f"{owner}: {self.name}={shown(value)} is not {self.kind()}")
 
     def kind(self) -> str:
         """What its values are, in words."""
@@ -139,6 +173,8 @@ def _choices(annotation: Any) -> tuple[list[Any], bool]:
 
 
 def _convert(value: Any, kind: Any) -> Any:
+    if not isinstance(value, str | int | float):
+        raise TypeError(value)
     if typing.get_origin(kind) is typing.Literal:
         for choice in typing.get_args(kind):
             if str(choice) == str(value):
@@ -150,10 +186,14 @@ def _convert(value: Any, kind: Any) -> Any:
         return str(value).lower() == "true"
     if (kind in (int, float) and isinstance(value, bool)) or (kind is int and isinstance(value, float)):
         raise ValueError(value)
+    if kind is int and isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise ValueError(value)  # Python reads 1_000 too, and other alphabets' digits
+    if kind is float and isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError(value)
     converted = kind(value)
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError(value)
-    return converted
+    return converted + 0.0 if kind is float else converted  # no -0.0: it would be another name for 0
 
 
 def parameters(cls: type) -> dict[str, Parameter]:
@@ -210,7 +250,7 @@ def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> di
     known = parameters(cls)
     for name in arguments:
         if name not in known:
-            raise UserError(f"{owner} has no argument '{name}'; {did_you_mean(name, known)}")
+            raise UserError(f"{owner} has no argument '{shown(name)}'; {did_you_mean(name, known)}")
     return {name: known[name].convert(value, owner) for name, value in arguments.items()}
 
 
@@ -234,7 +274,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
-            raise UserError(f"unknown {self.kind} '{name}'; {did_you_mean(name, self._classes)}")
+            raise UserError(f"unknown {self.kind} '{shown(name)}'; {did_you_mean(name, self._classes)}")
         return self._classes[name]
 
     def names(self) -> list[str]:

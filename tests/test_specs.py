@@ -1,5 +1,6 @@
 """`name:key=value,...` <-> objects: parsing, types, suggestions, and classes in the user's own files."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extrapolate.errors import UserError
 from extrapolate.specs import (
     Parameter,
     Registry,
@@ -195,7 +197,7 @@ class TestTypes:
         assert "dims" not in parameters(Everything)
         assert parameters(Everything)["rate"] == Parameter("rate", float, 0.5)
 
-    @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans())
+    @given(st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans())
     def test_what_is_printed_is_read_back(self, value: float) -> None:
         # What a run's folder is called can be typed again.
         assert Parameter("x", type(value), None).convert(str(value), "all") == value
@@ -328,3 +330,59 @@ class TestUserFiles:
         )
         cls = load_user_class(tmp_path / "mine.py", "Mine", base)
         assert convert_arguments(cls, {"size": "7"}, "mine") == {"size": 7}
+
+
+class TestHostileText:
+    """Each of these once ended in an error of Python's own, in minutes of work, or in a value that nobody meant."""
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("rope:theta=" + "1" * 20_000, "has 20,011 characters: a spec has at most 10,000"),
+            ("random:base=" + "(" * 5_000, "more than 20 parentheses in one another"),
+            ("random:base=(" * 40 + "rope" + ")" * 40, "more than 20 parentheses in one another"),
+            ("ro\0pe", "holds a zero byte"),
+            ("a\0b.py:Mine", "holds a zero byte"),
+            (":" * 9_000, "names nothing"),
+            ("rope:" + "x" * 9_000, "is not an argument: expected key=value"),
+        ],
+    )
+    def test_texts_that_are_no_specs_are_refused_in_one_line(self, text: str, words: str) -> None:
+        with pytest.raises(UserError, match=re.escape(words)) as refused:
+            parse(text)
+        assert len(str(refused.value)) < 400
+
+    def test_an_unknown_name_is_not_told_whole(self) -> None:
+        with pytest.raises(UserError) as refused:
+            Registry("encoding")["x" * 9_000]
+        assert len(str(refused.value)) < 200
+
+    @pytest.mark.parametrize("value", ["1_000", "0x10", "١٢", "１２", "1e3", "nan", "", "-", [1], {"a": 1}, 3.0, True])
+    def test_what_only_looks_like_a_whole_number_is_refused(self, value: Any) -> None:
+        with pytest.raises(UserError, match="is not a whole number"):
+            Parameter("count", int, 1).convert(value, "all")
+
+    @pytest.mark.parametrize("value", ["1_0.5", "１.5", "nan", "inf", "-inf", "1e999", "1" + "0" * 400])
+    def test_what_only_looks_like_a_number_is_refused(self, value: str) -> None:
+        with pytest.raises(UserError, match="is not a finite number") as refused:
+            Parameter("theta", float, 1.0).convert(value, "all")
+        assert len(str(refused.value)) < 200
+
+    @pytest.mark.parametrize("value", [10**400, 10**5000, [1.0], False], ids=lambda value: type(value).__name__)
+    def test_what_json_has_in_place_of_a_number_is_refused(self, value: Any) -> None:
+        with pytest.raises(UserError, match="is not a finite number") as refused:
+            Parameter("theta", float, 1.0).convert(value, "all")
+        assert len(str(refused.value)) < 200
+
+    @pytest.mark.parametrize("value", [10**24, "1" + "0" * 24, -(10**24), 2**53 + 1])
+    def test_a_whole_number_that_no_float_can_be_is_refused(self, value: Any) -> None:
+        with pytest.raises(UserError, match="all: group must be at most 9007199254740992, not"):
+            Parameter("group", int | None, None).convert(value, "all")
+        assert Parameter("group", int, 1).convert(2**53, "all") == 2**53
+
+    def test_minus_zero_is_zero(self) -> None:
+        assert str(Parameter("p", float, 1.0).convert("-0", "all")) == "0.0"
+
+    def test_text_is_text_alone(self) -> None:
+        with pytest.raises(UserError, match="base=a list is not text"):
+            Parameter("base", str, "rope").convert([["rope"]], "all")

@@ -142,7 +142,7 @@ def _encoded(
     seen: set[str] = set()
     budget = settings.max_tokens
     for batch in _batches(source):
-        encodings = tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False)
+        encodings = tokenizers.encode(tokenizer, [document.text for document in batch])
         for document, encoding in zip(batch, encodings, strict=True):
             progress("tokenising", len(document.text))
             text = document.text.encode()

@@ -1,18 +1,19 @@
 """Byte-level BPE, trained or loaded, and what the token store needs to know of a tokenizer."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from extrapolate.errors import UserError
 
 EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
-LARGEST_VOCAB = 2**32
+LARGEST_VOCAB = 2**24  # a model, and what is known of tokens, have a row for every id
 TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
 
 
@@ -23,8 +24,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
         raise UserError(
-            f"a byte-level vocabulary has between {SMALLEST_VOCAB} tokens (256 bytes and {EOS}) and 2**32, "
-            f"not {vocab_size}"
+            f"a byte-level vocabulary has between {SMALLEST_VOCAB} tokens (256 bytes and {EOS}) and "
+            f"{LARGEST_VOCAB}, not {vocab_size}"
         )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -35,7 +36,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_first_characters(texts, TRAINING_CHARACTERS), trainer)
+    with _panics("the text cannot be tokenised"):
+        tokenizer.train_from_iterator(_first_characters(texts, TRAINING_CHARACTERS), trainer)
     if tokenizer.get_vocab_size() < vocab_size:
         raise UserError(
             f"the text is too little for a vocabulary of {vocab_size}: it yields {tokenizer.get_vocab_size()} tokens; "
@@ -57,22 +59,27 @@ def load(spec: str) -> Tokenizer:
 
     `<eos>` is added where the tokenizer has no end-of-text token. Raises UserError where it cannot be read.
     """
-    try:
-        name = spec.removeprefix("hf:")
+    name = spec.removeprefix("hf:")
+    with _unreadable(f"the tokenizer {spec} cannot be read"):
         if name != spec and not Path(name).is_dir():
             tokenizer = Tokenizer.from_pretrained(name)
         elif name != spec:
             tokenizer = Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
         else:
             tokenizer = Tokenizer.from_file(spec)
-    except Exception as error:  # the library raises plain Exception
-        raise UserError(f"the tokenizer {spec} cannot be read: {error}") from error
+        _check_ids(tokenizer)
     if eos_id(tokenizer) is None:
         taken = set(tokenizer.get_vocab().values())
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
         if eos_id(tokenizer) in taken:  # the library numbers by count, so ids with gaps collide
             raise UserError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
     return tokenizer
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
+    """Texts as tokens, no token added. Raises UserError where the tokenizer fails on them."""
+    with _unreadable("the tokenizer cannot encode the text"):
+        return tokenizer.encode_batch_fast(texts, add_special_tokens=False)
 
 
 def eos_id(tokenizer: Tokenizer) -> int | None:
@@ -103,7 +110,39 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
 
 def read(path: Path) -> Tokenizer:
     """The tokenizer of a store or run. Raises UserError where the file is damaged."""
+    with _unreadable(f"{path} is damaged"):
+        tokenizer = Tokenizer.from_file(str(path))
+        _check_ids(tokenizer)
+    return tokenizer
+
+
+def _check_ids(tokenizer: Tokenizer) -> None:
+    """Raises ValueError where there are no tokens, or an id is larger than a table of all ids can be."""
+    ids = tokenizer.get_vocab().values()
+    if not ids:
+        raise ValueError("it has no tokens")
+    if (largest := max(ids)) >= LARGEST_VOCAB:
+        raise ValueError(f"a token has the id {largest}, and ids must be below {LARGEST_VOCAB}")
+
+
+@contextmanager
+def _unreadable(what: str) -> Iterator[None]:
+    """Whatever the library raises for a file becomes a UserError: it has no type of its own for it."""
     try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise UserError(f"{path} is damaged: {error}") from error
+        with _panics(what):
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what}: {error}") from error
+
+
+@contextmanager
+def _panics(what: str) -> Iterator[None]:
+    """A panic in the library's own language, which is no Exception, becomes a UserError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise UserError(f"{what}: the tokenizers library failed: {error}") from error

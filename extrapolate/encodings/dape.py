@@ -28,7 +28,9 @@ class DAPE(Wrapper):
 
     def __init__(self, dims: Dims, *, base: str = "alibi", width: int = 32) -> None:
         super().__init__(dims, base)
-        if self.inner.bias(torch.zeros(1), torch.zeros(1)) is None:
+        start_T = torch.zeros(1)
+        # On torch's meta device, where sizes are counted, nothing can be computed.
+        if not start_T.is_meta and self.inner.bias(start_T, start_T) is None:
             raise UserError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
         if width < 1:
             raise UserError(f"dape: width must be positive, not {width}")

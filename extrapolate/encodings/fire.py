@@ -7,6 +7,7 @@ from extrapolate.encodings.base import Dims, Encoding, register
 from extrapolate.errors import UserError
 
 EPSILON = 1e-6
+DEEPEST = 100  # hidden layers
 
 
 @register("fire")
@@ -39,6 +40,8 @@ class FIRE(Encoding):
         self.threshold = dims.seq_len / 2 if threshold is None else threshold
         if width < 1 or depth < 1 or self.threshold <= 0:
             raise UserError(f"fire: width, depth and threshold must be positive, not {width}, {depth}, {threshold}")
+        if depth > DEEPEST:
+            raise UserError(f"fire: depth must be at most {DEEPEST} hidden layers, not {depth}")
         self.shared_by_layers = ("network", "c", "factor") if shared else ()
         self.network = nn.Sequential(nn.Linear(1, width), nn.ReLU())
         for _ in range(depth - 1):

@@ -45,8 +45,7 @@ class FoPE(RoPE):
             raise UserError(f"fope: kept must be between 1 and {dims.head_dim // 2} pairs, not {self.kept}")
         columns = min(self.kept, max(1, dims.head_dim // 4))
         stride = math.ceil(self.kept / columns)
-        column = torch.arange(columns)
-        chosen = column[column * stride < self.kept]
+        chosen = torch.arange(math.ceil(self.kept / stride))  # at most `columns` of them
         for name in self.shared_by_layers:
             mix_HMC = nn.init.xavier_normal_(torch.empty(dims.heads, self.kept, columns), gain=gain)
             mix_HMC[:, chosen * stride, chosen] += 1.0

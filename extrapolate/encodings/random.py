@@ -11,6 +11,8 @@ from extrapolate.encodings.wrapper import Wrapper
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
+LARGEST = 2**24  # positions: they are float32
+
 
 @register("random")
 class Random(Wrapper):
@@ -41,6 +43,11 @@ class Random(Wrapper):
         self_max = 32 * dims.seq_len if max is None else max
         if self_max < dims.seq_len:
             raise UserError(f"random: max must be at least the training length {dims.seq_len}, not {self_max}")
+        if self_max > LARGEST:
+            raise UserError(
+                f"random: max must be at most {LARGEST}, for float32 tells no larger whole positions apart, and is "
+                f"{self_max}"
+            )
         super().__init__(dims, base, dataclasses.replace(dims, seq_len=self_max))
         if not self.inner.positional:
             raise UserError(f"random means nothing for {self.inner.display}: it has no positions")

@@ -7,6 +7,8 @@ from extrapolate.encodings.base import Dims, Encoding, register
 from extrapolate.encodings.rope import geometric, turn
 from extrapolate.errors import UserError
 
+LARGEST = 2**16  # channels of the sinusoids
+
 
 @register("sandwich")
 class Sandwich(Encoding):
@@ -32,6 +34,8 @@ class Sandwich(Encoding):
         super().__init__(dims)
         if size < 2 or size % 2:
             raise UserError(f"sandwich: size must be a positive even number, not {size}")
+        if size > LARGEST:
+            raise UserError(f"sandwich: size must be at most {LARGEST} channels, not {size}")
         self.size = size
         strength_H = dims.heads / (8.0 * torch.arange(1, dims.heads + 1))
         self.register_buffer("strength_H", strength_H, persistent=False)

@@ -3,7 +3,10 @@
 from pydantic import Field, model_validator
 
 from extrapolate.errors import UserError
-from extrapolate.sections import Section
+from extrapolate.sections import Count, Section
+
+# No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
+MOST_LAYERS = 10_000
 
 
 class ModelConfig(Section):
@@ -11,18 +14,19 @@ class ModelConfig(Section):
 
     ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv 2501.19399); qk_norm normalises
     queries and keys per head before the encoding rotates them. Both combine with any encoding.
+    Whether a model of these sizes fits into this machine's memory is asked before one is built: see `model.size`.
     """
 
-    vocab_size: int = Field(gt=0)
-    width: int = Field(128, gt=0)
-    layers: int = Field(4, gt=0)
-    heads: int = Field(4, gt=0)
-    kv_heads: int = Field(4, gt=0)
-    head_dim: int = Field(32, gt=0)
-    ff_width: int = Field(384, gt=0)
+    vocab_size: Count
+    width: Count = 128
+    layers: int = Field(4, gt=0, le=MOST_LAYERS)
+    heads: Count = 4
+    kv_heads: Count = 4
+    head_dim: Count = 32
+    ff_width: Count = 384
     tied_embeddings: bool = False
     dropout: float = Field(0.0, ge=0, lt=1)
-    norm_eps: float = Field(1e-5, gt=0)
+    norm_eps: float = Field(1e-5, gt=0, le=1)
     ssmax: bool = False
     qk_norm: bool = False
 

@@ -17,6 +17,7 @@ from extrapolate.model.config import ModelConfig
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
+from extrapolate.model.size import check_model
 
 
 class Attention(nn.Module):
@@ -125,9 +126,10 @@ class Model(nn.Module):
         """Builds the model with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
 
         `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
-        Raises UserError where the encoding refuses its arguments or the sizes.
+        Raises UserError where the encoding refuses its arguments or the sizes, or they do not fit into memory.
         """
         super().__init__()
+        check_model(config)
         self.config, self.seq_len = config, seq_len
         self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere

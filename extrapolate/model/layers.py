@@ -8,16 +8,18 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.contract.check import check
 from extrapolate.encodings.base import Dims, Encoding, find
+from extrapolate.model.size import check_encoding
 
 
 def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
     """One instance per layer; `kv_heads` is G (default H).
 
     Raises UserError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
-    does not do what an encoding must.
+    does not do what an encoding must, or the layers do not fit into memory.
     """
     cls = find(name)
     converted = specs.convert_arguments(cls, arguments, owner=name)
+    check_encoding(cls, converted, dims)
     if ":" in name:
         file = Path(name.rpartition(":")[0])
         check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)

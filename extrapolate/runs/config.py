@@ -191,7 +191,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # neither, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 

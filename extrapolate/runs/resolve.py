@@ -24,6 +24,7 @@ C = TypeVar("C", TrainedConfig, ImportedConfig)
 COMPILE_ABOVE = 5e13
 # Tokens in a forward pass on a CPU, for small and for large vocabularies: more is slower, or fills the memory.
 MICRO_BATCH_TOKENS = (4096, 2048)
+LONGEST_NAME = 200  # bytes of a run's name, of the 255 that a file system gives
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def run_name(config: TrainedConfig) -> str:
         f"L{config.training.seq_len}",
         f"s{config.training.seed}",
     ]
-    return re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
+    name = re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
+    return name if len(name.encode()) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 4]}-{config.config_hash()}"
 
 
 def read_file(path: Path | None) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import LEFT_OUT
-from extrapolate.sections import Section
+from extrapolate.sections import Count, Section
+
+LONGEST = 2**24  # tokens in a window: positions are float32, which counts no further one by one
 
 
 class TrainingConfig(Section):
@@ -16,18 +18,18 @@ class TrainingConfig(Section):
     probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
     """
 
-    seq_len: int = Field(gt=1)
-    tokens: int = Field(1_000_000, gt=0)
-    batch_tokens: int = Field(4096, gt=0)
-    micro_batch_tokens: int = Field(4096, gt=0)
-    lr: float = Field(3e-3, gt=0)
+    seq_len: int = Field(gt=1, le=LONGEST)
+    tokens: Count = 1_000_000
+    batch_tokens: Count = 4096
+    micro_batch_tokens: Count = 4096
+    lr: float = Field(3e-3, gt=0, le=1e6)
     min_lr_ratio: float = Field(0.1, ge=0, le=1)
     warmup_ratio: float = Field(0.05, ge=0, le=1)
-    weight_decay: float = Field(0.1, ge=0)
+    weight_decay: float = Field(0.1, ge=0, le=1e6)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.95, ge=0, lt=1)
     clip: float = Field(1.0, gt=0)
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**64)  # as torch takes seeds
     device: Literal["cpu", "cuda"] = "cpu"
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False

@@ -17,6 +17,7 @@ from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, check_same
@@ -75,7 +76,14 @@ def train(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"
         )
-    data = TrainingData(config.training, store)
+    training = config.training
+    check_training(
+        config.model,
+        step_tokens=training.batch_size * training.seq_len,
+        pass_tokens=training.micro_batch_size * training.seq_len,
+        device=training.device,
+    )
+    data = TrainingData(training, store)
     with files.locked(path):
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)

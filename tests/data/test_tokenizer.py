@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, eos_id, load, read, token_bytes, train_bpe
+from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, encode, eos_id, load, read, token_bytes, train_bpe
+from extrapolate.errors import UserError
 
 # Spelled with what the training text has and with what it has not: other scripts, emoji joined of several, controls.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.text("aeé ß\n\t🙂<os>", max_size=60)
@@ -54,9 +55,9 @@ class TestTraining:
         text = made_up_text(seed=1)
         assert len(trained.encode(text).ids) < 0.7 * len(text.encode())
 
-    @pytest.mark.parametrize("size", [-1, 0, 256, 2**32 + 1])
+    @pytest.mark.parametrize("size", [-1, 0, 256, 2**24 + 1])
     def test_sizes_out_of_range_are_refused_with_the_range(self, size: int) -> None:
-        with pytest.raises(ValueError, match=rf"between 257 tokens .* and 2\*\*32, not {size}"):
+        with pytest.raises(ValueError, match=rf"between 257 tokens .* and 16777216, not {size}"):
             train_bpe([made_up_text()], size)
 
     def test_a_size_the_text_cannot_yield_is_refused_with_one_it_can(self) -> None:
@@ -201,6 +202,43 @@ class TestLoading:
             load(str(path))
         with pytest.raises(ValueError, match=r"t\.json is damaged"):
             read(path)
+
+    @pytest.mark.parametrize("largest", [2**24, 2**31, 2**32 - 1])
+    def test_an_id_that_no_table_can_hold_is_refused(self, tmp_path: Path, largest: int) -> None:
+        path = str(tmp_path / "t.json")
+        model = {"type": "WordLevel", "vocab": {"a": 0, EOS: largest}, "unk_token": "a"}
+        Path(path).write_text(json.dumps({"version": "1.0", "model": model}))
+        with pytest.raises(
+            UserError, match=f"cannot be read: a token has the id {largest}, and ids must be below 1677"
+        ):
+            load(path)
+        with pytest.raises(UserError, match=f"is damaged: a token has the id {largest}"):
+            read(Path(path))
+
+    def test_a_tokenizer_without_tokens_is_refused(self, tmp_path: Path) -> None:
+        path = save(Tokenizer(models.WordLevel({}, unk_token="a")), tmp_path / "t.json")
+        with pytest.raises(UserError, match="it has no tokens"):
+            load(path)
+
+    def test_a_failure_of_the_library_that_is_no_exception_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class PanicException(BaseException):
+            """As the library's own is called, which cannot be imported."""
+
+        class Broken:
+            @staticmethod
+            def from_file(path: str) -> None:
+                raise PanicException("index out of bounds")
+
+            def encode_batch_fast(self, texts: list[str], add_special_tokens: bool) -> None:
+                raise PanicException("index out of bounds")
+
+        monkeypatch.setattr("extrapolate.data.tokenizer.Tokenizer", Broken)
+        with pytest.raises(UserError, match=r"t\.json is damaged: the tokenizers library failed: index out of bounds"):
+            read(Path("t.json"))
+        with pytest.raises(UserError, match=r"the tokenizer t\.json cannot be read: the tokenizers library failed"):
+            load("t.json")
+        with pytest.raises(UserError, match="the tokenizer cannot encode the text: the tokenizers library failed"):
+            encode(Broken(), ["text"])
 
     def test_special_tokens_spelled_out_are_recognised_only_by_default(self, trained: Tokenizer) -> None:
         # What the store relies on: the setting makes the same characters plain text.

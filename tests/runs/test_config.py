@@ -116,6 +116,19 @@ class TestValidation:
             ),
             ({"model": {"vocab_size": 9, "heads": 4, "kv_heads": 3}}, r"heads \(4\) must be a multiple of kv_heads"),
             ({"model": {"vocab_size": 9, "dropout": 1}}, "model.dropout: Input should be less than 1"),
+            ({"model": {"vocab_size": 9, "norm_eps": float("inf")}}, "model.norm_eps: Input should be a finite number"),
+            (
+                {"model": {"vocab_size": 9, "layers": 10**6}},
+                "model.layers: Input should be less than or equal to 10000",
+            ),
+            ({"model": {"vocab_size": 2**53 + 1}}, "model.vocab_size: Input should be less than or equal to"),
+            ({"model": {"vocab_size": 9, "width": 10**400}}, "model.width: "),
+            ({"training": {"seq_len": 2**24 + 1}}, "training.seq_len: Input should be less than or equal to 16777216"),
+            ({"training": {"seq_len": 64, "lr": float("inf")}}, "training.lr: Input should be a finite number"),
+            ({"training": {"seq_len": 64, "lr": 1e300}}, "training.lr: Input should be less than or equal to"),
+            ({"training": {"seq_len": 64, "clip": float("inf")}}, "training.clip: Input should be a finite number"),
+            ({"training": {"seq_len": 64, "tokens": 10**20}}, "training.tokens: Input should be less than or equal to"),
+            ({"training": {"seq_len": 64, "seed": 2**64}}, "training.seed: Input should be less than"),
             ({"encoding": {}}, "encoding.name: Field required"),
             ({"data": "here"}, "test: data: "),
         ],
@@ -166,7 +179,12 @@ class TestFiles:
             ("a.json", b'{"lr": }', r"a\.json is not valid JSON: .*line 1"),
             ("a.toml", b"lr = '\xff'", r"a\.toml is not valid TOML"),
             ("a.json", b"\xff", r"a\.json is not valid JSON"),
+            ("a.json", b"[" * 10**5, r"a\.json is not valid JSON: maximum recursion depth"),
+            ("a.toml", b"a = " + b"[" * 10**5, r"a\.toml is not valid TOML: maximum recursion depth"),
+            ("a.json", b"1" * 5000, r"a\.json is not valid JSON: Exceeds the limit"),
+            ("a.toml", b"a = " + b"1" * 5000, r"a\.toml is not valid TOML: Exceeds the limit"),
         ],
+        ids=lambda value: str(value)[:20],
     )
     def test_what_is_neither_is_refused(self, tmp_path: Path, name: str, content: bytes, message: str) -> None:
         (tmp_path / name).write_bytes(content)

@@ -279,3 +279,13 @@ class TestRunNames:
         mine = write(tmp_path / "mine.py", USER_FILE)
         name = run_name(config(store, request(pe=f"{mine}:Mine:size=7,base=a/b c")))
         assert name == "Mine-size=7-base=a-b-c-L64-s0"
+
+    def test_a_name_fits_into_a_file_system(self, store: Store, tmp_path: Path) -> None:
+        asked = [request(pe=f"rope:theta=50{last}", probes=",".join(
+            f"(mqar:pairs={pairs},symbols=32)=0.0{pairs:02}" for pairs in range(2, 17)
+        )) for last in (1, 2)]  # fmt: skip
+        names = {run_name(resolve(one, store)[0]) for one in asked}
+        assert len(names) == 2
+        for name in names:
+            assert name.startswith("rope-theta=50")
+            (tmp_path / f".{name}.{2**22}.partial").touch()

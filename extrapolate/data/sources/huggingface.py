@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from extrapolate.data.documents import Document
+from extrapolate.data.documents import Document, check_size
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.data.sources.fields import text_of
 from extrapolate.errors import UserError
@@ -36,7 +36,9 @@ class HuggingFace(NamedSource):
         try:
             rows = iter(datasets.load_dataset(self.name, self.config, split=self.split, streaming=True))
             while (row := next(rows, None)) is not None:
-                yield Document(str(number), text_of(row, self.text_field, f"row {number}"))
+                yield check_size(Document(str(number), text_of(row, self.text_field, f"row {number}")))
                 number += 1
-        except (OSError, ValueError, RuntimeError) as error:
+        except UserError:
+            raise
+        except Exception as error:  # many libraries' own, by the dataset's format
             raise UserError(f"hf:{self.name} cannot be read: {error}") from error

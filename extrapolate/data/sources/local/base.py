@@ -1,12 +1,13 @@
 """Local files: which ones a path means, and what a kind of file is."""
 
 import glob
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
 from extrapolate import specs
-from extrapolate.data.documents import Document
+from extrapolate.data.documents import Document, check_size
 from extrapolate.data.sources.base import form, sources
 from extrapolate.errors import UserError
 
@@ -31,24 +32,26 @@ class LocalFiles:
 
     def __init__(self, spec: str, text_field: str) -> None:
         self.text_field = text_field
-        spec = str(Path(spec).expanduser())
+        spec = os.path.expanduser(spec)
         path = Path(spec)
         suffixes = kinds.names()
-        if path.is_dir():
+        if os.path.isdir(spec):  # unlike Path's it takes what can be no path
             self.root, self.files = (
                 path,
                 sorted(p for p in path.rglob("*") if p.suffix in suffixes and p.is_file()),
             )
             if not self.files:
                 raise UserError(f"{spec} holds no {', '.join(suffixes)} file")
-        elif path.is_file():
+        elif os.path.isfile(spec):
             self.root, self.files = path.parent, [path]
         else:
             self.root = Path()
             self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
             if not self.files:
                 named = ", ".join(map(form, sources.names()))
-                raise UserError(f"no source '{spec}': not {named}, a file, a folder, or a glob that matches")
+                raise UserError(
+                    f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches"
+                )
         for file in self.files:
             if file.suffix not in suffixes:
                 raise UserError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
@@ -58,7 +61,12 @@ class LocalFiles:
     def __iter__(self) -> Iterator[Document]:
         for file in self.files:
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
-            yield from kinds[file.suffix].documents(file, name, self.text_field)
+            yield from map(check_size, kinds[file.suffix].documents(file, _spelt(name), self.text_field))
+
+
+def _spelt(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8 as `\\xff`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def decoded(raw: bytes, place: str) -> str:

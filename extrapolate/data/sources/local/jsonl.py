@@ -17,15 +17,31 @@ class JsonLines(FileKind):
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
         with file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            number = 0
+            while True:
+                number += 1
                 place = f"{file}, line {number}"
-                text = decoded(line, place)
-                if not text.strip():
-                    continue
                 try:
-                    row = json.loads(text)
-                except json.JSONDecodeError as error:
-                    raise UserError(f"{place} is not valid JSON: {error}") from error
-                if not isinstance(row, dict):
-                    raise UserError(f"{place} is not a JSON object")
-                yield Document(f"{name}:{number}", text_of(row, text_field, place))
+                    if not (line := lines.readline()):
+                        return
+                    text = _text(line, text_field, place)
+                except MemoryError:
+                    raise UserError(
+                        f"{place} is longer than memory suffices for: cut its text into several documents"
+                    ) from None
+                if text is not None:
+                    yield Document(f"{name}:{number}", text)
+
+
+def _text(line: bytes, text_field: str, place: str) -> str | None:
+    """The text in a line; None where the line is empty. Raises UserError, naming the place, where there is no text."""
+    content = decoded(line, place)
+    if not content.strip():
+        return None
+    try:
+        row = json.loads(content)
+    except (ValueError, RecursionError) as error:  # not JSON, too many digits, or too many brackets
+        raise UserError(f"{place} is not valid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise UserError(f"{place} is not a JSON object")
+    return text_of(row, text_field, place)

@@ -19,6 +19,8 @@ class Parquet(FileKind):
 
         try:
             yield from _rows(file, name, text_field)
+        except (MemoryError, pa.ArrowMemoryError):
+            raise UserError(f"{file} has rows that are longer than memory suffices for: cut their texts") from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"{file} is not a Parquet file, or is damaged: {error}") from error
 

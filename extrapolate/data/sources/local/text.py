@@ -5,6 +5,7 @@ from pathlib import Path
 
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.local.base import FileKind, decoded, kinds
+from extrapolate.errors import UserError
 
 
 @kinds.register(".txt")
@@ -14,4 +15,8 @@ class TextFile(FileKind):
 
     @classmethod
     def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
-        yield Document(name, decoded(file.read_bytes(), str(file)))
+        try:
+            text = decoded(file.read_bytes(), str(file))
+        except MemoryError:
+            raise UserError(f"{file} is larger than memory suffices for: cut it into several files") from None
+        yield Document(name, text)

@@ -1,12 +1,15 @@
 """Which files a path means."""
 
+import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from extrapolate.data.sources import open_source
 from extrapolate.data.sources.local.base import kinds
+from extrapolate.errors import UserError
 
 
 @pytest.fixture
@@ -78,3 +81,30 @@ def test_an_empty_file_in_a_folder_is_refused_by_name(mixed: Path) -> None:
     (mixed / "void.md").touch()
     with pytest.raises(ValueError, match=r"void\.md is empty"):
         open_source(str(mixed))
+
+
+def test_what_is_no_file_is_left_out(mixed: Path, documents) -> None:
+    """Pipes and sockets would be waited for, and links may lead round in a circle or nowhere."""
+    before = documents(mixed)
+    os.mkfifo(mixed / "pipe.txt")
+    (mixed / "loop.txt").symlink_to(mixed / "loop.txt")
+    (mixed / "nowhere.txt").symlink_to(mixed / "no such file")
+    (mixed / "inner" / "round").symlink_to(mixed)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(mixed / "socket.txt"))
+        assert documents(mixed) == before
+        for name in ("pipe.txt", "socket.txt", "loop.txt", "nowhere.txt"):
+            with pytest.raises(UserError, match=f"no source '.*{name}'"):
+                open_source(str(mixed / name))
+
+
+def test_a_name_that_is_not_utf8_is_spelt_in_the_id(tmp_path: Path, documents) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("text")
+    assert [document.id for document in documents(tmp_path)] == ["caf\\xe9.txt"]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "a/" * 3000, "~nobody-has-this-name/a.txt"])
+def test_what_can_be_no_path_is_no_source(path: str) -> None:
+    with pytest.raises(UserError, match="no source '") as refused:
+        open_source(path)
+    assert len(str(refused.value)) < 300

@@ -1,10 +1,12 @@
 """JSON Lines, and every way in which a line can be unusable."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from extrapolate.data.documents import Document
+from extrapolate.errors import UserError
 
 
 def test_a_row_is_a_document_named_by_its_line(tmp_path: Path, documents) -> None:
@@ -47,6 +49,40 @@ def test_a_line_that_is_not_utf8_text_is_refused(tmp_path: Path, raw: bytes, wha
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "one"}\n' + raw + b"\n")
     with pytest.raises(ValueError, match=f"line 2 is .*{what}"):
         documents(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["[" * 10**5, '{"text": ' * 10**5, '{"text": ' + "1" * 5000 + "}", "null", "NaN"],
+    ids=lambda raw: raw[:12],
+)
+def test_a_line_that_python_cannot_read_is_refused_with_its_number(tmp_path: Path, raw: str, documents) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "one"}}\n{raw}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl, line 2 is not (valid JSON: .*(recursion|digits)|a JSON object)"):
+        documents(tmp_path / "a.jsonl")
+
+
+def test_a_line_for_which_memory_does_not_suffice_is_refused(tmp_path: Path, documents, monkeypatch) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    whole = json.loads
+
+    def loads(text: str) -> object:
+        if "two" in text:
+            raise MemoryError
+        return whole(text)
+
+    monkeypatch.setattr("extrapolate.data.sources.local.jsonl.json.loads", loads)
+    with pytest.raises(UserError, match=r"a\.jsonl, line 2 is longer than memory suffices for"):
+        documents(tmp_path / "a.jsonl")
+
+
+def test_a_text_that_takes_more_memory_to_tokenise_than_there_is_is_refused(
+    tmp_path: Path, documents, write_jsonl, monkeypatch
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "é" * 500_000}, {"text": "é" * 500_001}])
+    monkeypatch.setattr("extrapolate.data.documents.memory_limit", lambda: 10**8)
+    with pytest.raises(UserError, match=r"a\.jsonl:2 has 1 MB of text: .* at least 0\.1 GB .* has 0\.1 GB: cut it"):
+        documents(path)
 
 
 def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, documents) -> None:

@@ -1,0 +1,163 @@
+"""How large a model is, by arithmetic: what cannot fit into memory is refused before any of it is taken."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.errors import UserError
+from extrapolate.machine.limits import memory_limit
+from extrapolate.model.config import ModelConfig
+
+WEIGHT = 4  # bytes a parameter
+TRAINED_WEIGHT = 16  # with its gradient, and AdamW's two moments
+LAYER_OBJECTS = 50_000  # bytes of Python objects that a layer is made of
+_NAMES = {"embedding": "the embedding", "attention": "attention", "feed_forward": "the feed-forward layers"}
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The tensors of a decoder's weights, the encoding's own left out: names as in `Model.state_dict`, and shapes.
+
+    Shared tensors (tied embeddings) are there once.
+    """
+    return dict(_shapes(config))
+
+
+def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield "embedding.weight", (config.vocab_size, config.width)
+    for layer in range(config.layers):
+        for name, shape in _block_shapes(config).items():
+            yield f"blocks.{layer}.{name}", shape
+    yield "norm.weight", (config.width,)
+    if not config.tied_embeddings:
+        yield "head.weight", (config.vocab_size, config.width)
+
+
+def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "attention_norm.weight": (config.width,),
+        "attention.qkv.weight": (queries + 2 * keys, config.width),
+        "attention.out.weight": (config.width, queries),
+        "feed_forward_norm.weight": (config.width,),
+        "feed_forward.gate_up.weight": (2 * config.ff_width, config.width),
+        "feed_forward.down.weight": (config.width, config.ff_width),
+    }
+    if config.qk_norm:
+        shapes |= {"attention.q_norm.weight": (config.head_dim,), "attention.k_norm.weight": (config.head_dim,)}
+    if config.ssmax:
+        shapes["attention.ssmax.s_H"] = (config.heads,)
+    return shapes
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """Trained parameters of a decoder, the encoding's own left out; tied embeddings count once."""
+    return sum(_parameters_by_part(config).values())
+
+
+def _parameters_by_part(config: ModelConfig) -> dict[str, int]:
+    counts = {name: config.layers * math.prod(shape) for name, shape in _block_shapes(config).items()}
+    tables = 1 if config.tied_embeddings else 2
+    return {
+        "embedding": tables * config.vocab_size * config.width + config.width,
+        "attention": sum(count for name, count in counts.items() if name.startswith("attention")),
+        "feed_forward": sum(count for name, count in counts.items() if name.startswith("feed_forward")),
+    }
+
+
+_SETTINGS = {
+    "the embedding": "`width`, or take a smaller vocabulary",
+    "attention": "`layers`, `width`, `heads` or `head_dim`",
+    "the feed-forward layers": "`layers`, `width` or `ff_width`",
+    "the objects of its layers": "`layers`",
+    "the logits of a forward pass": "`micro_batch_tokens`, or take a smaller vocabulary",
+    "the tokens of a batch": "`batch_tokens`",
+}
+
+
+def check_model(config: ModelConfig) -> None:
+    """Raises UserError where a model of these sizes does not fit into this machine's memory."""
+    _check("the model", _held(config, WEIGHT), "cpu")
+
+
+def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, device: str) -> None:
+    """Raises UserError where training does not fit into the memory of this machine, or of its device.
+
+    The tokens are those of an optimiser's step and of a forward pass. What a forward pass keeps for its gradients, the
+    encoding's own parameters and what the program itself holds are not counted: more is needed than this says.
+    """
+    check_model(config)  # built on the CPU, wherever it is trained
+    needs = _held(config, TRAINED_WEIGHT) | {
+        "the logits of a forward pass": 4 * pass_tokens * config.vocab_size,
+        "the tokens of a batch": 8 * step_tokens,
+    }
+    _check("training", needs, device)
+
+
+def _held(config: ModelConfig, weight: int) -> dict[str, int]:
+    """Bytes by what holds them."""
+    held = {_NAMES[part]: weight * count for part, count in _parameters_by_part(config).items()}
+    return held | {"the objects of its layers": LAYER_OBJECTS * config.layers}
+
+
+def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> None:
+    """Raises UserError where a model's encodings, one a layer, do not fit into this machine's memory.
+
+    `arguments` are those of the class, converted. The layers are made on torch's meta device, where tensors have a
+    size and take no memory. A class that cannot be made there is left alone; a refusal of its own is for who makes it.
+    """
+    # What the sizes alone ask for: an encoding may work with them before it can be counted.
+    attention = 2 * WEIGHT * dims.layers * dims.width * dims.heads * dims.head_dim
+    needs = {"attention": attention, "the objects of its layers": LAYER_OBJECTS * dims.layers}
+    _check("the model", needs, "cpu")
+    try:
+        with torch.device("meta"):
+            first, *others = (
+                cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(min(2, dims.layers))
+            )
+            for other in others:
+                other.share(first)
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            return
+        needed = math.inf
+    except (Exception, SystemExit):  # also what a user's own class raises
+        return
+    else:
+        own = _bytes_of(first)
+        shared = own.keys()
+        each = sum(size for other in others for key, size in _bytes_of(other).items() if key not in shared)
+        needed = sum(own.values()) + (dims.layers - 1) * each
+    limit = memory_limit("cpu")
+    if needed > limit:
+        given = ", ".join(f"{name}={value}" for name, value in arguments.items())
+        size = "more than any machine has" if needed == math.inf else f"at least {_gb(needed)}"
+        raise UserError(
+            f"the encoding's own tensors need {size}, and this machine has {_gb(limit)}: lower its arguments"
+            f"{f' ({given})' if given else ''} or the model's sizes"
+        )
+
+
+def _bytes_of(encoding: Encoding) -> dict[int, int]:
+    """The bytes of each tensor that it holds, by the tensor's identity."""
+    tensors = (*encoding.parameters(), *encoding.buffers())
+    return {id(tensor): tensor.numel() * tensor.element_size() for tensor in tensors}
+
+
+def _check(what: str, needs: Mapping[str, int], device: str) -> None:
+    needed, limit = sum(needs.values()), memory_limit(device)
+    if needed > limit:
+        largest = max(needs, key=lambda name: needs[name])
+        whose = "this machine's GPU" if device == "cuda" else "this machine"
+        raise UserError(
+            f"{what} needs at least {_gb(needed)} of memory, {_gb(needs[largest])} of it for {largest}, and {whose} "
+            f"has {_gb(limit)}: lower {_SETTINGS[largest]}"
+        )
+
+
+def _gb(size: float) -> str:
+    """Bytes in words: `3,100 GB`."""
+    return f"{size / 1e9:,.{0 if size >= 1e10 else 1}f} GB"
