@@ -28,7 +28,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
-from extrapolate.runs.weights import Checkpoint, describe, load_weights, read_weights, write_weights
+from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, read_weights, write_weights
 from extrapolate.version import unknown_here
 
 FORMAT = 2  # since 2, config.json has a hash of itself, and the weights say which configuration they belong to
@@ -155,9 +155,12 @@ class Run:
     def build_model(self) -> Model:
         """The run's model with fresh weights, on the CPU.
 
-        Raises UserError where the copy of a user's file was changed, or may not run.
+        Raises UserError where the copy of a user's file was changed or may not run, or there are weights of another
+        configuration: its sizes may be anything.
         """
         config = self._with_weights()
+        if self.finished:
+            self._checked(describe(self.path / WEIGHTS))
         copy, name = self.own_encoding(), config.encoding.name
         if copy is not None:
             name = f"{copy}:{name.rpartition(':')[2]}"
@@ -206,11 +209,12 @@ class Run:
         write_weights(path, model, step, tokens, self.config_sha256)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint, if its weights belong to the run's configuration; the first format did not say."""
+        """The checkpoint, if its weights belong to the run's configuration: the first format says only sizes."""
         if checkpoint.config_sha256 != self.config_sha256 and self.tokenizer_sha256 is not None:
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )
+        check_sizes(self._with_weights().model, checkpoint)
         return checkpoint
 
     def training_seconds(self) -> float | None:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from extrapolate.errors import UserError
+from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
+from extrapolate.model.size import expected_shapes
 from extrapolate.runs import tensors
 
 
@@ -76,6 +78,17 @@ def describe(path: Path) -> Checkpoint:
         return Checkpoint(path, record["step"], record["tokens"], record["values"], record.get("config"))
     except KeyError as missing:
         raise UserError(f"{path} is damaged: it does not say its {missing}; train again") from None
+
+
+def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
+    """Raises UserError where a configuration's sizes are not those of the weights: before a model of them is built."""
+    there = tensors.shapes(checkpoint.path)
+    layers = {name.split(".")[1] for name in there if name.startswith("blocks.")}
+    asked = expected_shapes(config) if len(layers) == config.layers else {}
+    wrong = sorted(name for name in asked if there.get(name) != asked[name])
+    if not asked or wrong:
+        differ = ", ".join(wrong[:3]) or f"{config.layers} layers in the one, {len(layers)} in the other,"
+        raise UserError(f"{checkpoint.path} does not belong to its config.json: {differ} differ")
 
 
 def read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
