@@ -1,10 +1,12 @@
 """Writing so that a crash leaves the old file or the new one, never half of either."""
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,46 @@ from typing import Any
 from extrapolate.errors import UserError
 
 SEAL = "sha256"  # the entry of a sealed JSON object
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # there is no room for what is to be written
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with naming(path):
+        try:
+            write(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Where writing fails, the error names this path, whatever library wrote, and whatever temporary name it used.
+
+    An error that says that there is no room becomes an OSError, as it would be without the library.
+    """
     try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        name = os.path.basename(str(error.filename or ""))
+        if name.startswith(".") and name.endswith((".partial", ".lock")):
+            error.filename, error.filename2 = str(path), None
+        elif error.filename is None and error.errno in FULL:
+            error.filename = str(path)
         raise
-    sync_folder(path.parent)
+    except UserError:
+        raise
+    except Exception as error:
+        for number in FULL:
+            if os.strerror(number) in str(error):
+                raise OSError(number, os.strerror(number), str(path)) from error
+        raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -109,11 +137,94 @@ def locked(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder; choose another `out`")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with _held(folder / ".lock", folder):
+        yield
+
+
+@contextlib.contextmanager
+def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterator[Path]:
+    """Gives an empty folder beside `out`, which takes the name `out` at the end. On failure nothing is left behind.
+
+    Where `out` is there already, `check` is called with it, and raises UserError where it must stay; without `check`
+    it always stays. Else the new folder replaces it. A kill leaves the old folder or the new one, whole: the next call
+    removes what else is left, and where the kill came between two renames, it first gives the old one its name back.
+    Links in `out` are followed. Raises UserError where `out` cannot be a new folder, or another process is writing it.
+    """
+    place = _place(out)
+    new, old = place.with_name(f".{place.name}.partial"), place.with_name(f".{place.name}.previous.partial")
+    lock = place.with_name(f".{place.name}.lock")
+
+    def refuse() -> None:
+        if place.exists() and check is None:
+            raise UserError(f"{out} already exists; choose another folder, or delete it")
+        if place.exists() and check is not None:
+            check(place)
+
+    def settle() -> None:
+        if old.is_dir() and not old.is_symlink() and not place.exists():
+            old.rename(place)
+        _remove(old)
+        _remove(new)
+
+    with naming(out), _held(lock, out):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{folder} is being written by another process; wait for it or use another folder"
-            ) from None
+            settle()
+            refuse()
+            new.mkdir()
+            yield new
+            sync_folder(new)
+            refuse()  # once more: what was put there meanwhile must not be lost
+            if place.exists():
+                shutil.copymode(place, new)
+                place.rename(old)
+            new.rename(place)
+            sync_folder(place.parent)
+        finally:
+            settle()
+            lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one
+
+
+def _place(out: Path) -> Path:
+    """Where a new folder is to lie, with all links followed; the folder above it is made."""
+    place = Path(os.path.realpath(out))
+    if place.is_symlink():
+        raise UserError(f"{out} is a link to itself; choose another `out`")
+    if place.exists() and not place.is_dir():
+        raise UserError(f"{out} is a file, not a folder; choose another `out`")
+    here = Path.cwd()
+    if place == here or place in here.parents:
+        raise UserError(f"{out} is the folder you are in, or one above it: name a folder of its own as `out`")
+    if os.path.ismount(place):
+        raise UserError(f"a disk is mounted at {out}, which cannot be replaced: name a folder in it as `out`")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"{error.filename} is a file, not a folder; choose another `out`") from None
+    return place
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path, what: Path) -> Iterator[None]:
+    """Holds a lock file. Raises UserError where another process has it, and so writes `what`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # it may lead to any file
+            raise UserError(f"{path} is a link, which no lock is; delete it") from None
+        raise
+    with os.fdopen(descriptor):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(descriptor), path.stat())
+        except (BlockingIOError, FileNotFoundError):  # held, or just let go of and removed
+            mine = False
+        if not mine:
+            raise UserError(f"{what} is being written by another process; wait for it or use another folder")
         yield

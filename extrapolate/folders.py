@@ -34,7 +34,7 @@ def unique_names(folders: Iterable[Path]) -> dict[Path, str]:
     return names
 
 
-def listed(paths: Sequence[Path]) -> str:
+def listed(paths: Sequence[Path | str]) -> str:
     """`a, b, c`, or the first few and a count."""
     names = [str(path) for path in paths[:LISTED]]
     return ", ".join(names) + (f", and {len(paths) - LISTED} more" if len(paths) > LISTED else "")

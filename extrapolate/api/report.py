@@ -20,11 +20,11 @@ def report(
 ) -> Written:
     """Writes tables, plots and a page on evaluated runs, and returns the tables and what the reader should know.
 
-    runs: evaluated runs, their folders, or folders of them. out: the report's folder. baseline: training times are
-    relative to this encoding's (default `rope`). seq_len, corpus, precision, split: only such rows, where runs differ
-    in them. It reads Parquet alone: no model is needed.
+    runs: evaluated runs, their folders, or folders of them. out: the report's folder; the report in it is replaced
+    when the new one is whole. baseline: training times are relative to this encoding's (default `rope`). seq_len,
+    corpus, precision, split: only such rows, where runs differ in them. It reads Parquet alone: no model is needed.
 
-    Raises UserError where there is nothing to report, or rows cannot be compared.
+    Raises UserError where there is nothing to report, rows cannot be compared, or `out` holds something else.
     """
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     given = {name: value for name, value in only.items() if value is not None}

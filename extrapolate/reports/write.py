@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
+from extrapolate.folders import listed
 from extrapolate.reports.gather import DOCUMENTS, PAGE, TEXT, gather
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Table, markdown
@@ -33,30 +35,51 @@ class Written:
 def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
-    Raises UserError where there is nothing to report, or rows that cannot be compared.
+    It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
+    nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
+    check_replaceable(out)  # before minutes of work
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
     material, warnings = collect(evaluated, evals, documents, baseline, only)
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file, not a folder; choose another `out`")
-    out.mkdir(parents=True, exist_ok=True)
     copies: dict[str, Writer] = {}
     if evals:
         copies[TEXT] = partial(results.write, rows=evals, table=results.EVALS)
         copies[DOCUMENTS] = partial(results.write, rows=documents, table=results.EVAL_DOCUMENTS)
     page: dict[str, Writer] = {PAGE: partial(files.write_text, text=markdown(blocks))}
     made = {**copies, **beside, **page}
-    for name, write in made.items():
-        write(out / name)
-    patterns = (PAGE, TEXT, DOCUMENTS, *(pattern for section in in_order() for pattern in section.files))
-    for stale in (path for pattern in patterns for path in out.glob(pattern) if path.name not in made):
-        stale.unlink()  # of an earlier report on other rows
+    with files.new_folder(out, check_replaceable) as folder:
+        for name, write in made.items():
+            write(folder / name)
     shown = [block for block in blocks if isinstance(block, Table) and block.title]
     return Written(list(made), material.losses, shown, [*evaluated.left_out, *warnings])
+
+
+def check_replaceable(out: Path) -> None:
+    """Raises UserError where a folder holds what no report wrote: a report replaces its folder as a whole."""
+    if not out.is_dir():
+        return
+    known = (PAGE, TEXT, DOCUMENTS, ".lock", ".*.partial", *(name for one in in_order() for name in one.files))
+    held = sorted(out.iterdir())
+    shown = [path.name for path in held if not path.name.startswith(".")]
+    foreign = [
+        path.name
+        for path in held
+        if path.is_symlink() or not path.is_file() or not any(fnmatch(path.name, name) for name in known)
+    ]
+    if foreign:
+        raise UserError(
+            f"{out} holds what no report wrote ({listed(foreign)}), and a report replaces its folder as a whole: move "
+            "that away, or choose another `out`"
+        )
+    if shown and PAGE not in shown:
+        raise UserError(
+            f"{out} holds tables ({listed(shown)}) without a {PAGE}: if they are no report's, "
+            "choose another `out`; else delete the folder"
+        )
 
 
 def lay_out(material: Material) -> tuple[list[Block], dict[str, Writer]]:

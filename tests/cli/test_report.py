@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from extrapolate import results
+from extrapolate import files, results
 from extrapolate.cli import main
 from extrapolate.encodings.base import encodings
 
@@ -66,19 +66,66 @@ class TestReport:
         assert "loss_by_position.png" in page
         assert "failure_lengths.png" in page
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_files_of_an_earlier_report_go(self, cli, ckpt, tmp_path):
         flags = ["--factors", "1,2", *FEW]
         cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "windows").succeeded()
         cli("report", ckpt / "rope").succeeded()
-        (tmp_path / "report/notes.txt").write_text("mine")
         for name in ("evals.parquet", "eval_documents.parquet"):
             (ckpt / "rope" / name).unlink()
         cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "fixed-target").succeeded()
+        for name in (".lock", ".report.md.77.partial"):  # what an earlier version left
+            (tmp_path / "report" / name).touch()
         cli("report", ckpt / "rope").succeeded()
         made = {path.name for path in (tmp_path / "report").iterdir()}
-        assert "notes.txt" in made
         assert "loss_by_ev.fixed-target.parquet" in made
-        assert not made & {"loss_by_ev.parquet", "loss_by_position.parquet", "failure_lengths.png"}
+        assert not made & {
+            "loss_by_ev.parquet", "loss_by_position.parquet", "failure_lengths.png", ".lock", ".report.md.77.partial",
+        }  # fmt: skip
+        assert {path.name for path in tmp_path.iterdir()} == {"ckpt", "report"}
+
+    @pytest.mark.usefixtures("without_pictures")
+    @pytest.mark.parametrize(
+        ("made", "words"),
+        [
+            (["report.md", "notes.txt"], "holds what no report wrote (notes.txt)"),
+            (["report.md", "loss_by_ev.png/mine"], "holds what no report wrote (loss_by_ev.png)"),
+            (["evals.parquet", "eval_documents.parquet"], "without a report.md"),
+        ],
+    )
+    def test_it_replaces_nothing_but_a_report(self, cli, evaluated, contents, tmp_path, made, words):
+        for name in made:
+            (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "mine" / name).write_text("mine")
+        before = contents(tmp_path)
+        message = cli("report", evaluated, "--out", "mine").error()
+        assert words in message
+        assert "choose another --out" in message
+        assert contents(tmp_path) == before
+
+    @pytest.mark.usefixtures("without_pictures")
+    def test_a_full_disk_keeps_the_old_report(self, cli, evaluated, contents, tmp_path, monkeypatch):
+        (tmp_path / "report").mkdir()
+        (tmp_path / "report/report.md").write_text("old")
+        before = contents(tmp_path)
+
+        def full(path, text):
+            path.with_name("half").touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(files, "write_text", full)
+        message = cli("report", evaluated).error(1)
+        assert message == "No space left on device (report); free some space and run the command again"
+        assert contents(tmp_path) == before
+        assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+    def test_a_folder_that_nobody_can_write_into(self, cli, evaluated):
+        assert "(/sys/report)" in cli("report", evaluated, "--out", "/sys/report").error(1)
+
+    @pytest.mark.usefixtures("without_pictures")
+    def test_two_reports_into_one_folder(self, cli, evaluated, tmp_path):
+        with files.new_folder(tmp_path / "report"):
+            assert "report is being written by another process" in cli("report", evaluated).error()
 
     def test_a_long_factor_of_few_documents(self, cli, ckpt):
         """Windows longer than a stretch of 16 L: every stretch in which one begins has all its positions."""
