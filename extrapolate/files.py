@@ -29,7 +29,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        sync_folder(path.parent)
+        _sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -56,9 +56,9 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Makes a file's content durable, or the renames in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -172,13 +172,15 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
             refuse()
             new.mkdir()
             yield new
-            sync_folder(new)
+            for path in new.iterdir():  # a library that wrote it may not have flushed it
+                _sync(path)
+            _sync(new)
             refuse()  # once more: what was put there meanwhile must not be lost
             if place.exists():
                 shutil.copymode(place, new)
                 place.rename(old)
             new.rename(place)
-            sync_folder(place.parent)
+            _sync(place.parent)
         finally:
             settle()
             lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one

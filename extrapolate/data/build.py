@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,22 +49,8 @@ def build_store(
     min_heldout_tokens, a quarter (by hash, at most 256) become the test split, a twentieth (at most 64) the
     validation split. `progress(stage, bytes)` is called as text is read. Raises UserError on unusable input.
     """
-    if out.exists():
-        raise UserError(f"{out} already exists; choose another folder, or delete it")
-    partial = out.with_name(f".{out.name}.partial")
-    if partial.exists():  # what a killed process left
-        with files.locked(partial):
-            shutil.rmtree(partial)
-    with files.locked(partial):
-        try:
-            manifest = _build(source, settings, partial, progress)
-            files.write_sealed(partial / "manifest.json", manifest)
-            (partial / ".lock").unlink()
-            partial.rename(out)
-            files.sync_folder(out.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    with files.new_folder(out) as folder:
+        files.write_sealed(folder / "manifest.json", _build(source, settings, folder, progress))
     return Store.open(out)
 
 

@@ -157,11 +157,11 @@ class TestTrain:
 
     @pytest.mark.parametrize(
         ("nth", "saved"),
-        [(5, False), (7, True)],
+        [(6, False), (9, True)],
         ids=["before the first state has its name", "before the second state has its name"],
     )
     def test_killed_while_writing(self, process, cli, longer, undisturbed, leftovers, tmp_path, nth, saved):
-        """Flushes: the tokenizer and its folder, the configuration and its folder, a state and its folder, ..."""
+        """Flushes: the tokenizer and its folder, the configuration and its folder, the log, a state and its folder, ..."""
         run = tmp_path / "run"
         arguments = ["train", "--pe", "rope", *longer, "--save-every", 512 * 7, "--out", "run"]
         ended = process(nth, *arguments, program=[sys.executable, "-c", KILLED_AT_FLUSH])
@@ -197,12 +197,12 @@ def whole_store(flags, tmp_path_factory) -> Path:
 
 
 class TestTokenize:
-    @pytest.mark.parametrize("reached", [".lock", "tokenizer.json", "all-00000.arrow"])
+    @pytest.mark.parametrize("reached", [".new.lock", ".new.partial/tokenizer.json", ".new.partial/all-00000.arrow"])
     def test_killed_midway_the_next_call_makes_the_same_store(
         self, start, cli, flags, whole_store, contents, leftovers, tmp_path, reached
     ):
         process = start(*flags, "new")
-        wait_until(lambda: (tmp_path / ".new.partial" / reached).exists(), process)
+        wait_until(lambda: (tmp_path / reached).exists(), process)
         kill(process)
         assert not (tmp_path / "new").exists()
         assert leftovers(tmp_path)
@@ -213,7 +213,7 @@ class TestTokenize:
     def test_killed_before_the_store_has_its_name(self, process, cli, flags, whole_store, contents, tmp_path):
         ended = process(1, *flags, "new", program=[sys.executable, "-c", KILLED_AT_FLUSH])
         assert ended.code == -signal.SIGKILL
-        assert {path.name for path in tmp_path.iterdir()} == {".new.partial"}
+        assert {path.name for path in tmp_path.iterdir()} == {".new.partial", ".new.lock"}
         cli(*flags, "new").succeeded()
         assert contents(tmp_path / "new") == contents(whole_store)
         assert {path.name for path in tmp_path.iterdir()} == {"new"}
