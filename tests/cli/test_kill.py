@@ -161,7 +161,7 @@ class TestTrain:
         ids=["before the first state has its name", "before the second state has its name"],
     )
     def test_killed_while_writing(self, process, cli, longer, undisturbed, leftovers, tmp_path, nth, saved):
-        """Flushes: the tokenizer and its folder, the configuration and its folder, the log, a state and its folder, ..."""
+        """Flushes: tokenizer, configuration and state, each with its folder; the log before a state."""
         run = tmp_path / "run"
         arguments = ["train", "--pe", "rope", *longer, "--save-every", 512 * 7, "--out", "run"]
         ended = process(nth, *arguments, program=[sys.executable, "-c", KILLED_AT_FLUSH])
