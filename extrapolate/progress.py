@@ -6,6 +6,9 @@ from typing import Protocol, Self
 # Called as work goes on: what is being done, and how many inputs (tokens) were done since the last call.
 Advance = Callable[[str, float], None]
 
+# Called with one line for the user.
+Say = Callable[[str], None]
+
 
 def unseen(what: str, inputs: float) -> None:
     """Progress that nobody watches."""

@@ -180,11 +180,13 @@ def evaluate_with(
                 files.remove_partials(run.path)
                 if isinstance(run, Run):
                     run.keep_extensions(users)
-                for rows, documents in lengths.evaluate(run, store, settings, device=where, progress=advance):
+                for rows, documents in lengths.evaluate(
+                    run, store, settings, device=where, progress=advance, say=progress.say
+                ):
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                     results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
                     evaluated.rows.extend(row | name for row in rows)
-                for rows in probing.evaluate(run, store, settings, device=where, progress=advance):
+                for rows in probing.evaluate(run, store, settings, device=where, progress=advance, say=progress.say):
                     results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
                     evaluated.probe_rows.extend(row | name for row in rows)
     return evaluated

@@ -10,6 +10,7 @@ from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
+from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -31,7 +32,7 @@ from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, p
 from extrapolate.extensions import recipe as recipes
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
-from extrapolate.progress import Advance, unseen
+from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import did_you_mean
@@ -124,10 +125,12 @@ def evaluate(
     *,
     device: str = "cpu",
     progress: Advance = unseen,
+    say: Say = QUIET.say,
 ) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
     """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.tables`), a setting at a time.
 
-    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
+    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
+    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` is told.
     """
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
@@ -136,7 +139,9 @@ def evaluate(
         for protocol in settings.protocols:
             layout = settings.layout(protocol, split, model.seq_len)
             targets = Targets.of(layout.control, split, bytes_of)
-            evaluation = _ProtocolEvaluation(run, store, split, loaded, model, precision, layout, targets, progress)
+            evaluation = _ProtocolEvaluation(
+                run, store, split, loaded, model, precision, layout, targets, progress, say
+            )
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
             shared["protocol"] = protocol
             shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
@@ -203,12 +208,15 @@ class _ProtocolEvaluation:
         layout: Layout,
         targets: Targets,
         progress: Advance,
+        say: Say,
     ) -> None:
+        self.say = say
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
         self.lengths = sorted(layout.rows)
         self.windows = layout.by_key()
         self._known: dict[tuple[Plan, Key], Measured] = {}
+        self._too_long: set[tuple[Plan, Key]] = set()  # memory did not suffice
         process = process_of(store)
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
@@ -221,34 +229,47 @@ class _ProtocolEvaluation:
         """The rows of one recipe at every length."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
         fitting = partial(self.progress, f"{what}, fitting")
-        plans = {
-            length: applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
-            for length in self.lengths
-        }
+        plans: dict[int, Plan] = {}
+        for length in self.lengths:
+            try:
+                plans[length] = applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
+            except OutOfMemoryError as error:
+                self._not_measured(what, error)
         control_plan = as_trained.plan(self.run, model, model.seq_len)
         for plan, keys in _by_plan(model, plans, control_plan).items():
             self._measure(what, plan, keys)
         control = self._known[control_plan, CONTROL]
         rows: list[dict[str, Any]] = []
         document_rows: list[dict[str, Any]] = []
-        for length, plan in plans.items():
+        for length in self.lengths:
             here = setting | {"length": length, "factor": length / model.seq_len}
-            measured = self._known.get((plan, length))
+            measured = self._known.get((plans[length], length)) if length in plans else None
             scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), self.optimum[length])
             rows.append(scores.row(here, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
 
     def _measure(self, what: str, plan: Plan, keys: list[Key]) -> None:
-        new = [key for key in keys if (plan, key) not in self._known]
-        if not new:
-            return
+        while new := [key for key in keys if not ((plan, key) in self._known or (plan, key) in self._too_long)]:
+            try:
+                self._known |= {(plan, key): found for key, found in self._measured(what, plan, new).items()}
+            except OutOfMemoryError as error:
+                self._not_measured(what, error)
+                self._too_long |= {(plan, key) for key in new if key != CONTROL and key >= error.length}
+
+    def _not_measured(self, what: str, error: OutOfMemoryError) -> None:
+        """Says that windows are n/a. Raises the error where they are so short that nothing is left to compare with."""
+        if error.length <= self.model.seq_len:
+            raise error
+        self.say(f"{what}: {error}; it is n/a")
+
+    def _measured(self, what: str, plan: Plan, new: list[Key]) -> dict[Key, Measured]:
         factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
         wanted = {key: self.windows[key] for key in new}
         share = prefixes_agree(self.loaded, plan, [self.model.seq_len if key == CONTROL else key for key in new])
         # Of what the whole was expected to take.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
-        measured = measure(
+        return measure(
             self.model,
             self.split,
             wanted,
@@ -257,4 +278,3 @@ class _ProtocolEvaluation:
             share=share,
             progress=lambda inputs: self.progress(f"{what} {factors}".rstrip(), part * inputs),
         )
-        self._known |= {(plan, key): found for key, found in measured.items()}

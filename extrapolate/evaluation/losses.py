@@ -6,6 +6,8 @@ D width, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.data.store import Split
+from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model.language_model import LanguageModel
@@ -96,15 +99,15 @@ def scores_at(
     are computed for these places only; memory grows with the window's length, not with its square.
     """
     device = model.device
-    setting = model.setting(plan, storage_of(precision))
     first = int(places_P[0])
     wanted_P = torch.from_numpy(places_P).to(device)
     everything = len(places_P) == length - first
-    size = max(1, (batch_tokens or BATCH_TOKENS) // length)
     loss_WP = np.empty((count, len(places_P)), dtype=np.float32)
     likeliest_WP = np.empty((count, len(places_P)), dtype=bool) if likeliest else None
-    for row in range(0, count, size):
-        rows = slice(row, min(row + size, count))
+
+    def batch(row: int, windows: int, setting: Any) -> int:
+        """Scores some windows from number `row` on, and returns how many."""
+        rows = slice(row, min(row + windows, count))
         tokens_BT = torch.from_numpy(tokens_of(rows).astype(np.int64)).to(device)
         targets_BP = tokens_BT[:, wanted_P + 1]
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -115,7 +118,14 @@ def scores_at(
         loss_WP[rows] = loss_N.view_as(targets_BP).cpu().numpy()
         if likeliest_WP is not None and likeliest_N is not None:
             likeliest_WP[rows] = likeliest_N.view_as(targets_BP).cpu().numpy()
-        progress(len(tokens_BT) * length)
+        return len(tokens_BT)
+
+    room = Room(length, max(1, (batch_tokens or BATCH_TOKENS) // length), model.setting(plan, storage_of(precision)))
+    row = 0
+    while row < count:
+        done = room.enough_for(partial(batch, row))
+        progress(done * length)
+        row += done
     return Scores(loss_WP, likeliest_WP)
 
 

@@ -20,6 +20,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
@@ -28,7 +29,7 @@ from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
-from extrapolate.progress import Advance, unseen
+from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import PROBES, check_grows
 
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -144,16 +145,18 @@ def evaluate(
     *,
     device: str = "cpu",
     progress: Advance = unseen,
+    say: Say = QUIET.say,
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
 
-    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`.
+    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
+    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` is told.
     """
     for checkpoint, loaded, precision, model in models(run, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extensions)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         for probe in settings.probes:
-            evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress)
+            evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress, say)
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
             shared["probe"] = probe.text
             for text, applied in chosen.items():
@@ -196,13 +199,16 @@ class _ProbeEvaluation:
         precision: str,
         control_plan: Plan,
         progress: Advance,
+        say: Say = QUIET.say,
     ) -> None:
+        self.say = say
         self.model, self.probe, self.store, self.precision = model, probe, store, precision
         self.settings, self.progress = settings, progress
         self.split = store.split(settings.split)
         self.control_plan = control_plan
         self._sequences: dict[tuple[int, float], tuple[Sequences, Answers]] = {}
         self._known: dict[tuple[int, float, Plan], tuple[Answers, float, float | None]] = {}
+        self._too_long: set[tuple[int, Plan]] = set()
 
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
         """The windows, and the control's scores of them."""
@@ -216,15 +222,26 @@ class _ProbeEvaluation:
         return self._sequences[length, depth]
 
     def scores(
-        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None]
-    ) -> tuple[Answers, float, float | None]:
-        """The scores, the inputs per second, and the most memory that was held, MiB."""
+        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str = ""
+    ) -> tuple[Answers, float, float | None] | None:
+        """The scores, the inputs per second, and the most memory that was held, MiB; None where memory fell short."""
+        if (length, plan) in self._too_long:
+            return None
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
             where = self.model.device.type
             forget_peak(where)
             began = time.perf_counter()
-            found = score(self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance)
+            try:
+                found = score(
+                    self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance
+                )
+            except OutOfMemoryError as error:
+                if length <= self.model.seq_len:
+                    raise
+                self.say(f"{what}: {error}; it is n/a")
+                self._too_long.add((length, plan))
+                return None
             rate = len(made.tokens_WN) * length / (time.perf_counter() - began)
             self._known[length, depth, plan] = found, rate, peak_mib(where)
         return self._known[length, depth, plan]
@@ -238,13 +255,19 @@ def _rows(
     rows = []
     for length in lengths_of(evaluation.settings.factors, model.seq_len):
         factor = length / model.seq_len
-        advance = partial(evaluation.progress, f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x")
-        plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision, advance)
+        what = f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x"
+        advance = partial(evaluation.progress, what)
+        plan: Plan | None = None
+        try:
+            plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision, advance)
+        except OutOfMemoryError as error:
+            evaluation.say(f"{what}: {error}; it is n/a")
         for depth in DEPTHS:
             sequences, control = evaluation.sequences(length, depth, advance)
             setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
-            reached = model.defined_at(length, plan)
-            measured = evaluation.scores(length, depth, plan, advance) if reached else None
+            measured = None
+            if plan is not None and model.defined_at(length, plan):
+                measured = evaluation.scores(length, depth, plan, advance, what)
             rows.append(_row(setting, evaluation.probe, measured, control))
     return rows
 

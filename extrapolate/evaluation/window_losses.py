@@ -8,12 +8,14 @@ asked of the model.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import losses_at
+from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.protocols.base import Key, Windows
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -56,18 +58,21 @@ class _Job:
 def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> bool:
     """Whether the first tokens of a window of the longest length come out as in windows of the others, tokens each.
 
-    Asked in float32, with one window of each length.
+    Asked in float32, with one window of each length. Raises OutOfMemoryError where memory does not suffice for them.
     """
     *shorter, longest = sorted(set(lengths))
     if not shorter:
         return True
     tokens_BT = torch.arange(longest, device=model.device)[None] % model.vocab_size
-    setting = model.setting(plan)
-    whole_BTD = model.hidden(tokens_BT, setting)
-    return all(
-        float((whole_BTD[:, :length] - model.hidden(tokens_BT[:, :length], setting)).abs().max()) < TOLERANCE
-        for length in shorter
-    )
+
+    def agree(windows: int, setting: Any) -> bool:
+        whole_BTD = model.hidden(tokens_BT, setting)
+        return all(
+            float((whole_BTD[:, :length] - model.hidden(tokens_BT[:, :length], setting)).abs().max()) < TOLERANCE
+            for length in shorter
+        )
+
+    return Room(longest, 1, model.setting(plan)).enough_for(agree)
 
 
 def measure(
@@ -82,7 +87,8 @@ def measure(
 ) -> dict[Key, Measured]:
     """The losses of the windows under every key, all under one plan. `progress` is told the inputs of every batch.
 
-    With `share`, windows that start at one place are computed once, at the longest of their lengths.
+    With `share`, windows that start at one place are computed once, at the longest of their lengths. Raises
+    OutOfMemoryError where memory does not suffice for one of them.
     """
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}

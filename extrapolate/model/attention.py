@@ -25,7 +25,8 @@ class Scoring:
     """How a layer scores queries and keys, and which queries are wanted.
 
     pos_T are the positions; state is what `encoding.prepare` made; scale_HT multiplies the scores, bias included
-    (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out.
+    (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out. A chunk has
+    queries_per_chunk of them (None: QUERIES_PER_CHUNK).
     """
 
     encoding: Encoding
@@ -33,6 +34,7 @@ class Scoring:
     state: Any = None
     scale_HT: Tensor | None = None
     first_wanted: int = 0
+    queries_per_chunk: int | None = None
 
     def scale_of(self, queries: slice) -> Tensor | None:
         """What multiplies the scores of some queries."""
@@ -61,8 +63,9 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
     path = _fused_with_bias if scores is None and not trained_bias else _explicit
     outputs = []
-    for start in range(scoring.first_wanted, length, QUERIES_PER_CHUNK):
-        context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + QUERIES_PER_CHUNK, length))
+    size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
+    for start in range(scoring.first_wanted, length, size):
+        context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + size, length))
         queries, keys = context.queries, context.keys
         chunk = (q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys])
         outputs.append(path(*chunk, encoding, context, scoring.scale_of(queries)))

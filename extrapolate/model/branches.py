@@ -47,8 +47,9 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
     heads, length = branches[0].q_BHTK.shape[1:3]
     v_BHTK = v_BGTK.repeat_interleave(heads // v_BGTK.shape[1], dim=1)
     outputs = []
-    for start in range(scoring.first_wanted, length, QUERIES_PER_CHUNK):
-        end = min(start + QUERIES_PER_CHUNK, length)
+    size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
+    for start in range(scoring.first_wanted, length, size):
+        end = min(start + size, length)
         scores_BHTS: Tensor | None = None
         for rotated in branches:
             context = chunk_context(encoding, rotated.query_pos_T, rotated.key_pos_T, state, start, end)
