@@ -4,6 +4,7 @@ A cluster is what was drawn independently: a document, or a stretch of one. Loss
 that clusters, and not targets, are resampled.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +34,8 @@ class Interval:
 
         It is a tie where the interval holds zero, or the mean is nearer to zero than `least`, nats.
         """
+        if math.isinf(self.mean):
+            return "win" if self.mean < 0 else "loss"
         if self.low is None or self.high is None:
             return "too few"
         if abs(self.mean) < least:
@@ -41,6 +44,8 @@ class Interval:
 
     def text(self) -> str:
         """`+0.021 [+0.013, +0.030]`, nats."""
+        if not math.isfinite(self.mean):
+            return f"{self.mean:+}"
         if self.low is None or self.high is None:
             return f"{self.mean:+.3f} too few"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
@@ -57,7 +62,7 @@ def interval(
     1993, chapter 9): how few long documents decide the mean then shows in every resample. Each resample's deviation is
     divided by its own standard error, so that intervals are as skewed as the effects are (the same, chapter 12).
     The standard error itself lets the spread of effects depend on size; the draws do not.
-    Below FEWEST clusters there is no interval. Raises UserError where there is no target.
+    Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError where there is no target.
     """
     held_C = targets_C > 0
     if not held_C.any():
@@ -65,7 +70,7 @@ def interval(
     targets_C = targets_C[held_C]
     effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
     mean, count = float(sum_C.sum() / targets_C.sum()), len(effect_C)
-    if count < FEWEST:
+    if count < FEWEST or not math.isfinite(mean):
         return Interval(mean, None, None, count)
     error = float(standard_error(effect_C, share_C))
     if error <= ROUNDING * abs(effect_C).max():

@@ -84,9 +84,21 @@ def comparable_rows(
 
 
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """The documents' rows that belong to the rows given, with the seed; without those that have no loss."""
+    """The documents' rows that belong to the rows given, with the seed; without those that have no loss.
+
+    Raises UserError where a protocol has losses and no documents.
+    """
     keys = ["run", "extension", "step", "precision", "split", *SETTING]
-    return documents.merge(rows[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
+    lacking = set(rows.loc[rows["loss"].notna(), "protocol"])
+    if not documents.empty:
+        found = documents.merge(rows[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
+        lacking -= set(found["protocol"])
+    if lacking:
+        raise UserError(
+            f"eval_documents.parquet holds no document of the protocol {sorted(lacking)[0]}, which evals.parquet has: "
+            "evaluate again"
+        )
+    return found
 
 
 def comparisons(
@@ -200,6 +212,6 @@ def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _difference(ours: Any, theirs: Any, targets: Any, confidence: float) -> Interval:
-    return interval(
-        np.asarray(ours, float) - np.asarray(theirs, float), np.asarray(targets, float), confidence=confidence
-    )
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
+        difference = np.asarray(ours, float) - np.asarray(theirs, float)
+        return interval(difference, np.asarray(targets, float), confidence=confidence)

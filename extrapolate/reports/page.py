@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from extrapolate.reports import tables
+from extrapolate.reports import names, tables
 
 
 class Block(ABC):
@@ -14,7 +14,7 @@ class Block(ABC):
 
     @abstractmethod
     def markdown(self) -> str:
-        """The block in Markdown, without the empty lines around it."""
+        """The block in Markdown, without the empty lines around it. No text in it is read as Markdown or HTML."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Heading(Block):
     text: str
 
     def markdown(self) -> str:
-        return f"{'#' * self.level} {self.text}"
+        return f"{'#' * self.level} {names.markdown(self.text)}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Text(Block):
     strong: bool = False
 
     def markdown(self) -> str:
-        return f"**{self.text}**" if self.strong else self.text
+        text = names.markdown(self.text)
+        return f"**{text}**" if self.strong else text
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,12 @@ class Table(Block):
 
     def markdown(self) -> str:
         """Losses to three decimals, training time to two, n/a where there is no number."""
-        lines = ["| " + " | ".join(self.frame.columns) + " |", "|" + "---|" * len(self.frame.columns)]
-        lines += ["| " + " | ".join(row) + " |" for row in tables.formatted(self.frame).itertuples(index=False)]
-        return "\n".join(lines)
+        text = tables.formatted(self.frame)
+        header, *rows = (
+            "| " + " | ".join(names.markdown(cell) for cell in row) + " |"
+            for row in [list(text.columns), *text.to_numpy().tolist()]
+        )
+        return "\n".join([header, "|" + "---|" * len(text.columns), *rows])
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Picture(Block):
     file: str
 
     def markdown(self) -> str:
-        return f"![{self.text}]({self.file})"
+        return f"![{names.markdown(self.text)}]({self.file})"
 
 
 def markdown(blocks: Iterable[Block]) -> str:

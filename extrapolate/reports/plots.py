@@ -1,5 +1,6 @@
 """What all pictures of a report share: how each model is drawn, and how a picture is begun and saved. By matplotlib."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,12 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports.names import label
 
 Style = Mapping[str, Any]
+FURTHEST = 1e9  # nats: what is further from zero, or infinite, would leave no room for the rest
+MOST_PANELS = 16
+IN_COLUMN = 18  # lines of a legend
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 
 
@@ -38,6 +43,32 @@ def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
     return [model for model in style if model in set(rows["model"])]
 
 
+def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
+    """The values as numbers, missing where they are infinite or too far away."""
+    numbers = values.astype(float)
+    return numbers.where(numbers.abs() <= FURTHEST)
+
+
+def curve(panel: Any, x: Any, y: "pd.Series[Any]", model: str, style: Style) -> None:
+    """Draws one model's line. Its name in the legend says where a part of it cannot be drawn."""
+    shown = drawable(y)
+    beyond = bool((y.notna() & shown.isna()).any())
+    panel.plot(x, shown, label=label(model) + (" (partly off the scale)" if beyond else ""), **style)
+
+
+def legend(panel: Any) -> None:
+    """Says which line is which: all of them, or the first and the last, where they are too many."""
+    handles, labels = panel.get_legend_handles_labels()
+    more = len(handles) - 2 * IN_COLUMN
+    if more > 0:
+        handles, labels = [*handles[: -more - 1], handles[-1]], [*labels[: -more - 1], labels[-1]]
+    columns = 1 if len(handles) <= IN_COLUMN else 2
+    made = panel.legend(handles, labels, fontsize="small", ncols=columns)
+    if more > 0:
+        made.set_title(f"and {more} more models, see the table")
+    made.set_in_layout(False)  # a tall one must not take the room of the picture
+
+
 def line(style: Style) -> dict[str, Any]:
     """Without the marker, where there are too many points for one at each."""
     return {name: value for name, value in style.items() if name != "marker"}
@@ -63,10 +94,13 @@ def save(figure: Any, path: Path) -> None:
     """Writes a figure atomically, and closes it. The file's suffix decides its format."""
     import matplotlib.pyplot as plt
 
+    def write(to: Path) -> None:
+        with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(to, format=path.suffix[1:], dpi=150, metadata=_undated(path))
+
     try:
-        files.write_atomically(
-            path, lambda to: figure.savefig(to, format=path.suffix[1:], dpi=150, metadata=_undated(path))
-        )
+        files.write_atomically(path, write)
     finally:
         plt.close(figure)
 

@@ -94,7 +94,9 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
         beyond = curve[curve["position"] >= round(length / float(str(factor)))].sort_values("position")
         if beyond.empty:
             continue
-        fails = beyond[(beyond["low"] > 0) & (beyond["difference"] >= LEAST)]["position"]
+        # An infinite difference has no band, and nothing is surer.
+        surely = (beyond["low"] > 0) | np.isposinf(beyond["difference"])
+        fails = beyond[surely & (beyond["difference"] >= LEAST)]["position"]
         held = int((beyond["high"] < LEAST).cumprod().sum())  # buckets, from L on
         ends = [*beyond["position"].iloc[1:], length]
         first = curve.iloc[0]

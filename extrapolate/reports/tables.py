@@ -10,6 +10,7 @@ from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.seeds import counts
 from extrapolate.specs import did_you_mean
 
+FACTORS = (1e-9, 1e9)  # what a length can be of another
 # What all rows of one table must share.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
 
@@ -22,9 +23,12 @@ def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
 def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
     """The rows of the runs' last checkpoints, restricted to `only`.
 
-    Raises UserError where they differ in corpus, training length, precision or split, or nothing is left.
+    Raises UserError where they differ in corpus, training length, precision or split, nothing is left, or a factor is
+    none.
     """
     rows = evals
+    if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
+        raise UserError(f"the tables have rows at {wrong.iloc[0]:g}x, which is no length: evaluate again")
     for column, value in only.items():
         known = sorted({str(v) for v in rows[column]})
         rows = rows[rows[column].astype(str) == str(value)]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from extrapolate import files, results
@@ -32,6 +33,7 @@ class Written:
     warnings: Sequence[str]
 
 
+@np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
 def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 

@@ -1,6 +1,7 @@
 """extrapolate report, from runs that were really trained and evaluated."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -281,3 +282,48 @@ class TestReport:
         ended = cli("report", ckpt).succeeded()
         assert "left out" in ended.err
         assert encodings["none"].display not in {line.strip().split("  ")[0] for line in ended.out.splitlines()}
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.usefixtures("without_pictures")
+    def test_infinite_losses_and_odd_names(self, cli, evaluated, tmp_path):
+        """A diverged model is worse than its control, and nothing says otherwise."""
+        odd = {"rope": "$\\frac{$|<script>\n\x1b[31m", "expe": "ExPE"}
+        for name, model in odd.items():
+            (tmp_path / "odd" / name).mkdir(parents=True)
+            for file, table in (("evals.parquet", results.EVALS), ("eval_documents.parquet", results.EVAL_DOCUMENTS)):
+                rows = [row for row in results.read(evaluated / name / file, table) if row["extension"] == "as-trained"]
+                for row in rows:
+                    row["model"] = model
+                    row["loss"] = {1.0: row["loss"], 2.0: math.inf, 4.0: 1e300}[row["factor"]]
+                results.write(tmp_path / "odd" / name / file, rows, table)
+        ended = cli("report", "odd").succeeded()
+        page = (tmp_path / "report/report.md").read_text()
+        row = next(
+            line
+            for line in page.splitlines()
+            if line.startswith("| \\$\\\\frac{\\$\\|&lt;script&gt; [31m |".replace("[", "\\["))
+        )
+        assert row.split(" | ")[2] == "inf"
+        assert "<script" not in page + (tmp_path / "report/loss_by_ev.tex").read_text()
+        assert "+inf" in ended.out + page
+        compared = [json.loads(line) for line in cli("compare", "odd", "--json").succeeded().out.splitlines()]
+        verdicts = {row["verdict"] for row in compared if row["factor"] == 2 and row["other"] == "its control"}
+        assert verdicts == {"loss"}
+
+    @pytest.mark.usefixtures("without_pictures")
+    @pytest.mark.parametrize(
+        ("changed", "documents", "words"),
+        [
+            ({"factor": math.inf}, True, "rows at infx, which is no length"),
+            ({"factor": 0.0}, True, "rows at 0x, which is no length"),
+            ({"protocol": "../../escaped"}, True, "no file can be named after the protocol '../../escaped'"),
+            ({}, False, "eval_documents.parquet holds no document of the protocol"),
+        ],
+    )
+    def test_what_no_evaluation_writes_is_refused(self, cli, evaluated, tmp_path, changed, documents, words):
+        for file, table in (("evals.parquet", results.EVALS), ("eval_documents.parquet", results.EVAL_DOCUMENTS)):
+            rows = [row | changed for row in results.read(evaluated / "rope" / file, table) if row["factor"] == 1]
+            (tmp_path / "odd").mkdir(exist_ok=True)
+            results.write(tmp_path / "odd" / file, rows if file == "evals.parquet" or documents else [], table)
+        assert words in cli("report", "odd").error()
+        assert [path.name for path in tmp_path.iterdir()] == ["odd"]

@@ -1,9 +1,11 @@
 """How pictures draw models, from rows made by hand."""
 
+import math
+
 import pandas as pd
 import pytest
 
-from extrapolate.reports import plots
+from extrapolate.reports import names, plots
 from extrapolate.reports.sections import losses, positions
 
 
@@ -53,3 +55,69 @@ def test_the_axis_of_differences_is_that_of_the_data(monkeypatch: pytest.MonkeyP
     bottom, top = axes[0].get_ylim()
     assert 0.7 < bottom < 0.79
     assert 0.85 < top < 0.9
+
+
+def rows_of(models: dict[str, list[float]], **columns: object) -> pd.DataFrame:
+    rows = [
+        {"model": model, "run": model, "extension": "as-trained", "factor": 2.0**at, "loss": loss, "control_loss": loss}
+        for model, losses_of in models.items()
+        for at, loss in enumerate(losses_of)
+    ]
+    return pd.DataFrame(rows).assign(seq_len=64, **columns)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "losses_of",
+    [
+        [4.0, math.inf],
+        [math.inf] * 2,
+        [math.nan] * 2,
+        [1e300, 1.7e308],
+        [-1e300, 4.0],
+        [-math.inf, math.nan],
+        [0.0, -5.0],
+    ],
+)
+def test_a_loss_that_cannot_be_drawn_is_left_out_aloud(monkeypatch: pytest.MonkeyPatch, tmp_path, losses_of) -> None:
+    rows = rows_of({"sound": [4.0, 4.5], "odd": losses_of})
+    style = plots.styles(rows, ["sound", "odd"])
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    losses.draw(rows, style, "title", tmp_path / "made.png")
+    assert (tmp_path / "made.png").stat().st_size
+    (label,) = [text.get_text() for text in axes[0].get_legend().get_texts() if text.get_text().startswith("odd")]
+    beyond = any(abs(loss) > 1e9 for loss in losses_of)
+    assert label == ("odd (partly off the scale)" if beyond else "odd")
+
+
+@pytest.mark.filterwarnings("error")
+def test_any_name_can_be_drawn_and_many_models(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    hostile = ["$\\frac{$", "_hidden", "a" * 1000, "x\x1b[31m\ny", "中文", "<script>"]
+    order = [*hostile, *(f"model {n}" for n in range(200))]
+    rows = rows_of({model: [4.0, 4.1] for model in order}, position=0, length=128)
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    losses.draw(rows, plots.styles(rows, order), "title", tmp_path / "made.svg")
+    legend = axes[0].get_legend()
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown[: len(hostile)] == [names.label(name) for name in hostile]
+    assert shown[-1].startswith("best control")
+    assert legend.get_title().get_text() == f"and {len(order) + 1 - len(shown)} more models, see the table"
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_factors_are_the_longest_few(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    asked = []
+
+    def panels(count: int):
+        asked.append(count)
+        return figure, axes
+
+    figure, axes = plots.panels(plots.MOST_PANELS)
+    monkeypatch.setattr(plots, "panels", panels)
+    monkeypatch.setattr(plots, "save", lambda figure, path: None)
+    rows = rows_of({"RoPE": [4.0] * 30}, position=0, length=128)
+    positions.draw_losses(rows, plots.styles(rows, ["RoPE"]), 64, tmp_path / "made.png")
+    assert asked == [plots.MOST_PANELS]
+    assert axes[-1].get_title() == f"windows of {2.0**29:g}x"

@@ -1,5 +1,6 @@
 """What a section of a report is: its place in the page, its files, and what it writes."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,15 @@ from typing import ClassVar
 import pandas as pd
 
 from extrapolate import files, results, specs
+from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
 from extrapolate.results.described import Described
 
 Writer = Callable[[Path], None]
+LONGEST = 60  # characters of a protocol's name
+_FILE = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,21 @@ def parts(section: type[Section], material: Material) -> Iterator[Part]:
             if subject in one.subjects(material):
                 part = one.part(material, subject)
                 unnamed = [name for name in part.files if not any(fnmatch(name, pattern) for pattern in one.files)]
+                unnamed += [name for name in part.files if not _FILE.fullmatch(name)]
                 assert not unnamed, f"{one.__name__}.files does not name {unnamed}"
                 yield part
 
 
 def suffix(protocol: str) -> str:
-    """What ends the names of a protocol's files: nothing for the paper's."""
+    """What ends the names of a protocol's files: nothing for the paper's. Raises UserError where it cannot be a name.
+
+    A table can call a protocol anything, and this becomes a part of a path.
+    """
+    if not _FILE.fullmatch(protocol) or len(protocol) > LONGEST:
+        raise UserError(
+            f"no file can be named after the protocol {protocol[:LONGEST]!r} of these tables: a protocol's name has "
+            "letters, digits and dashes"
+        )
     return "" if of_table(protocol).paper else f".{protocol}"
 
 

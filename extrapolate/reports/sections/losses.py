@@ -1,6 +1,5 @@
 """Loss by evaluation length, and the difference to the control."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import comparison, plots, tables
+from extrapolate.reports import comparison, names, plots, tables
 from extrapolate.reports.caption import caption
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
@@ -103,23 +102,23 @@ def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path:
     figure, axes = plots.panels(1)
     for model in plots.drawn(style, rows):
         mine = rows[rows["model"] == model].groupby("factor")["loss"].mean()
-        axes[0].plot(mine.index, mine, label=model, **style[model])
+        plots.curve(axes[0], mine.index, mine, model, style[model])
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
-    axes[0].axhline(
-        control.min(), color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)"
-    )
+    if (best := plots.drawable(control).min()) == best:  # some control has a loss that can be drawn
+        axes[0].axhline(best, color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)")
     factors = sorted(set(rows["factor"]))
     axes[0].set_xscale("log", base=2)
     axes[0].set_xticks(factors, [f"{factor:g}x" for factor in factors])
     axes[0].set_xlabel(f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)")
     axes[0].set_ylabel("loss (nats per token)")
     axes[0].set_title(title)
-    axes[0].legend(fontsize="small")
+    plots.legend(axes[0])
     plots.save(figure, path)
 
 
 def _latex(table: pd.DataFrame, protocol: str, said: str) -> str:
-    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a", escape="latex")
+    table = table.assign(Model=table["Model"].map(names.latex))
+    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a")
     styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
-    said = re.sub(r"([_%&#$])", r"\\\1", f"Protocol {protocol}. {said}")
+    said = names.latex(f"Protocol {protocol}. {said}")
     return styler.to_latex(hrules=True, caption=said, position_float="centering")

@@ -116,15 +116,15 @@ def _explained(found: Sequence[Failure]) -> str:
 
 def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, path: Path) -> None:
     """Draws the loss against the position in the window, a panel for every factor, and the best control's."""
-    factors = sorted(set(curves["factor"]))
+    factors = sorted(set(curves["factor"]))[-plots.MOST_PANELS :]
     figure, axes = plots.panels(len(factors))
     for panel, factor in zip(axes, factors, strict=True):
         here = curves[curves["factor"] == factor]
         for model in plots.drawn(style, curves):
             mine = here[here["model"] == model]
-            line = plots.line(style[model])
-            panel.plot((mine["position"] + seq_len / 4) / seq_len, mine["loss"], label=model, **line)
-        control = here.groupby("position")["control_loss"].min()
+            x = (mine["position"] + seq_len / 4) / seq_len
+            plots.curve(panel, x, mine["loss"], model, plots.line(style[model]))
+        control = plots.drawable(here["control_loss"]).groupby(here["position"]).min()
         panel.plot(
             (control.index + seq_len / 4) / seq_len, control, color="grey", linestyle="--", linewidth=1,
             label="best control",
@@ -132,7 +132,7 @@ def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len:
         panel.set_title(f"windows of {factor:g}x")
         panel.set_xlabel("position in the window / L")
     axes[0].set_ylabel("loss (nats per token)")
-    axes[0].legend(fontsize="small")
+    plots.legend(axes[0])
     plots.save(figure, path)
 
 
@@ -145,17 +145,20 @@ def draw_differences(
     for model in plots.drawn(style, curves):
         mine = longest[longest["model"] == model]
         x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
-        axes[0].plot(x, mine["difference"], label=model, **plots.line(style[model]))
-        axes[0].fill_between(x, mine["low"].astype(float), mine["high"].astype(float), color=color, alpha=0.15)
+        plots.curve(axes[0], x, mine["difference"], model, plots.line(style[model]))
+        low, high = plots.drawable(mine["low"]), plots.drawable(mine["high"])
+        axes[0].fill_between(x, low, high, color=color, alpha=0.15)
         for one in found:
             if one.model == model and one.factor == curves["factor"].max() and one.fails_from is not None:
                 at = mine.loc[mine["position"] == one.fails_from, "difference"]
-                axes[0].plot((one.fails_from + seq_len / 4) / seq_len, at, marker="v", color=color, markersize=9)
+                axes[0].plot(
+                    (one.fails_from + seq_len / 4) / seq_len, plots.drawable(at), marker="v", color=color, markersize=9
+                )
     bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
     axes[0].axhline(0, color="grey", linewidth=1)
     axes[0].set_ylim(bottom, top)
     axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
     axes[0].set_ylabel("loss minus the control's (nats per token)")
     axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
-    axes[0].legend(fontsize="small")
+    plots.legend(axes[0])
     plots.save(figure, path)

@@ -1,0 +1,60 @@
+"""Names and sentences as text: a page, a LaTeX table or a picture shows them, and reads nothing in them.
+
+A table can come from a stranger, and a model, a run, a protocol or a caption can be called anything in it.
+"""
+
+import re
+
+LONGEST = 60  # characters of a name in a picture
+
+# What CommonMark, and what GitHub adds to it, would read. An underscore within a word is none of it, nor are brackets
+# around numbers, as intervals have them.
+_MARKDOWN = re.compile(
+    r"""
+    (?P<numbers> \[ [-+\d., ]+ \] (?! [(\[:] ) )
+    | [\\`*|~$\[\]<>&]
+    | (?<!\w)_++ | _++(?!\w)
+    | (?<!\S)\#(?=\#*(\s|$))  # a heading, or the end of one
+    | ^[-+=](?=\s|[-=]|$)      # a list, a rule, the line under a heading
+    | (?<=^\d)[.)](?=\s|$) | (?<=^\d\d)[.)](?=\s|$)
+    | (?<=:)/(?=/) | (?<=\bwww)\.  # an address becomes a link
+    """,
+    re.VERBOSE,
+)
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+        "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    }
+)  # fmt: skip
+
+
+def one_line(text: str) -> str:
+    """The text in one line: white space is spaces, and what cannot be printed is left out."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).strip()
+
+
+def markdown(text: str) -> str:
+    """The text for a page, in which it is no markup. Ordinary names stay as they are: `RoPE`, `expe:size=16`."""
+    return _MARKDOWN.sub(_shown, one_line(text))
+
+
+def _shown(found: re.Match[str]) -> str:
+    if found["numbers"]:
+        return found[0]
+    return "".join(_ENTITIES.get(character, f"\\{character}") for character in found[0])
+
+
+def latex(text: str) -> str:
+    """The text for LaTeX, in which it is no command."""
+    return one_line(text).translate(_LATEX)
+
+
+def label(name: str) -> str:
+    """The name for matplotlib: it is no formula, it is not too long, and it has its place in the legend."""
+    name = one_line(name)
+    if len(name) > LONGEST:
+        name = f"{name[: LONGEST - 1]}…"
+    return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
