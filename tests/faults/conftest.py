@@ -1,30 +1,35 @@
 """How hard the tests of this folder look, random damage to bytes and to JSON, and commands that can be traced.
 
-EXTRAPOLATE_FAULTS is `short`, as in every run of the suite, or `long`. It decides how many examples a test tries that
-has the settings of the profile `flips`, for bits that are flipped, or `fuzzing`, for anything else. A test takes one by
-`@settings.get_profile("flips")`, and draws with the fixture `damage`.
+EXTRAPOLATE_FAULTS is `short`, as in every run of the suite, `ci`, or `long`. It decides how often a fault is tried, and
+how many examples a test tries that has the settings of the profile `flips`, for bits that are flipped, or `fuzzing`,
+for anything else. A test takes one by `@settings.get_profile("flips")`, and draws with the fixture `damage`.
 """
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-LONG = os.environ.get("EXTRAPOLATE_FAULTS") == "long"
-EXAMPLES = {"flips": {"short": 200, "long": 10_000}, "fuzzing": {"short": 50, "long": 10_000}}
+LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "short")
+EXAMPLES = {
+    "flips": {"short": 200, "ci": 1000, "long": 10_000},
+    "fuzzing": {"short": 50, "ci": 300, "long": 10_000},
+}
 for name, examples in EXAMPLES.items():
-    chosen = examples[os.environ.get("EXTRAPOLATE_FAULTS", "short")]
+    chosen = examples[LEVEL]
     settings.register_profile(name, max_examples=chosen, deadline=None)
 
 # Numbers at the ends of their types, of which lengths, places and counts are made.
@@ -107,42 +112,40 @@ class Server:
         self.folder = folder
         program = [sys.executable, str(Path(__file__).with_name("forkserver.py"))]
         self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._tracer: subprocess.Popen[bytes] | None = None
+        self._child = 0
         assert self._answer() == "ready"
 
-    def run(
-        self,
-        command: Iterable[object],
-        cwd: Path,
-        *,
-        calls: tuple[str, ...] = (),
-        trace: Path | None = None,
-        signal_at: tuple[int, int] | None = None,
-        clock: bool = False,
-    ) -> int:
+    def run(self, command: Iterable[object], cwd: Path, *tracing: str, clock: bool = False) -> int:
         """Runs a command to its end, and gives its exit code, negative for the signal that ended it.
 
-        trace: a file for the main thread's calls of these names. signal_at: the signal that it gets at the n-th.
-        clock: its clock jumps back and forth.
+        tracing: what strace does to its main thread meanwhile, as its flags; clock: its clock jumps back and forth.
         """
+        self.start(command, cwd, *tracing, clock=clock)
+        return self.end()
+
+    def start(self, command: Iterable[object], cwd: Path, *tracing: str, clock: bool = False) -> int:
+        """Starts a command, and gives its process id; `end` must follow."""
         job = {"cwd": str(cwd), "argv": [str(part) for part in command], "clock": clock}
         job |= {name: str(self.folder / name) for name in ("out", "err")}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
-        child = int(self._answer())
-        _wait_for(lambda: _state(child) == "T")
-        tracer = None
-        if calls:
-            names = ",".join(calls)
-            options = ["-qq", "-p", str(child), "-o", str(trace or os.devnull), "-e", f"trace={names}"]
-            if signal_at:
-                options += ["-e", f"inject={names}:signal={signal_at[0]}:when={signal_at[1]}"]
-            tracer = subprocess.Popen(["strace", *options, "-e", "signal=none"], stderr=subprocess.DEVNULL)
-            _wait_for(lambda: "TracerPid:\t0\n" not in Path(f"/proc/{child}/status").read_text())
+        self._child = child = int(self._answer())
+        wait_for(lambda: _state_of(child) == "T")
+        if tracing:
+            program = ["strace", "-qq", "-p", str(child), "-e", "signal=none", *tracing]
+            self._tracer = subprocess.Popen(program, stderr=subprocess.DEVNULL)
+            wait_for(lambda: "TracerPid:\t0\n" not in Path(f"/proc/{child}/status").read_text())
         os.kill(child, signal.SIGCONT)
+        return child
+
+    def end(self) -> int:
+        """Waits for the command's end; gives its exit code."""
         code = int(self._answer())
-        if tracer is not None:
-            tracer.wait()
+        if self._tracer is not None:
+            self._tracer.wait()
+            self._tracer = None
         return code
 
     def said(self) -> str:
@@ -157,14 +160,18 @@ class Server:
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], 120)[0]:
+            os.kill(self._child, signal.SIGKILL)
+            raise TimeoutError(f"no end after two minutes; it said: {self.said()}")
         return self._process.stdout.readline().strip()
 
 
-def _state(pid: int) -> str:
+def _state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def _wait_for(reached) -> None:
+def wait_for(reached: Callable[[], bool]) -> None:
+    """Waits, a minute at most, until something is so."""
     end = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < end
@@ -172,22 +179,122 @@ def _wait_for(reached) -> None:
 
 
 @pytest.fixture(scope="session")
-def times() -> int:
-    """How often a fault is tried: a few times, or for the long form many."""
-    return 250 if LONG else 3
-
-
-@pytest.fixture(scope="session")
-def flips() -> int:
-    """How many bits are flipped in a file of each kind."""
-    return 1250 if LONG else 60
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Commands in children that can be traced; needs strace."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     server = Server(tmp_path_factory.mktemp("server"))
     yield server
     server.close()
+
+
+TRAIN = [
+    "train", "--pe", "rope", "--data", "store", "--seq-len", "16", "--tokens", "5120", "--batch-tokens", "512",
+    "--layers", "1", "--precision", "fp32", "--device", "cpu", "--no-compile", "--save-every", "1536",
+    "--keep-every", "2048", "--out", "run", "--resume",
+]  # fmt: skip
+COMMANDS = {
+    "tokenize": ["tokenize", "texts", "--out", "store", "--vocab-size", "300", "--min-heldout-tokens", "300"],
+    "train": TRAIN,
+    "eval-lengths": ["eval-lengths", "run", "--factors", "1,4", "--max-targets", "512", "--protocol", "windows"],
+    "report": ["report", "run", "--out", "report"],
+}
+# What a clock or the load of the machine decides.
+VOLATILE = ["tokens_per_s", "peak_mib", "evaluated_at"]
+KEYS = ["run", "extension", "protocol", "factor", "step", "document"]
+
+
+class Stages:
+    """A folder as each command finds it, and as it leaves it; and how many calls of each kind a command makes."""
+
+    commands = COMMANDS
+
+    def __init__(self, server: Server, corpus: Path, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        work = folder / "work"
+        shutil.copytree(corpus, work / "texts")
+        for name, command in COMMANDS.items():
+            shutil.copytree(work, folder / f"before-{name}")
+            trace = folder / f"trace-{name}"
+            code = server.run(command, work, "-o", str(trace), "-e", f"trace={','.join(CHANGING)}")
+            assert code == 0, server.said()
+            shutil.copytree(work, folder / f"after-{name}")
+
+    def before(self, name: str, work: Path) -> Path:
+        """Makes the folder `work` as the command finds it."""
+        if work.exists():
+            for path in work.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(self.folder / f"before-{name}", work, dirs_exist_ok=True)
+        return work
+
+    def calls(self, name: str, kinds: Iterable[str]) -> int:
+        """How many calls of these kinds its main thread makes."""
+        made = [line.split("(")[0] for line in (self.folder / f"trace-{name}").read_text().splitlines()]
+        return sum(call in kinds for call in made)
+
+    def check_ended(self, name: str, work: Path, where: str) -> None:
+        """The command, called once more where it has not ended, ends with the files of an undisturbed one."""
+        if name != "tokenize" or not (work / "store").exists():
+            assert self.server.run(COMMANDS[name], work) == 0, f"{where}; then {self.server.said()}"
+        assert contents(work) == contents(self.folder / f"after-{name}"), where
+
+
+# Calls that change files, or say how far a command is.
+CHANGING = (
+    "write", "pwrite64", "writev", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat",
+    "rmdir", "fsync", "fdatasync", "ftruncate", "flock",
+)  # fmt: skip
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """Every file, leftovers too, but for what a clock decides."""
+    return {
+        str(path.relative_to(folder)): _content(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not (path.name == ".lock" and path.parent.name == "run")
+    }
+
+
+def _content(path: Path) -> object:
+    if path.name == "metrics.jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return [{key: value for key, value in row.items() if key not in VOLATILE} for row in rows]
+    if path.name == "config.json":
+        config = json.loads(path.read_text())["config"]
+        return {**config, "data": {**config["data"], "path": "store"}}
+    if path.suffix == ".parquet":
+        frame = pd.read_parquet(path)
+        order = [key for key in KEYS if key in frame]
+        frame = frame.drop(columns=[name for name in VOLATILE if name in frame])
+        return (frame.sort_values(order) if order else frame).to_csv(index=False)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def stages(server: Server, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Stages:
+    """The four commands, one after the other, undisturbed."""
+    return Stages(server, corpus, tmp_path_factory.mktemp("stages"))
+
+
+@pytest.fixture(scope="session", params=COMMANDS)
+def command(request: pytest.FixtureRequest) -> str:
+    """The name of a command."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def times(command: str) -> dict[str, int]:
+    """How often a command meets each fault. A report takes longest."""
+    share = 3 if command == "report" else 1
+    return {
+        "kills": {"short": 1, "ci": 15, "long": 300}[LEVEL] // (share if LEVEL != "short" else 1),
+        "signals": {"short": 1, "ci": 4, "long": 50}[LEVEL] // (share if LEVEL != "short" else 1),
+        "failures": {"short": 1, "ci": 4, "long": 50}[LEVEL] // (share if LEVEL != "short" else 1),
+    }
+
+
+@pytest.fixture(scope="session")
+def flips() -> int:
+    """How many bits are flipped in a file of each kind."""
+    return {"short": 40, "ci": 200, "long": 1250}[LEVEL]
