@@ -141,6 +141,8 @@ def _opened(path: Path, table: Table) -> pa.Table:
             f"{path} was written by extrapolate {version_of(data.schema)} and has no column {', '.join(lost)}, which "
             f"every row needs: {AGAIN}"
         )
+    if not len(data):  # an evaluation has rows, and what is made from rows would have no columns
+        raise ValueError("it holds no rows")
     for column in table.columns:
         if column.name in today.column_names:
             at = today.column_names.index(column.name)
