@@ -91,7 +91,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, too many digits, or too many brackets
-        raise UserError(f"{path} is damaged: {error}") from error
+        raise UserError(f"{path} is damaged: {error}; restore it") from error
 
 
 def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
@@ -106,14 +106,18 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """
     record = read_json(path)
     if not isinstance(record, dict):
-        raise UserError(f"{path} is damaged: it is not an object")
+        raise UserError(f"{path} is damaged: it is not an object; restore it")
     return unsealed(record, str(path))
 
 
 def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A record without its seal. Raises UserError where the seal is not that of the content."""
     content = {name: value for name, value in record.items() if name != SEAL}
-    if (SEAL in record or record.get("format") != 1) and record.get(SEAL) != sealed_hash(content):
+    try:
+        same = record.get(SEAL) == sealed_hash(content)
+    except RecursionError:  # just what can be read may be too deep to be written
+        same = False
+    if (SEAL in record or record.get("format") != 1) and not same:
         raise UserError(
             f"{where} is damaged, or was changed by hand: it does not have the hash it was written with; restore it"
         )

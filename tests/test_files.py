@@ -394,6 +394,12 @@ class TestSealedJson:
         # What is read is white space off, or lacks the seal by its name: then there is a key that nobody knows.
         assert found is None or found == RECORD or set(found) - set(RECORD)
 
+    def test_brackets_of_any_depth_are_refused(self, tmp_path: Path) -> None:
+        for depth in range(600, 1100):
+            (tmp_path / "a.json").write_text('{"format": 2, "sha256": "0", "a": %s}' % ("[" * depth + "]" * depth))
+            with pytest.raises(files.UserError, match=r"a\.json is damaged"):
+                files.read_sealed(tmp_path / "a.json")
+
     @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 100_000, "1" * 10_000, "[1, 2]", "null", "\udc80"])
     def test_what_is_no_object_is_refused(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "a.json").write_bytes(text.encode(errors="surrogatepass"))

@@ -84,7 +84,10 @@ def read(path: Path) -> dict[str, Any]:
 
     The files that it names lie in its folder: no name has a path in it.
     """
-    record = files.read_sealed(path)
+    try:
+        record = files.read_sealed(path)
+    except UserError as error:
+        raise UserError(f"{error}, or delete the store and tokenise again") from error
     number = record.get("format")
     if type(number) is int and number > FORMAT:
         raise UserError(

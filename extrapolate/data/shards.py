@@ -65,7 +65,7 @@ def read(path: Path, dtype: str, vocab_size: int, eos_id: int) -> list[pa.Record
     except FileNotFoundError:
         raise UserError(f"{path} is missing: {AGAIN}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {error}; {AGAIN}") from error
+        raise UserError(f"{path} is damaged: {str(error)[:300]}; {AGAIN}") from error
     batches = [batch for batch in table.to_batches() if batch.num_rows]
     if not all(_holds_documents(batch, vocab_size, eos_id) for batch in batches):
         raise UserError(f"{path} is damaged: it holds what is no document of this store's tokens; {AGAIN}")

@@ -66,6 +66,8 @@ def comparable_rows(
     chosen = tables.comparable(evals, only or {})
     if not extensions:
         chosen = chosen[chosen["extension"] == AS_TRAINED]
+        if chosen.empty:
+            raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
     for model, mine in chosen.groupby("model"):
         if mine["config_hash"].nunique() > 1:
             raise UserError(
@@ -91,7 +93,7 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     keys = ["run", "extension", "step", "precision", "split", *SETTING]
     lacking = set(rows.loc[rows["loss"].notna(), "protocol"])
     if not documents.empty:
-        found = documents.merge(rows[[*keys, "seed"]], on=keys).dropna(subset=["loss"])
+        found = documents.drop(columns="model").merge(rows[[*keys, "seed", "model"]], on=keys).dropna(subset=["loss"])
         lacking -= set(found["protocol"])
     if lacking:
         raise UserError(

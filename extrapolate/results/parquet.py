@@ -113,7 +113,7 @@ def _damage(path: Path, again: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UserError(f"{path} is missing: {again}") from None
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UserError(f"{path} is damaged: {error}; {again}") from error
+        raise UserError(f"{path} is damaged: {str(error)[:300]}; {again}") from error
 
 
 def _parsed(path: Path) -> pa.Table:
@@ -141,6 +141,8 @@ def _opened(path: Path, table: Table) -> pa.Table:
             f"{path} was written by extrapolate {version_of(data.schema)} and has no column {', '.join(lost)}, which "
             f"every row needs: {AGAIN}"
         )
+    if not len(data):  # an evaluation has rows, and what is made from rows would have no columns
+        raise ValueError("it holds no rows")
     for column in table.columns:
         if column.name in today.column_names:
             at = today.column_names.index(column.name)
@@ -180,7 +182,7 @@ def _kept(path: Path, table: Table) -> list[dict[str, Any]]:
         data = _opened(path, table)
         known = {column.name for column in table.columns}
         if unknown := [name for name in data.column_names if name not in known]:
-            columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)}"
+            columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)[:300]}"
             raise unknown_here(path, version_of(data.schema), f"with the {columns}")
         return _rows(data, table)
 

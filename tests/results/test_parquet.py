@@ -74,10 +74,11 @@ class TestWriting:
         results.write(tmp_path / "t.parquet", [short], SMALL)
         assert read(tmp_path / "t.parquet") == [row(loss=None)]
 
-    def test_an_empty_table_has_its_columns(self, tmp_path: Path) -> None:
+    def test_an_empty_table_has_its_columns_and_is_of_no_evaluation(self, tmp_path: Path) -> None:
         results.write(tmp_path / "t.parquet", [], SMALL)
         assert pq.read_schema(tmp_path / "t.parquet").names == [column.name for column in SMALL.columns]
-        assert read(tmp_path / "t.parquet") == []
+        with pytest.raises(UserError, match=r"t\.parquet is damaged: it holds no rows; delete it and evaluate again"):
+            read(tmp_path / "t.parquet")
 
     @pytest.mark.parametrize("name", [column.name for column in SMALL.columns if column.required])
     @pytest.mark.parametrize("how", ["left out", "None"])
