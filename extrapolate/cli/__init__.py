@@ -7,7 +7,8 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 STOPPED = 130
 
@@ -21,14 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
-        with _sigterm_as_ctrl_c():
+        with _handling({signal.SIGTERM: signal.default_int_handler}):
             sys.exit(_run([argument for argument in given if argument != "--debug"]))
     except (Exception, KeyboardInterrupt) as error:
-        from extrapolate.cli.ending import end, what_ended
+        with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
+            from extrapolate.cli.ending import end, what_ended
 
-        if debug:
-            raise what_ended(error) from None
-        end(what_ended(error))
+            if debug:
+                raise what_ended(error) from None
+            end(what_ended(error))
 
 
 def _run(arguments: list[str]) -> int:
@@ -42,12 +44,13 @@ def _run(arguments: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
+def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

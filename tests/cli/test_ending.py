@@ -102,6 +102,24 @@ class TestStop:
         assert (began.returncode, out) == (STOPPED, "")
         assert err == "Error: stopped\n"
 
+    def test_a_second_one_changes_nothing(self, cli, monkeypatch):
+        """An impatient user, or a service that sends both."""
+
+        def stop(*arguments, **named):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+        def stop_while_saying(text):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return text
+
+        monkeypatch.setattr("extrapolate.api.report.report", stop)
+        monkeypatch.setattr("extrapolate.cli.ending.message", stop_while_saying)
+        ended = cli("report")
+        assert (ended.code, ended.err) == (STOPPED, "Error: stopped\n")
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
     def test_a_report_says_what_is_kept(self, cli, evaluated, monkeypatch, tmp_path):
         def stop(*arguments):
             os.kill(os.getpid(), signal.SIGTERM)
