@@ -155,8 +155,7 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
     Links in `out` are followed. Raises UserError where `out` cannot be a new folder, or another process is writing it.
     """
     place = _place(out)
-    new, old = place.with_name(f".{place.name}.partial"), place.with_name(f".{place.name}.previous.partial")
-    lock = place.with_name(f".{place.name}.lock")
+    beside = _Beside(place)
 
     def refuse() -> None:
         if place.exists() and check is None:
@@ -164,30 +163,49 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
         if place.exists() and check is not None:
             check(place)
 
-    def settle() -> None:
-        if old.is_dir() and not old.is_symlink() and not place.exists():
-            old.rename(place)
-        _remove(old)
-        _remove(new)
-
-    with naming(out), _held(lock, out):
+    with naming(out), _held(beside.lock, out):
         try:
-            settle()
+            beside.settle()
             refuse()
-            new.mkdir()
-            yield new
-            for path in new.iterdir():  # a library that wrote it may not have flushed it
+            beside.new.mkdir()
+            yield beside.new
+            for path in beside.new.iterdir():  # a library that wrote it may not have flushed it
                 _sync(path)
-            _sync(new)
+            _sync(beside.new)
             refuse()  # once more: what was put there meanwhile must not be lost
             if place.exists():
-                shutil.copymode(place, new)
-                place.rename(old)
-            new.rename(place)
+                shutil.copymode(place, beside.new)
+                place.rename(beside.old)
+            beside.new.rename(place)
             _sync(place.parent)
         finally:
-            settle()
-            lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one
+            beside.settle()
+            beside.lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one
+
+
+def tidy(out: Path) -> None:
+    """Removes what a process that was killed when it had finished a new folder left beside it."""
+    beside = _Beside(Path(os.path.realpath(out)))
+    if beside.lock.exists():
+        with contextlib.suppress(UserError), _held(beside.lock, out):  # held: that process will do it
+            beside.settle()
+            beside.lock.unlink(missing_ok=True)
+
+
+class _Beside:
+    """What lies beside a folder while it is made: the new one, the one that it replaces, and the lock of both."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, name = place, place.name
+        self.new, self.old = place.with_name(f".{name}.partial"), place.with_name(f".{name}.previous.partial")
+        self.lock = place.with_name(f".{name}.lock")
+
+    def settle(self) -> None:
+        """Leaves the folder alone: the old one, where there is no new one in its place. For who holds the lock."""
+        if self.old.is_dir() and not self.old.is_symlink() and not self.place.exists():
+            self.old.rename(self.place)
+        _remove(self.old)
+        _remove(self.new)
 
 
 def _place(out: Path) -> Path:

@@ -27,7 +27,7 @@ import typer.testing
 import extrapolate as xt
 from extrapolate.benchmark.evaluation import Variant, _work, least_tokens
 from extrapolate.benchmark.training import bench_config
-from extrapolate.cli import app
+from extrapolate.cli.commands import app
 from extrapolate.data.mixture import Mixture
 from extrapolate.data.probes.base import Vocabulary, parse_probes
 from extrapolate.data.sources import open_source

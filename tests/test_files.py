@@ -116,7 +116,8 @@ class TestJson:
 
 HOLD = (
     "import sys, time; from pathlib import Path; from extrapolate import files\n"
-    "with files.locked(Path(sys.argv[1])):\n"
+    "path = Path(sys.argv[1])\n"
+    "with files._held(path, path) if path.is_file() else files.locked(path):\n"
     "    print('held', flush=True)\n"
     "    time.sleep(60)\n"
 )
@@ -256,6 +257,20 @@ class TestNewFolder:
             replace(folder / "made")
             assert content(folder / "made") == NEW
             assert os.listdir(folder) == ["made"], nth
+
+    def test_what_is_left_beside_a_finished_folder_can_be_removed(self, tmp_path: Path) -> None:
+        replace(tmp_path / "made")
+        files.tidy(tmp_path / "made")
+        assert os.listdir(tmp_path) == ["made"]
+        (tmp_path / ".made.previous.partial").mkdir()
+        (tmp_path / ".made.lock").touch()
+        with other_process_holding(tmp_path / ".made.lock") as kill:
+            files.tidy(tmp_path / "made")
+            assert len(os.listdir(tmp_path)) == 3
+            kill()
+        files.tidy(tmp_path / "made")
+        assert os.listdir(tmp_path) == ["made"]
+        assert content(tmp_path / "made") == NEW
 
     @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
     @pytest.mark.parametrize("there", [True, False])

@@ -28,7 +28,11 @@ def report(
     """
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     given = {name: value for name, value in only.items() if value is not None}
-    written = write_report(folders_of(runs), Path(out), baseline, given)
+    try:
+        written = write_report(folders_of(runs), Path(out), baseline, given)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"stopped; {out} is as it was")
+        raise
     for warning in written.warnings:
         progress.say(warning)
     return written

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from extrapolate import files
 from extrapolate.data import sources
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.store import Store
@@ -41,6 +42,7 @@ def tokenize(
 def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
     """The store that is made with some settings: opened where it is there, else made. UserError on another store."""
     if out.exists():
+        files.tidy(out)
         if not (out / "manifest.json").exists():
             raise UserError(f"{out} already exists and is not a token store; choose another `out`")
         store = Store.open(out)

@@ -1,60 +1,56 @@
-"""The command line: parse, call the library, render. Nothing here imports torch at start-up."""
+"""The command line: parse, call the library, render. Nothing here imports torch at start-up.
 
-import errno
+What takes time to import is imported inside `main`, where a stop by the user ends the program as it should.
+"""
+
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import typer
-
-from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
-from extrapolate.cli.flags import in_flags
-from extrapolate.errors import UserError
-
-app = typer.Typer(
-    name="extrapolate",
-    help="Compare positional encodings: train short, test long.\n\n"
-    "Every command takes --debug, which shows the traceback of an error.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes double the time that --help takes
-)
-app.command("tokenize")(tokenize.tokenize)
-app.command("train")(train.train)
-app.command("eval-lengths")(eval_lengths.eval_lengths)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("bench")(bench.bench)
-app.command("check")(check.check)
-app.command("encodings")(catalogue.encodings)
-app.command("extensions")(catalogue.extensions)
-app.command("columns")(catalogue.columns)
-
-BAD_INPUT, FAILED, STOPPED = 2, 1, 130
+STOPPED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and exits: 0, 2 for bad input, 1 for a failure at run time, 130 when stopped by the user."""
+    """Runs a command and exits.
+
+    With 0; 2 for bad input; 1 for a failure at run time; 130 when stopped, by Ctrl-C or SIGTERM; 141 when whoever reads
+    the output has gone.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
-        app([argument for argument in given if argument != "--debug"])
-    except Exception as error:
-        if debug:
-            raise
-        _fail(error)
+        with _handling({signal.SIGTERM: signal.default_int_handler}):
+            sys.exit(_run([argument for argument in given if argument != "--debug"]))
+    except (Exception, KeyboardInterrupt) as error:
+        with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
+            from extrapolate.cli.ending import end, what_ended
+
+            if debug:
+                raise what_ended(error) from None
+            end(what_ended(error))
 
 
-def _fail(error: Exception) -> None:
-    message = in_flags(" ".join(str(error).split())) or type(error).__name__
-    code = BAD_INPUT if isinstance(error, UserError) else FAILED
-    if isinstance(error, OSError):
-        place = f" ({error.filename})" if error.filename else ""
-        hint = "; free some space and run the command again" if error.errno in (errno.ENOSPC, errno.EFBIG) else ""
-        message = f"{error.strerror or message}{place}{hint}"
-    elif type(error).__name__ == "Interrupted":
-        code = STOPPED
-    elif not isinstance(error, (UserError, RuntimeError)):
-        message = f"{type(error).__name__}: {message} (a fault of this program; --debug shows where)"
-    print(f"Error: {message}", file=sys.stderr)
-    sys.exit(code)
+def _run(arguments: list[str]) -> int:
+    from extrapolate.cli.commands import app
+
+    code = app(arguments, standalone_mode=False)  # else Typer prints errors itself
+    if code == STOPPED:
+        raise KeyboardInterrupt
+    sys.stdout.flush()  # while what goes wrong can be said
+    return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

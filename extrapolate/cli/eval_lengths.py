@@ -80,7 +80,7 @@ def eval_lengths(
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.render import print_table
+    from extrapolate.cli.render import print_line, print_table
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.reports import tables
@@ -111,7 +111,7 @@ def eval_lengths(
         table = tables.formatted(tables.quick_table(found.rows, name))
         print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(found.rows, name):
-            print(line)
+            print_line(line)
     for table, title in printed(found.probe_rows):
         print_table(table, title)
 

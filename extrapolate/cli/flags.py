@@ -17,7 +17,7 @@ _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 @cache
 def flags() -> dict[str, str]:
     """What parameters are called, and their flags in the commands: `start` is `--from`."""
-    from extrapolate.cli import app
+    from extrapolate.cli.commands import app
 
     group = typer.main.get_group(app)
     commands = [group.commands[name] for name in group.list_commands(typer.Context(group))]
@@ -41,7 +41,7 @@ def _shown(value: str) -> str:
     """A Python value as a flag takes it: `'rope'` is rope, and `{'windows': 4096}` is windows=4096."""
     try:
         given = ast.literal_eval(value)
-    except (SyntaxError, ValueError):  # what a message quotes may be anything
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # what a message quotes may be anything
         return value
     return ",".join(f"{key}={one}" for key, one in given.items()) if isinstance(given, dict) else str(given)
 

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any, Self
 
+from extrapolate.cli.plain import shown
+
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # what is done sooner needs no line
 RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes
@@ -23,7 +25,7 @@ class Terminal:
 
 
 class Progress:
-    """Shows how far one piece of work is. `unit` is what is counted; `stopped` is said on Ctrl-C."""
+    """Shows how far one piece of work is. `unit` is what is counted; `stopped` becomes a note of Ctrl-C's exception."""
 
     def __init__(self, unit: str, stopped: str = "stopped") -> None:
         self.unit, self.stopped = unit, stopped
@@ -38,7 +40,9 @@ class Progress:
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+            texts = ("{task.description}", "{task.fields[note]}")
+            first, last = (TextColumn(text, markup=False) for text in texts)  # names can look like markup
+            columns = (first, BarColumn(), last)
             self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task("", total=None, note="")
@@ -47,8 +51,8 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        if error[0] is KeyboardInterrupt:
-            say(self.stopped)
+        if isinstance(error[1], KeyboardInterrupt):
+            error[1].add_note(self.stopped)  # who catches it says so
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
         """So much is done. `what` is the part that is under way.
@@ -71,7 +75,7 @@ class Progress:
         parts.append("" if left is None else f"{duration(left)} left")
         text = "  ".join(part for part in parts if part)
         if self._bar is not None:
-            self._bar.update(self._task, description=what, completed=done, total=total, note=text)
+            self._bar.update(self._task, description=shown(what), completed=done, total=total, note=shown(text))
         elif now - self._last_line >= (PLAIN_LAST_S if done == total else PLAIN_EVERY_S):
             self._last_line = now
             say(f"{what}: {text}")
@@ -93,4 +97,4 @@ def duration(seconds: float) -> str:
 
 def say(message: str) -> None:
     """One line on stderr."""
-    print(message, file=sys.stderr, flush=True)
+    print(shown(message), file=sys.stderr, flush=True)

@@ -12,8 +12,10 @@ import pandas as pd
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from extrapolate.cli.plain import shown
 
 PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
 TALLEST = 4  # lines that a text is folded into before the table is split
@@ -55,13 +57,19 @@ class Column:
         return max(self.least, shares[self.kind])
 
 
+class _Stdout(Console):
+    def on_broken_pipe(self) -> None:
+        """How the program ends is said in one place."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Stdout: as wide as the terminal, or where there is none as COLUMNS says, else PIPE_WIDTH."""
-    made = Console()
+    made = _Stdout()
     columns = os.environ.get("COLUMNS", "")
     if made.is_terminal or (columns.isdecimal() and int(columns)):
         return made
-    return Console(width=PIPE_WIDTH)
+    return _Stdout(width=PIPE_WIDTH)
 
 
 def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> None:
@@ -82,25 +90,32 @@ def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> No
 def print_columns(columns: Sequence[Column], title: str) -> None:
     """Prints columns as a table, or as several where they do not fit side by side."""
     target = console()
-    target.print(f"[italic]{escape(fold(title, target.width))}[/]", highlight=False, soft_wrap=True)
+    columns = [Column(shown(column.header), [shown(cell) for cell in column.cells], column.kind) for column in columns]
+    target.print(Text(fold(shown(title), target.width), style="italic"), soft_wrap=True)
     for block in _blocks(_names_joined(columns, target.width), target.width):
         widths = _widths(block, target.width)
-        shown = Table(box=box.SIMPLE_HEAD)
+        table = Table(box=box.SIMPLE_HEAD)
         for column, width in zip(block, widths, strict=True):
             justify: JustifyMethod = "right" if column.kind is Kind.NUMBER else "left"
-            shown.add_column(escape(fold(column.header, width)), justify=justify, no_wrap=True, width=width)
+            # Text, and no markup: a name can have brackets and colons.
+            table.add_column(Text(fold(column.header, width)), justify=justify, no_wrap=True, width=width)
         for row in zip(*(column.cells for column in block), strict=True):
-            shown.add_row(*(escape(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
+            table.add_row(*(Text(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
         needed = _around(block) + sum(widths)
         # A word that is longer than the terminal is wide is shown whole nevertheless.
-        (target if needed <= target.width else Console(width=needed)).print(shown)
+        (target if needed <= target.width else _Stdout(width=needed)).print(table)
 
 
 def print_text(text: str) -> None:
     """Prints paragraphs, folded at spaces."""
     target = console()
     for line in text.splitlines():
-        target.print(escape(fold(line, target.width)), highlight=False, soft_wrap=True)
+        target.print(Text(fold(shown(line), target.width)), soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """Prints one line, as long as it is."""
+    print(shown(text))
 
 
 def fold(text: str, width: int) -> str:

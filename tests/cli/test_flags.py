@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import extrapolate as xt
-from extrapolate.cli import app
+from extrapolate.cli.commands import app
 from extrapolate.cli.flags import CommandLine, flags, in_flags
 from extrapolate.cli.progress import Terminal
 

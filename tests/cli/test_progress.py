@@ -35,10 +35,20 @@ def test_what_is_done_at_once_gets_no_line(capsys, clock):
     assert capsys.readouterr().err == ""
 
 
-def test_a_stop_from_the_keyboard_is_said(capsys, clock):
-    with pytest.raises(KeyboardInterrupt), Progress("tokens", stopped="stopped; nothing is lost"):
+def test_a_stop_from_the_keyboard_carries_what_is_said(clock):
+    with pytest.raises(KeyboardInterrupt) as stop, Progress("tokens", stopped="stopped; nothing is lost"):
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == "stopped; nothing is lost\n"
+    assert stop.value.__notes__ == ["stopped; nothing is lost"]
+
+
+def test_what_is_told_moves_no_cursor(capsys, clock, every_line):
+    name = "\x1b[2J[red]x\r\n\ud800"
+    with Progress(name) as progress:
+        progress.update(name, 0, 10)
+    say(name)
+    assert not CONTROL.search(capsys.readouterr().err)
+    say(name)
+    assert capsys.readouterr().err == "\\x1b[2J[red]x\\r\\n\\ud800\n"
 
 
 def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
@@ -189,7 +199,7 @@ def test_a_terminal_gets_a_bar(start, corpus):
     try:
         # The library that draws the bar asks for the terminal's kind.
         begun = start(
-            "tokenize", corpus, "--vocab-size", 300, "--min-heldout-tokens", 300, "--out", "store",
+            "tokenize", corpus, "--vocab-size", 300, "--min-heldout-tokens", 300, "--out", "store[bold]\x1b]0;x",
             stderr=program_end, env=os.environ | {"TERM": "xterm-256color"},
         )  # fmt: skip
         assert begun.wait(timeout=60) == 0
@@ -199,7 +209,8 @@ def test_a_terminal_gets_a_bar(start, corpus):
         os.close(main_end)
         os.close(program_end)
     assert "\x1b[" in drawn
-    assert "wrote store" in drawn
+    assert "\x1b]" not in drawn
+    assert "wrote store[bold]\\x1b]0;x" in drawn
 
 
 def test_the_tests_see_no_terminal():

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from extrapolate.benchmark import encodings as benchmark
-from extrapolate.cli.render import PIPE_WIDTH, Column, Kind, fold, print_columns, print_table
+from extrapolate.cli.render import PIPE_WIDTH, Column, Kind, fold, print_columns, print_line, print_table, print_text
 
 WIDTHS = (40, 60, 80, 100, 200)
 WIDE = 400
@@ -126,6 +126,19 @@ def test_a_table_whose_numbers_do_not_fit_is_split_and_repeats_the_names(capsys,
     everything = "\n".join(line for block in blocks for line in block)
     assert everything.count("4.256 [+0.1]") == 5  # never folded
     assert everything.count("Model") == len(blocks)
+
+
+def test_a_name_is_only_a_name(capsys):
+    """Neither a terminal's codes nor Rich's markup or emoji in it are read."""
+    name = "\x1b[31m[red]:cat:\\\\[/]\x9b\u202ex\ny\\"
+    shown = "\\x1b[31m[red]:cat:\\\\[/]\\x9b\\u202ex\\ny\\"
+    print_table(pd.DataFrame({name: [name], "ev=1": ["4.2"]}), name)
+    print_text(name.replace("\n", " "))
+    print_line(name)
+    out = capsys.readouterr().out
+    assert not re.search(r"[\x1b\x9b\u202e]", out)
+    assert out.count(shown) == 4
+    assert out.count(shown.replace("\\n", " ")) == 1
 
 
 def test_a_name_that_is_wider_than_the_terminal_is_shown_whole(capsys, monkeypatch):

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from extrapolate.cli import app, main
+from extrapolate.cli import main
+from extrapolate.cli.commands import app
 
 COMMANDS = sorted(command.name for command in app.registered_commands)
 HEAVY = {"torch", "pandas", "pyarrow", "numpy", "datasets", "tokenizers", "matplotlib", "safetensors"}

@@ -27,7 +27,7 @@ assert "worst_loss" in [column.name for column in table("evals").columns]
 import typer.testing
 
 import extrapolate as xt
-from extrapolate.cli import app
+from extrapolate.cli.commands import app
 
 rows = xt.evaluate(sys.argv[1], factors=(1, 2), protocols=["windows"], max_targets=256, device="cpu", data=sys.argv[2])
 assert (rows["worst_loss"].dropna() > rows["loss"].dropna()).all()

@@ -1,0 +1,40 @@
+"""The commands of the program."""
+
+from typing import Any
+
+import typer
+
+from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
+from extrapolate.cli.ending import Ended
+
+
+class _Group(typer.core.TyperGroup):
+    """Typer ends these without a word, or with one of its own; how the program ends is said in one place."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError, EOFError) as error:
+            raise Ended from error
+
+
+app = typer.Typer(
+    name="extrapolate",
+    cls=_Group,
+    help="Compare positional encodings: train short, test long.\n\n"
+    "Every command takes --debug, which shows the traceback of an error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes double the time that --help takes
+)
+app.command("tokenize")(tokenize.tokenize)
+app.command("train")(train.train)
+app.command("eval-lengths")(eval_lengths.eval_lengths)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
+app.command("bench")(bench.bench)
+app.command("check")(check.check)
+app.command("encodings")(catalogue.encodings)
+app.command("extensions")(catalogue.extensions)
+app.command("columns")(catalogue.columns)

@@ -1,0 +1,86 @@
+"""How the program ends where a command does not succeed: one line on stderr, and an exit code."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from typing import NoReturn
+
+from extrapolate.cli import STOPPED
+from extrapolate.cli.flags import in_flags
+from extrapolate.cli.plain import message, shown
+from extrapolate.errors import UserError
+from extrapolate.files import FULL
+from extrapolate.training.stopping import Interrupted
+
+BAD_INPUT, FAILED, BROKEN_PIPE = 2, 1, 141
+_NO_MEMORY = re.compile(
+    r"can't allocate memory|out of memory|not enough memory|bad_alloc|unable to allocate|malloc of size|"
+    r"cannot allocate memory",
+    re.IGNORECASE,
+)
+_SIZE = re.compile(r"(?:allocate|size) (\d[\d.,]*(?: ?[KMGTP]?i?B\b| bytes)?)")
+
+
+class Ended(Exception):  # noqa: N818 (what it is from is the error)
+    """Carries what Typer would swallow."""
+
+
+def what_ended(error: BaseException) -> BaseException:
+    """The error itself, out of what carried it past Typer."""
+    return error.__cause__ if isinstance(error, Ended) and error.__cause__ is not None else error
+
+
+def end(error: BaseException) -> NoReturn:
+    """Says what happened, and exits."""
+    if isinstance(error, BrokenPipeError):
+        code = BROKEN_PIPE  # as a program does that SIGPIPE ends
+    elif (show := getattr(error, "show", None)) is not None:  # Typer's: of the arguments' form
+        said = io.StringIO()
+        show(file=said)
+        print("\n".join(map(shown, said.getvalue().splitlines())), file=sys.stderr)
+        code = getattr(error, "exit_code", BAD_INPUT)
+    else:
+        said_of, code = what_to_say(error)
+        with contextlib.suppress(OSError):
+            print(f"Error: {message(said_of)}", file=sys.stderr)
+    _discard_rest()
+    sys.exit(code)
+
+
+def what_to_say(error: BaseException) -> tuple[str, int]:
+    """The message and the exit code of an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return "; ".join(getattr(error, "__notes__", [])) or "stopped", STOPPED
+    text = str(error)
+    if isinstance(error, UserError):
+        return in_flags(text), BAD_INPUT
+    if isinstance(error, Interrupted):
+        return in_flags(text), STOPPED
+    if isinstance(error, MemoryError) or (isinstance(error, (RuntimeError, OSError)) and _NO_MEMORY.search(text)):
+        size = _SIZE.search(text)
+        wanted = f" for {size[1]} more" if size else ""
+        return (
+            f"not enough memory{wanted}: try a smaller batch (`micro_batch_tokens` in the file of settings), a smaller "
+            "model, or shorter lengths",
+            FAILED,
+        )
+    if isinstance(error, OSError):
+        place = f" ({error.filename})" if error.filename else ""
+        if error.errno in FULL:
+            return f"{os.strerror(error.errno)}{place}; free some space and run the command again", FAILED
+        return f"{error.strerror or in_flags(text) or type(error).__name__}{place}", FAILED
+    said = in_flags(text) or type(error).__name__
+    if isinstance(error, RuntimeError):
+        return said, FAILED
+    return f"{type(error).__name__}: {said} (a fault of this program; --debug shows where)", FAILED
+
+
+def _discard_rest() -> None:
+    """What cannot be written is not tried again at the end, which Python would report."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

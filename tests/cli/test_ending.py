@@ -1,0 +1,150 @@
+"""How the program ends where a command does not succeed: one line, which moves no cursor, and an exit code."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from extrapolate.cli.ending import BROKEN_PIPE, FAILED, STOPPED, what_to_say
+from extrapolate.cli.plain import LONGEST, message, shown
+from extrapolate.errors import UserError
+
+# Runs the program, and sends it a signal as soon as it has imported a module.
+STOPPED_AT_IMPORT = """
+import builtins, os, sys
+name, number = sys.argv.pop(1), int(sys.argv.pop(1))
+real = builtins.__import__
+def importing(module, *arguments, **named):
+    if module == name:
+        builtins.__import__ = real
+        os.kill(os.getpid(), number)
+    return real(module, *arguments, **named)
+builtins.__import__ = importing
+from extrapolate.cli import main
+main()
+"""
+
+
+class TestMessages:
+    def test_what_cannot_be_printed_is_shown_as_text(self):
+        assert shown("a\x1b[31m\r\n\x9b\u202e\ud800\xa0é中") == "a\\x1b[31m\\r\\n\\x9b\\u202e\\ud800\\xa0é中"
+
+    def test_a_message_is_one_line_and_not_too_long(self):
+        assert message("two\n\n lines\x1b") == "two lines\\x1b"
+        cut = message("start " + "x" * 100_000 + " end")
+        assert len(cut) <= LONGEST + len(" ... ")
+        assert cut.startswith("start xx")
+        assert cut.endswith("xx end")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["check", "\x1b[2Jrope[red]\n" + "x" * 100_000],
+            ["eval-lengths", "no\x1b[31m\nrun"],
+            ["report", "no\x1b[31m\nrun"],
+            ["train", "--x\x1b[31m\ny"],
+            ["train\x1b[31m"],
+            ["train", "x\x1b[31m"],
+        ],
+    )
+    def test_a_command_shows_what_it_was_given_as_text(self, cli, arguments):
+        ended = cli(*arguments)
+        assert ended.code == 2
+        assert "\x1b" not in ended.err
+        assert "\\x1b[" in ended.err
+        assert max(map(len, ended.err.splitlines())) < 1100
+
+    def test_a_quoted_value_can_be_anything(self):
+        assert what_to_say(UserError("`seq_len=" + "[" * 100_000 + "`"))[0].startswith("--seq-len [[[")
+
+
+class TestOutOfMemory:
+    @pytest.mark.parametrize(
+        ("error", "size"),
+        [
+            (MemoryError(), ""),
+            (MemoryError("Unable to allocate 7.28 TiB for an array with shape (1000,)"), " for 7.28 TiB more"),
+            (
+                RuntimeError(
+                    "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+                    "tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)"
+                ),
+                " for 4000000000000 bytes more",
+            ),
+            (RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"), " for 20.00 GiB more"),
+            (OSError(12, "Cannot allocate memory"), ""),
+        ],
+    )
+    def test_it_is_one_line_that_says_what_to_do(self, error, size):
+        said, code = what_to_say(error)
+        assert said.startswith(f"not enough memory{size}: try a smaller batch")
+        assert code == FAILED
+
+    def test_what_was_refused_keeps_its_own_words(self):
+        assert what_to_say(UserError("out of memory it would be"))[0] == "out of memory it would be"
+
+
+class TestStop:
+    @pytest.mark.parametrize(
+        ("module", "command", "number"),
+        [
+            ("typer", "train", signal.SIGINT),
+            ("pandas", "report", signal.SIGTERM),
+            ("torch", "eval-lengths", signal.SIGINT),
+        ],
+    )
+    def test_while_importing(self, start, tmp_path, module, command, number):
+        program = [sys.executable, "-c", STOPPED_AT_IMPORT, module, str(int(number))]
+        began = start(command, "ckpt", program=program)
+        out, err = began.communicate(timeout=60)
+        assert (began.returncode, out) == (STOPPED, "")
+        assert err == "Error: stopped\n"
+
+    def test_a_second_one_changes_nothing(self, cli, monkeypatch):
+        """An impatient user, or a service that sends both."""
+
+        def stop(*arguments, **named):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+        def stop_while_saying(text):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return text
+
+        monkeypatch.setattr("extrapolate.api.report.report", stop)
+        monkeypatch.setattr("extrapolate.cli.ending.message", stop_while_saying)
+        ended = cli("report")
+        assert (ended.code, ended.err) == (STOPPED, "Error: stopped\n")
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+    def test_a_report_says_what_is_kept(self, cli, evaluated, monkeypatch, tmp_path):
+        def stop(*arguments):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+
+        monkeypatch.setattr("extrapolate.reports.write.lay_out", stop)
+        before = signal.getsignal(signal.SIGTERM)
+        ended = cli("report", evaluated)
+        assert ended.code == STOPPED
+        assert ended.err == "Error: stopped; report is as it was\n"
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert not list(tmp_path.iterdir())
+
+
+class TestOutput:
+    @pytest.mark.parametrize("arguments", [["columns"], ["columns", "--markdown"]])
+    def test_who_reads_it_has_gone(self, start, arguments):
+        began = start(*arguments, bufsize=0)
+        began.stdout.close()
+        assert began.wait(timeout=60) == BROKEN_PIPE
+        assert began.stderr.read() == ""
+
+    def test_a_full_disk(self, start):
+        with open("/dev/full", "w") as full:
+            began = start("columns", "--markdown", stdout=full)
+            _, err = began.communicate(timeout=60)
+        assert began.returncode == FAILED
+        assert err == "Error: No space left on device; free some space and run the command again\n"
