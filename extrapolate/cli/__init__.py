@@ -9,6 +9,7 @@ import typer
 from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
 from extrapolate.cli.flags import in_flags
 from extrapolate.errors import UserError
+from extrapolate.specs import mistake_of_user
 
 app = typer.Typer(
     name="extrapolate",
@@ -39,10 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         app([argument for argument in given if argument != "--debug"])
-    except Exception as error:
-        if debug:
+    except (Exception, SystemExit) as error:
+        said = mistake_of_user(error) or error  # a user's own file may end the program: then not all is well
+        if isinstance(said, SystemExit) or (debug and said is error):
             raise
-        _fail(error)
+        if debug:
+            raise said from error
+        _fail(said)
 
 
 def _fail(error: Exception) -> None:
