@@ -93,7 +93,7 @@ def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, d
     check_model(config)  # built on the CPU, wherever it is trained
     needs = _held(config, TRAINED_WEIGHT) | {
         "the logits of a forward pass": 4 * pass_tokens * config.vocab_size,
-        "the tokens of a batch": 8 * step_tokens,
+        "the tokens of a batch": 2 * 8 * step_tokens,  # window by window, and then in one array
     }
     _check("training", needs, device)
 
