@@ -11,14 +11,17 @@ import inspect
 import math
 import re
 import sys
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from extrapolate.errors import UserError
+from extrapolate.machine.interrupts import Pressed, told_apart
 
 T = TypeVar("T")
 USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
@@ -328,10 +331,46 @@ def _names_of(file: Path) -> dict[str, Any]:
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module  # dataclasses look their module up
-    try:
-        module_spec.loader.exec_module(module)
-    except BaseException as error:  # SystemExit too: it would end the program as if all were well
-        del sys.modules[module_spec.name]
+    load = partial(module_spec.loader.exec_module, module)
+
+    def wrong(error: BaseException) -> UserError:
+        del sys.modules[module.__name__]
         hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
-        raise UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}") from error
+        return UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}")
+
+    of_user(load, wrong)
     return dict(vars(module))
+
+
+def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
+    """What a call of a user's own code gives. Whatever it raises becomes what `wrong` makes of it; Ctrl-C stays.
+
+    That is so for SystemExit too, which would end the program as if all were well.
+    """
+    with told_apart():
+        try:
+            return call()
+        except Pressed:
+            raise
+        except BaseException as error:
+            if (instead := wrong(error)) is error:
+                raise
+            raise instead from error
+
+
+def mistake_of_user(error: BaseException) -> UserError | None:
+    """What to say of an error that a user's own file raised; None where it is another's, or says enough itself."""
+    if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
+        return None
+    own = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE)
+    ]
+    if not own:
+        return None
+    frame, line = own[-1]
+    code = frame.f_code
+    words = str(error).strip().splitlines()
+    what = type(error).__name__ + (f": {words[0]}" if words else "")
+    return UserError(f"{code.co_filename}: {code.co_name} failed: {what}, in line {line}")

@@ -1,6 +1,8 @@
 """`name:key=value,...` <-> objects: parsing, types, suggestions, and classes in the user's own files."""
 
 import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +17,10 @@ from extrapolate.specs import (
     Spec,
     convert_arguments,
     did_you_mean,
+    load_function,
     load_user_class,
+    mistake_of_user,
+    of_user,
     parameters,
     parse,
     split_outside_parentheses,
@@ -386,3 +391,49 @@ class TestHostileText:
     def test_text_is_text_alone(self) -> None:
         with pytest.raises(UserError, match="base=a list is not text"):
             Parameter("base", str, "rope").convert([["rope"]], "all")
+
+
+class TestUsersCode:
+    """Whatever a user's own code raises is an error with the file's name; Ctrl-C stops the program all the same."""
+
+    @pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), RecursionError("deep")])
+    def test_what_it_raises_becomes_what_the_caller_says(self, error: BaseException) -> None:
+        def call() -> None:
+            raise error
+
+        with pytest.raises(UserError, match=f"my.py: {type(error).__name__}"):
+            of_user(call, lambda raised: UserError(f"my.py: {type(raised).__name__}"))
+        with pytest.raises(type(error)):
+            of_user(call, lambda raised: raised)
+
+    def test_ctrl_c_is_told_apart_from_a_keyboard_interrupt_of_the_code(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+
+        def call() -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            of_user(call, lambda raised: UserError("not this"))
+        assert signal.getsignal(signal.SIGINT) is before
+        with pytest.raises(KeyboardInterrupt):
+            of_user(lambda: of_user(call, lambda raised: UserError("not this")), lambda raised: UserError("nor this"))
+        assert signal.getsignal(signal.SIGINT) is before
+
+    def test_in_another_thread_it_is_called_all_the_same(self) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(of_user, lambda: 3, lambda raised: raised).result() == 3
+
+    @pytest.mark.parametrize("error", ["SystemExit(0)", "KeyError('x')", "RuntimeError('sizes do not fit')"])
+    def test_an_error_at_run_time_names_the_file_and_the_line(self, tmp_path: Path, error: str) -> None:
+        (tmp_path / "mine.py").write_text(f"def load():\n    raise {error}\n")
+        load = load_function(tmp_path / "mine.py", "load")
+        with pytest.raises(BaseException) as raised:  # noqa: PT011
+            load()
+        expected = f"{tmp_path}/mine.py: load failed: {type(raised.value).__name__}: {raised.value}, in line 2"
+        assert str(mistake_of_user(raised.value)) == expected
+
+    @pytest.mark.parametrize("error", [SystemExit(0), KeyError("x"), UserError("no"), OSError(28, "No space left")])
+    def test_other_errors_are_not_the_users(self, error: BaseException) -> None:
+        with pytest.raises(type(error)):
+            raise error
+        assert mistake_of_user(error) is None

@@ -23,14 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
-            sys.exit(_run([argument for argument in given if argument != "--debug"]))
-    except (Exception, KeyboardInterrupt) as error:
+            code = _run([argument for argument in given if argument != "--debug"])
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
             from extrapolate.cli.ending import end, what_ended
+            from extrapolate.specs import mistake_of_user
 
+            ended = what_ended(error)
+            said = mistake_of_user(ended) or ended  # a user's own file may end the program: then not all is well
+            if isinstance(said, SystemExit) or (debug and said is ended):
+                raise said from None
             if debug:
-                raise what_ended(error) from None
-            end(what_ended(error))
+                raise said from ended
+            end(said)
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:

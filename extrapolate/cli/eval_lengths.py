@@ -133,7 +133,7 @@ def _max_targets(text: str) -> tuple[int | None, dict[str, int]]:
     caps: dict[str, int] = {}
     for part in (part.strip() for part in text.split(",") if part.strip()):
         protocol, equals, number = (piece.strip() for piece in part.rpartition("="))
-        if not number.isdecimal() or int(number) < 1 or (equals and not protocol):
+        if not (number.isdecimal() and len(number) < 20) or int(number) < 1 or (equals and not protocol):
             raise UserError(
                 f"--max-targets '{text}': '{part}' is not a number of tokens; write 4096, or "
                 "windows=500000,fixed-target=16384, or both: 4096,windows=8192"

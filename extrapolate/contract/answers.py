@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from extrapolate import specs
 from extrapolate.encodings.base import Context, Encoding, Spectrum
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
@@ -150,13 +151,14 @@ def attempt(
     file: Path, hook: str, call: Callable[[], Any], wrong: Callable[[str, str], UserError] | None = None
 ) -> Any:
     """What a call of the user's own code gives. Whatever it raises becomes a UserError that names the hook."""
-    try:
-        return call()
-    except BaseException as error:  # SystemExit too: it would end the program as if all were well
+
+    def instead(error: BaseException) -> UserError:
         if hook == "__init__" and isinstance(error, ValueError):  # a refusal, in the user's own words
-            raise UserError(f"{file}: {error}") from error
+            return UserError(f"{file}: {error}")
         what = f"failed: {described(error, file)}"
-        raise (wrong(hook, what) if wrong else UserError(f"{file}: {hook} {what}")) from error
+        return wrong(hook, what) if wrong else UserError(f"{file}: {hook} {what}")
+
+    return specs.of_user(call, instead)
 
 
 def described(error: BaseException, file: Path) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from extrapolate import specs
 from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
@@ -35,7 +36,6 @@ from extrapolate.model.plan import Plan
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.specs import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,13 @@ class EvaluationSettings:
 
     def check_max_targets(self) -> None:
         """Raises UserError where a limit on the scored tokens would change nothing."""
+        for most in (self.max_targets, *self.max_targets_of.values()):
+            if most is not None and not 0 < most <= specs.LARGEST_WHOLE:
+                raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
         for protocol in self.max_targets_of:
             if protocol not in protocols.names():
                 raise UserError(
-                    f"`max_targets`: unknown protocol '{protocol}'; {did_you_mean(protocol, protocols.names())}"
+                    f"`max_targets`: unknown protocol '{protocol}'; {specs.did_you_mean(protocol, protocols.names())}"
                 )
             if protocol not in self.protocols:
                 raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
@@ -100,7 +103,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
         raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
         if precision not in PRECISIONS:
-            raise UserError(f"unknown precision '{precision}'; {did_you_mean(precision, PRECISIONS)}")
+            raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
     run.checkpoints(settings.checkpoint)
     for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
         check_grows(run.path / name, table)

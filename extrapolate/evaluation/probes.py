@@ -26,12 +26,15 @@ from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evalua
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.evaluation.subject import Subject
+from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import PROBES, check_grows
+from extrapolate.specs import shown
 
+BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and then held in one array
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -39,6 +42,14 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.probe_trials}")
+    if settings.probes:
+        longest = max(lengths_of(settings.factors, run.config.seq_len))
+        needed, limit = settings.probe_trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
+        if needed > limit:
+            raise UserError(
+                f"`trials={shown(settings.probe_trials)}` windows of {longest} tokens take at least "
+                f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
+            )
     check_grows(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store)
     for probe in settings.probes:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
     from extrapolate.model.language_model import LanguageModel
 
+LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -36,12 +38,20 @@ class Recipe:
         """The parts' plans in one. Raises UserError where a part cannot reach so far."""
         plan = PLAIN
         for part in self.parts:
-            made = guarded(type(part), f"plan at {length} tokens", partial(part.plan, encoding, seq_len, length))
+            try:
+                made = guarded(type(part), f"plan at {length} tokens", partial(part.plan, encoding, seq_len, length))
+            except UserError:
+                raise
+            except (ArithmeticError, ValueError):  # too large, divided by 0, or the logarithm of 0
+                raise _out_of_range(part, length) from None
             if not isinstance(made, Plan):
                 raise UserError(
                     f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.model.plan"
                 )
             plan = plan.joined(made)
+            numbers = (plan.position_scale, plan.value_scale, plan.logit_scale, *plan.frequency_scale)
+            if not all(abs(number) <= LARGEST for number in numbers):
+                raise _out_of_range(part, length)
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
@@ -62,6 +72,13 @@ class Recipe:
     def fitted(self, value: float) -> "Recipe":
         """The recipe with that constant."""
         return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
+
+
+def _out_of_range(part: Extension, length: int) -> UserError:
+    return UserError(
+        f"{part.label()} scales positions, frequencies or scores at {length} tokens by a number that float32 does not "
+        "have: give arguments nearer to 1"
+    )
 
 
 def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
@@ -98,11 +115,10 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
     for at, part in enumerate(parts):
         for other in parts[:at]:
             if _identity(part) == _identity(other):
-                raise UserError(f"'{text}' cannot be joined: {part.display} is there twice")
+                raise UserError(f"'{specs.shown(text)}' cannot be joined: {part.display} is there twice")
             if part.slot == other.slot != SCALE:
-                raise UserError(
-                    f"'{text}' cannot be joined: {other.display} and {part.display} both change the {part.slot}"
-                )
+                both = f"{other.display} and {part.display} both change the {part.slot}"
+                raise UserError(f"'{specs.shown(text)}' cannot be joined: {both}")
 
 
 def _identity(part: Extension) -> tuple[str, str]:

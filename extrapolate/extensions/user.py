@@ -56,9 +56,8 @@ def guarded(cls: type[Extension], what: str, call: Callable[[], T]) -> T:
     if not cls.__module__.startswith(specs.USER_MODULE):
         return call()
     file = Path(inspect.getfile(cls))
-    try:
-        return call()
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{file}: {what} failed: {described(error, file)}") from error
+
+    def wrong(error: BaseException) -> BaseException:
+        return error if isinstance(error, UserError) else UserError(f"{file}: {what} failed: {described(error, file)}")
+
+    return specs.of_user(call, wrong)

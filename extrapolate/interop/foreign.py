@@ -196,12 +196,13 @@ def loaded(file: Path, function: str) -> ForeignRun:
     Raises UserError where the file or the function is not there, or fails.
     """
     load = specs.load_function(file, function)
-    try:
-        made = load()
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{file}: {function}() failed: {type(error).__name__}: {error}") from error
+
+    def wrong(error: BaseException) -> BaseException:
+        if isinstance(error, UserError):
+            return error
+        return UserError(f"{file}: {function}() failed: {type(error).__name__}: {error}")
+
+    made = specs.of_user(load, wrong)
     if not isinstance(made, ForeignRun):
         raise UserError(f"{file}: {function}() returned {type(made).__name__}; expected what xt.foreign(...) returns")
     known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
@@ -92,7 +93,7 @@ def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, d
     check_model(config)  # built on the CPU, wherever it is trained
     needs = _held(config, TRAINED_WEIGHT) | {
         "the logits of a forward pass": 4 * pass_tokens * config.vocab_size,
-        "the tokens of a batch": 8 * step_tokens,
+        "the tokens of a batch": 2 * 8 * step_tokens,  # window by window, and then in one array
     }
     _check("training", needs, device)
 
@@ -113,24 +114,19 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
     attention = 2 * WEIGHT * dims.layers * dims.width * dims.heads * dims.head_dim
     needs = {"attention": attention, "the objects of its layers": LAYER_OBJECTS * dims.layers}
     _check("the model", needs, "cpu")
+
     try:
-        with torch.device("meta"):
-            first, *others = (
-                cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(min(2, dims.layers))
-            )
-            for other in others:
-                other.share(first)
+        # Whatever a user's class raises here it raises again where it is made, and is told there.
+        needed = specs.of_user(
+            lambda: _bytes_of_layers(cls, arguments, dims),
+            lambda error: error if isinstance(error, Exception) else UserError(),
+        )
     except RuntimeError as error:
         if "overflow" not in str(error):
             return
         needed = math.inf
-    except (Exception, SystemExit):  # also what a user's own class raises
+    except Exception:
         return
-    else:
-        own = _bytes_of(first)
-        shared = own.keys()
-        each = sum(size for other in others for key, size in _bytes_of(other).items() if key not in shared)
-        needed = sum(own.values()) + (dims.layers - 1) * each
     limit = memory_limit("cpu")
     if needed > limit:
         given = ", ".join(f"{name}={value}" for name, value in arguments.items())
@@ -139,6 +135,19 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
             f"the encoding's own tensors need {size}, and this machine has {_gb(limit)}: lower its arguments"
             f"{f' ({given})' if given else ''} or the model's sizes"
         )
+
+
+def _bytes_of_layers(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> float:
+    """The bytes of all layers' tensors: of the first's, and of another's that it does not share with the first."""
+    with torch.device("meta"):
+        first, *others = (
+            cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(min(2, dims.layers))
+        )
+        for other in others:
+            other.share(first)
+    own = _bytes_of(first)
+    each = sum(size for other in others for key, size in _bytes_of(other).items() if key not in own)
+    return sum(own.values()) + (dims.layers - 1) * each
 
 
 def _bytes_of(encoding: Encoding) -> dict[int, int]:

@@ -6,10 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import LEFT_OUT
+from extrapolate.evaluation.names import LEFT_OUT, LONGEST
 from extrapolate.sections import Count, Section
-
-LONGEST = 2**24  # tokens in a window: positions are float32, which counts no further one by one
 
 
 class TrainingConfig(Section):

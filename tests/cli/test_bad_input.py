@@ -63,6 +63,43 @@ class TestSpecs:
         (tmp_path / "mine.py").write_text(statement)
         refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py does not import", "__main__")
 
+    @pytest.mark.parametrize(
+        ("body", "words"),
+        [
+            ("def __init__(self, dims): raise SystemExit", "__init__ failed: SystemExit, in line 4"),
+            ("def __init__(self, dims): raise KeyboardInterrupt", "__init__ failed: KeyboardInterrupt, in line 4"),
+            ("def rotate(self, *given): return self.rotate(*given)", "rotate failed: RecursionError"),
+        ],
+    )
+    def test_users_class_that_ends_the_program(self, refused, tiny, tmp_path, body, words):
+        (tmp_path / "mine.py").write_text(
+            "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n"
+            f"    display = 'Mine'\n    {body}\n"
+        )
+        refused(["train", "--pe", "mine.py:Mine", *tiny], f"mine.py: {words}")
+
+    def test_users_class_that_ends_the_program_in_the_midst_of_training(self, cli, tiny, tmp_path):
+        """The contract's check has called it a few times by then, and found nothing wrong."""
+        (tmp_path / "mine.py").write_text(
+            "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    display = 'Mine'\n"
+            "    def rotate(self, q, k, pos_T, pos_S):\n        if len(q) > 2: raise SystemExit(0)\n"
+            "        return q, k\n"
+        )
+        message = cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "new").error()
+        assert "encoding.py: rotate failed: SystemExit: 0, in line 5" in message
+
+    def test_users_extension_that_ends_the_program(self, refused, ckpt, tmp_path):
+        (tmp_path / "mine.py").write_text(
+            "from extrapolate.extensions.base import Extension\nclass Mine(Extension):\n"
+            "    display, slot, needs = 'Mine', 'positions', 'positions'\n"
+            "    def plan(self, encoding, seq_len, length): raise SystemExit(0)\n"
+        )
+        refused(["eval-lengths", ckpt / "rope", "--extend", "mine.py:Mine", *FEW], "mine.py: plan at", "SystemExit: 0")
+
+    def test_users_model_that_ends_the_program(self, refused, store, tmp_path):
+        (tmp_path / "mine.py").write_text("def load():\n    raise SystemExit(0)\n")
+        refused(["eval-lengths", "mine.py:load", "--data", store], "mine.py: load() failed: SystemExit: 0")
+
     def test_users_file_that_does_not_import(self, refused, tiny, tmp_path):
         (tmp_path / "mine.py").write_text("import no_such_module_anywhere\n")
         refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py", "no_such_module_anywhere")

@@ -57,6 +57,11 @@ def test_what_can_be_evaluated_is_not_refused(run: Run, store: Store) -> None:
     [
         ({"protocols": ("fixed_target",)}, "unknown protocol 'fixed_target'; did you mean 'fixed-target'"),
         ({"protocols": ()}, f"name at least one protocol: {', '.join(protocols.names())}"),
+        ({"factors": (1, 1e308)}, "factor 1e.308 of a training length of 8 makes windows of more than 16777216 tokens"),
+        ({"factors": (1, 1e9)}, "makes windows of more than 16777216 tokens"),
+        ({"max_targets": 10**400}, "`max_targets` must be from 1 to 9007199254740992"),
+        ({"max_targets": None, "max_targets_of": {"windows": 2**53 + 1}}, "`max_targets` must be from 1 to"),
+        ({"max_targets": None, "max_targets_of": {"windows": 0}}, "`max_targets` must be from 1 to"),
         ({"split": "train"}, "no held-out split 'train': choose from"),
         ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
         ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),

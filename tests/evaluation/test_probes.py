@@ -270,6 +270,7 @@ def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
         ("mqar:symbols=200", (1,), {}, "vocabulary of at least 405"),
         ("needle", (1000,), {}, "do not fill a window of 32000"),
         ("needle", (1,), {"probe_trials": 0}, "`trials` must be at least 1"),
+        ("needle", (1,), {"probe_trials": 10**12}, "`trials=1000000000000` windows of .* tokens take at least .* GB"),
     ):
         with pytest.raises(ValueError, match=message):
             check(run, store, settings_of(spec, factors, **more))

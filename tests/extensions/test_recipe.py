@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import encodings
+from extrapolate.encodings.base import Dims, encodings
+from extrapolate.encodings.rope import RoPE
+from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.model.decoder import Model
@@ -272,3 +274,21 @@ def test_a_recipes_text_is_tidied_and_read_back() -> None:
 def test_docstrings_name_their_source() -> None:
     for name in extensions.names():
         assert extensions[name].source.removeprefix("arXiv ") in (extensions[name].__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pi:factor=1e-308", "ntk:factor=1e-320", "yarn:factor=1e-300", "temperature:c=1e308",
+        "ntk-by-parts:fast=1e308,slow=1e-320",
+        "longrope:long=(1e308,1e-320,1,1,1,1,1,1)", "temperature:c=1e29 + yarn:factor=1e29,fast=1e29",
+    ],
+)  # fmt: skip
+def test_a_number_that_float32_does_not_have_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="at 64 tokens by a number that float32 does not have"):
+        recipe.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
+
+
+def test_large_numbers_that_mean_something_are_not_refused() -> None:
+    for text in ("pi:factor=1e20", "ntk:factor=1e30", "self-extend:group=999999999999999", "rerope:k=1e308"):
+        recipe.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)

@@ -107,7 +107,7 @@ def test_many_layers_are_refused_before_the_first_is_made() -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        ({"step_tokens": 10**12, "pass_tokens": 4096}, "8,000 GB of it for the tokens of a batch, .*`batch_tokens`"),
+        ({"step_tokens": 10**12, "pass_tokens": 4096}, "16,000 GB of it for the tokens of a batch, .*`batch_tokens`"),
         ({"step_tokens": 10**9, "pass_tokens": 10**9}, "1,200 GB of it for the logits .*`micro_batch_tokens`"),
     ],
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import MAX_TARGETS
+from extrapolate.evaluation.names import LONGEST, MAX_TARGETS
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,10 @@ def lengths_of(factors: Sequence[float], seq_len: int) -> list[int]:
     for factor in factors:
         if not (math.isfinite(factor) and factor > 0):
             raise UserError(f"factors must be positive, not {factor:g}")
+        if factor * seq_len > LONGEST:
+            raise UserError(
+                f"factor {factor:g} of a training length of {seq_len} makes windows of more than {LONGEST} tokens"
+            )
         length = Fraction(str(factor)) * seq_len
         if length.denominator != 1:
             raise UserError(
