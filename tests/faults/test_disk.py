@@ -97,13 +97,16 @@ def test_two_at_once(server, stages, command, cli, tmp_path, monkeypatch) -> Non
     trace, middle = tmp_path / "trace", (stages.calls(command, ["fsync"]) + 1) // 2
     stop = ["-e", "signal=SIGSTOP", "-e", f"inject=fsync:signal={signal.SIGSTOP}:when={middle}"]
     child = server.start(stages.commands[command], work, "-o", str(trace), "-e", "trace=fsync", *stop)
-    end = time.monotonic() + 60
-    while "stopped by SIGSTOP" not in trace.read_text():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    monkeypatch.chdir(work)
-    refused = cli(*stages.commands[command])
-    os.kill(child, signal.SIGCONT)
-    assert server.end() == 0, server.said()
+    try:
+        end = time.monotonic() + 60
+        while "stopped by SIGSTOP" not in trace.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        monkeypatch.chdir(work)
+        refused = cli(*stages.commands[command])
+    finally:
+        os.kill(child, signal.SIGCONT)
+        code = server.end()
+    assert code == 0, server.said()
     assert "another process" in refused.error()
     stages.check_ended(command, work, "with another that was refused")
