@@ -28,6 +28,7 @@ USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
 LONGEST_TEXT = 10_000  # characters of a spec
 DEEPEST = 20  # parentheses in one another
 LARGEST_WHOLE = 2**53  # up to here every whole number is a float64 too
+LARGEST_FLOAT = 3.4e38  # tensors are float32
 SHOWN = 120  # characters of what was given, in a message
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
@@ -149,8 +150,9 @@ class Parameter:
                 converted = _convert(value, kind)
             except (ValueError, TypeError, OverflowError):  # a whole number may be too large for a float
                 continue
-            if kind is int and abs(converted) > LARGEST_WHOLE:
-                raise UserError(f"{owner}: {self.name} must be at most {LARGEST_WHOLE}, not {shown(value)}")
+            most = {int: LARGEST_WHOLE, float: LARGEST_FLOAT}.get(kind)
+            if most is not None and abs(converted) > most:
+                raise UserError(f"{owner}: {self.name} must be at most {most}, not {shown(value)}")
             return converted
         if optional and isinstance(value, str) and value.lower() == "none":
             return None

@@ -8,6 +8,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.contract.check import check
 from extrapolate.encodings.base import Dims, Encoding, find
+from extrapolate.errors import UserError
 from extrapolate.model.size import check_encoding
 
 
@@ -23,7 +24,13 @@ def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_head
     if ":" in name:
         file = Path(name.rpartition(":")[0])
         check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
-    return layers_of(cls, converted, dims)
+    try:
+        return layers_of(cls, converted, dims)
+    except UserError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # too large, divided by 0, or the logarithm of 0
+        said = ", ".join(f"{key}={value}" for key, value in converted.items())
+        raise UserError(f"{name}: {said} gives numbers that cannot be computed with: {error}") from error
 
 
 def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:

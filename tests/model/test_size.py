@@ -99,6 +99,13 @@ def test_an_argument_that_sizes_a_table_is_refused_at_once(spec: str, words: str
     assert peak_mib("cpu") - before < 10
 
 
+@pytest.mark.parametrize("spec", ["xpos:gamma=9007199254740992", "xpos:gamma=3e38"])
+def test_numbers_that_cannot_be_computed_with_are_refused(spec: str) -> None:
+    parsed = specs.parse(spec)
+    with pytest.raises(UserError, match=r"xpos: .*gamma=.* gives numbers that cannot be computed with: "):
+        layer_encodings(parsed.name, parsed.arguments, DIMS)
+
+
 def test_many_layers_are_refused_before_the_first_is_made() -> None:
     with pytest.raises(UserError, match="needs at least 54,096 GB of memory, 50,000 GB of it for the objects"):
         layer_encodings("rope", {}, Dims(64, 4, 2, 512, layers=10**9))

@@ -46,7 +46,8 @@ class LocalFiles:
             self.root, self.files = path.parent, [path]
         else:
             self.root = Path()
-            self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
+            matches = [] if "\0" in spec else glob.glob(spec, recursive=True)
+            self.files = sorted(p for p in map(Path, matches) if p.is_file())
             if not self.files:
                 named = ", ".join(map(form, sources.names()))
                 raise UserError(
