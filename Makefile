@@ -8,6 +8,7 @@ SEQ_LEN := 64
 LAST ?= 2468
 ONLY ?=
 JOBS ?= 2
+FAULTS ?= long
 ZOO_TOKENS ?= 262144
 ifdef QUICK
 TOKENS := 100000
@@ -21,7 +22,7 @@ OUT := report
 EVAL :=
 endif
 
-.PHONY: report zoo docs test check mutants clean
+.PHONY: report zoo docs test faults check mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) tokenize stdlib --out data/stdlib
@@ -45,6 +46,9 @@ docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made
 
 test: $(VENV)/test-installed  ## the whole test suite
 	$(BIN)/pytest -n auto --dist loadfile
+
+faults: $(VENV)/test-installed  ## kills, full disks, flipped bits and damaged input, thousands of them, in about an hour (FAULTS=ci: in minutes); needs strace
+	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults -n auto --dist loadfile
 
 check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff check .

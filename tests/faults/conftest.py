@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "short")
 EXAMPLES = {
     "flips": {"short": 200, "ci": 1000, "long": 10_000},
-    "fuzzing": {"short": 50, "ci": 300, "long": 10_000},
+    "fuzzing": {"short": 50, "ci": 200, "long": 1500},
 }
 for name, examples in EXAMPLES.items():
     chosen = examples[LEVEL]
