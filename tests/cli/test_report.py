@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -316,14 +317,17 @@ class TestReport:
         [
             ({"factor": math.inf}, True, "rows at infx, which is no length"),
             ({"factor": 0.0}, True, "rows at 0x, which is no length"),
-            ({"protocol": "../../escaped"}, True, "no file can be named after the protocol '../../escaped'"),
+            ({"protocol": "../../escaped"}, True, "protocol holds '../../escaped', which is no plain name"),
             ({}, False, "eval_documents.parquet holds no document of the protocol"),
         ],
     )
     def test_what_no_evaluation_writes_is_refused(self, cli, evaluated, tmp_path, changed, documents, words):
+        (tmp_path / "odd").mkdir()
         for file, table in (("evals.parquet", results.EVALS), ("eval_documents.parquet", results.EVAL_DOCUMENTS)):
             rows = [row | changed for row in results.read(evaluated / "rope" / file, table) if row["factor"] == 1]
-            (tmp_path / "odd").mkdir(exist_ok=True)
-            results.write(tmp_path / "odd" / file, rows if file == "evals.parquet" or documents else [], table)
+            if file == "eval_documents.parquet" and not documents:
+                rows = [row | {"protocol": "another"} for row in rows]
+            # Another program wrote it: ours would not.
+            pq.write_table(pa.Table.from_pylist(rows, schema=table.schema()), tmp_path / "odd" / file)
         assert words in cli("report", "odd").error()
         assert [path.name for path in tmp_path.iterdir()] == ["odd"]
