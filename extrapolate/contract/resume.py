@@ -1,20 +1,22 @@
 """Exact resume: a training that is saved, loaded and continued ends with the weights of one that was not."""
 
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from extrapolate.contract.autocast import same
 from extrapolate.contract.subject import encodings_of, resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
+from extrapolate.runs.weights import load_weights, unique_weights
 
 STEPS = 2  # before the state is saved, and after
 RATE = 0.1
+GENERATOR = "the random generator"
 
 
 class _Trained:
@@ -34,17 +36,15 @@ class _Trained:
                         parameter.sub_(RATE * parameter.grad)
             self.model.zero_grad()
 
-    def saved(self) -> io.BytesIO:
+    def saved(self) -> bytes:
         """What a run saves, but for its optimiser."""
-        file = io.BytesIO()
-        torch.save({"model": self.model.state_dict(), "rng": torch.get_rng_state()}, file)
-        file.seek(0)
-        return file
+        weights = {name: tensor.contiguous() for name, tensor in unique_weights(self.model).items()}
+        return save(weights | {GENERATOR: torch.get_rng_state()})
 
-    def load(self, file: io.BytesIO) -> None:
-        state = torch.load(file, weights_only=True)
-        self.model.load_state_dict(state["model"])
-        torch.set_rng_state(state["rng"])
+    def load(self, content: bytes) -> None:
+        weights = load(content)
+        torch.set_rng_state(weights.pop(GENERATOR))
+        load_weights(self.model, weights, "the saved state")
 
 
 def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
