@@ -31,7 +31,7 @@ def test_what_is_right_passes(spec: str) -> None:
         ("Plan(frequency_scale=[self.factor])", "frozen plans", "plan is not frozen"),
         ("Plan(position_scale=random.random())", "frozen plans", "expected an equal one"),
         ("Plan(position_scale=0.5)", "a factor of 1", "changes something at L"),
-        ("Plan(logit_scale=1e38)", "1x to 16x L", "plan makes the logits nan or infinite at 16 tokens"),
+        ("Plan(logit_scale=float('inf'))", "1x to 16x L", "at 16 tokens by a number that float32 does not have"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, plan: str, part: str, message: str) -> None:
