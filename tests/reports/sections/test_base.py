@@ -62,3 +62,16 @@ def test_a_file_that_would_be_left_behind_is_a_fault() -> None:
     section("untidy", "a", ("other.png",), chapter="One", place=20, files=("made.*",))
     with pytest.raises(AssertionError, match=r"untidy.files does not name \['other.png'\]"):
         lay_out(MATERIAL)
+
+
+def test_a_protocol_that_can_be_no_name_of_a_file_is_refused() -> None:
+    assert base.suffix("fixed-target") == ".fixed-target"
+    for name in ("../../escaped", "a/b", "..", ".hidden", "a b", "", "x\x1b", "x" * 1000):
+        with pytest.raises(ValueError, match="no file can be named after the protocol"):
+            base.suffix(name)
+
+
+def test_a_file_outside_the_report_is_a_fault() -> None:
+    section("escaping", "a", ("made./../../escaped",), chapter="One", place=10, files=("made.*",))
+    with pytest.raises(AssertionError, match="escaped"):
+        lay_out(MATERIAL)
