@@ -17,6 +17,7 @@ from extrapolate.specs import did_you_mean
 from extrapolate.training.config import TrainingConfig
 
 T = TypeVar("T", bound="RunConfig")
+LONGEST_TOML = 100_000  # characters: a key of many parts takes the library time that grows with their square
 
 
 class EncodingConfig(Section):
@@ -186,11 +187,15 @@ def read_config_file(path: Path) -> dict[str, Any]:
     """A TOML or JSON file as nested dictionaries. Raises UserError where it is neither or not there."""
     try:
         text = path.read_text(encoding="utf-8")
+        if path.suffix != ".json" and len(text) > LONGEST_TOML:
+            raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
         return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:  # neither, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 

@@ -64,7 +64,7 @@ def test_files(content: bytes, suffix: str, tmp_path: Path) -> None:
 @given(spec=st.text(max_size=30) | st.text("abc/~.*?[]:\0", max_size=30))
 def test_names(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    if not spec.strip().startswith(("hf:", "/")):
+    if not spec.strip().startswith(("hf:", "/", "~")) and ".." not in spec:  # a large folder takes its time
         tried(lambda: open_source(spec))
 
 

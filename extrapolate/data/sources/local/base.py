@@ -32,6 +32,8 @@ class LocalFiles:
 
     def __init__(self, spec: str, text_field: str) -> None:
         self.text_field = text_field
+        if "\0" in spec:
+            raise _no_source(spec)
         spec = os.path.expanduser(spec)
         path = Path(spec)
         suffixes = kinds.names()
@@ -46,13 +48,9 @@ class LocalFiles:
             self.root, self.files = path.parent, [path]
         else:
             self.root = Path()
-            matches = [] if "\0" in spec else glob.glob(spec, recursive=True)
-            self.files = sorted(p for p in map(Path, matches) if p.is_file())
+            self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
             if not self.files:
-                named = ", ".join(map(form, sources.names()))
-                raise UserError(
-                    f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches"
-                )
+                raise _no_source(spec)
         for file in self.files:
             if file.suffix not in suffixes:
                 raise UserError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
@@ -63,6 +61,11 @@ class LocalFiles:
         for file in self.files:
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
             yield from map(check_size, kinds[file.suffix].documents(file, _spelt(name), self.text_field))
+
+
+def _no_source(spec: str) -> UserError:
+    named = ", ".join(map(form, sources.names()))
+    return UserError(f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches")
 
 
 def _spelt(name: str) -> str:
