@@ -62,7 +62,7 @@ def what_to_say(error: BaseException) -> tuple[str, int]:
         size = _SIZE.search(text)
         wanted = f" for {size[1]} more" if size else ""
         return (
-            f"not enough memory{wanted}: try a smaller batch (`micro_batch_tokens` in the file of settings), a smaller "
+            f"not enough memory{wanted}: try a smaller batch (micro_batch_tokens in the configuration), a smaller "
             "model, or shorter lengths",
             FAILED,
         )

@@ -70,11 +70,11 @@ def _parameters_by_part(config: ModelConfig) -> dict[str, int]:
 
 
 _SETTINGS = {
-    "the embedding": "`width`, or take a smaller vocabulary",
-    "attention": "`layers`, `width`, `heads` or `head_dim`",
-    "the feed-forward layers": "`layers`, `width` or `ff_width`",
+    "the embedding": "width in the configuration, or take a smaller vocabulary",
+    "attention": "`layers`, or width, heads or head_dim in the configuration",
+    "the feed-forward layers": "`layers`, or width or ff_width in the configuration",
     "the objects of its layers": "`layers`",
-    "the logits of a forward pass": "`micro_batch_tokens`, or take a smaller vocabulary",
+    "the logits of a forward pass": "micro_batch_tokens in the configuration, or take a smaller vocabulary",
     "the tokens of a batch": "`batch_tokens`",
 }
 

@@ -69,7 +69,7 @@ class Log:
         """Every row of this training. Raises UserError where another program has written to the file."""
         content = self._content()
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise UserError(f"{self.path} was changed while the training ran: train again with --resume")
+            raise UserError(f"{self.path} was changed while the training ran: continue it with `resume=True`")
         return [json.loads(line) for line in content.splitlines()]
 
     def _content(self) -> bytes:

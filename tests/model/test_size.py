@@ -59,11 +59,11 @@ def test_every_encoding_can_be_made_where_tensors_take_no_memory(name: str) -> N
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"layers": 10_000, "width": 4096, "heads": 32, "head_dim": 128}, "`layers`, `width`"),
-        ({"width": 10**7}, "`width`"),
+        ({"layers": 10_000, "width": 4096, "heads": 32, "head_dim": 128}, "`layers`, or width"),
+        ({"width": 10**7}, "or width or ff_width in the configuration"),
         ({"vocab_size": 10**9}, "for the embedding, .*smaller vocabulary"),
-        ({"ff_width": 10**12}, "for the feed-forward layers, .*`ff_width`"),
-        ({"head_dim": 10**9}, "for attention, .*`head_dim`"),
+        ({"ff_width": 10**12}, "for the feed-forward layers, .*ff_width"),
+        ({"head_dim": 10**9}, "for attention, .*head_dim"),
     ],
 )
 def test_a_model_that_cannot_fit_is_refused_at_once(sizes: dict, words: str) -> None:
@@ -115,7 +115,7 @@ def test_many_layers_are_refused_before_the_first_is_made() -> None:
     ("tokens", "words"),
     [
         ({"step_tokens": 10**12, "pass_tokens": 4096}, "16,000 GB of it for the tokens of a batch, .*`batch_tokens`"),
-        ({"step_tokens": 10**9, "pass_tokens": 10**9}, "1,200 GB of it for the logits .*`micro_batch_tokens`"),
+        ({"step_tokens": 10**9, "pass_tokens": 10**9}, "1,200 GB of it for the logits .*micro_batch_tokens"),
     ],
 )
 def test_training_needs_more_than_its_weights(tokens: dict, words: str) -> None:
