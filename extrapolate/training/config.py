@@ -20,7 +20,7 @@ class TrainingConfig(Section):
     tokens: Count = 1_000_000
     batch_tokens: Count = 4096
     micro_batch_tokens: Count = 4096
-    lr: float = Field(3e-3, gt=0, le=1e6)
+    lr: float = Field(3e-3, gt=0, le=1e30)  # as float32 has it
     min_lr_ratio: float = Field(0.1, ge=0, le=1)
     warmup_ratio: float = Field(0.05, ge=0, le=1)
     weight_decay: float = Field(0.1, ge=0, le=1e6)
