@@ -1,9 +1,6 @@
 """`name:key=value,...` <-> objects: parsing, types, suggestions, and classes in the user's own files."""
 
 import re
-import signal
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -17,10 +14,6 @@ from extrapolate.specs import (
     Spec,
     convert_arguments,
     did_you_mean,
-    load_function,
-    load_user_class,
-    mistake_of_user,
-    of_user,
     parameters,
     parse,
     split_outside_parentheses,
@@ -229,114 +222,6 @@ class TestRegistry:
             registry.register("rope")(Everything)
 
 
-USER_FILE = """
-from extrapolate.encodings.base import Encoding, register
-from extrapolate.encodings.rope import RoPE
-
-class Mine(Encoding):
-    def __init__(self, dims, *, size: int = 3):
-        super().__init__(dims)
-
-class NotOne:
-    pass
-"""
-
-
-class TestUserFiles:
-    @pytest.fixture
-    def base(self) -> type:
-        from extrapolate.encodings import base
-
-        return base.Encoding
-
-    @pytest.fixture
-    def mine(self, tmp_path: Path) -> Path:
-        path = tmp_path / "mine.py"
-        path.write_text(USER_FILE)
-        return path
-
-    def test_a_class_is_loaded(self, mine: Path, base: type) -> None:
-        cls = load_user_class(mine, "Mine", base)
-        assert issubclass(cls, base)
-        assert parameters(cls)["size"].convert("7", "mine") == 7
-
-    def test_files_of_one_name_do_not_mix(self, mine: Path, tmp_path: Path, base: type) -> None:
-        other = tmp_path / "other" / "mine.py"
-        other.parent.mkdir()
-        other.write_text(USER_FILE.replace("size: int = 3", "size: int = 4"))
-        defaults = [parameters(load_user_class(path, "Mine", base))["size"].default for path in (mine, other, mine)]
-        assert defaults == [3, 4, 3]
-
-    @pytest.mark.parametrize("name", ["Mein", "NotOne", "Encoding", "register"])
-    def test_a_class_that_is_not_there_is_refused_with_those_that_are(self, mine: Path, base: type, name: str) -> None:
-        expected = "did you mean 'Mine'" if name == "Mein" else "known: Mine, RoPE"
-        with pytest.raises(ValueError, match=rf"mine\.py has no Encoding called '{name}'; {expected}"):
-            load_user_class(mine, name, base)
-
-    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path, base: type) -> None:
-        with pytest.raises(ValueError, match=r"absent\.py: no such file"):
-            load_user_class(tmp_path / "absent.py", "Mine", base)
-
-    @pytest.mark.parametrize(
-        ("content", "what"),
-        [
-            ("1 / 0", "ZeroDivisionError"),
-            ("class", "SyntaxError"),
-            ("import nowhere", "nowhere"),
-            ("import sys; sys.exit()", "SystemExit: .*__main__"),
-            ("raise SystemExit(0)", "SystemExit: 0.*__main__"),
-            ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ],
-    )
-    def test_a_file_that_fails_is_refused_with_its_error(
-        self, tmp_path: Path, base: type, content: str, what: str
-    ) -> None:
-        (tmp_path / "mine.py").write_text(content)
-        with pytest.raises(ValueError, match=rf"mine\.py does not import: .*{what}"):
-            load_user_class(tmp_path / "mine.py", "Mine", base)
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ("dims, *, theta=2.5", "annotate theta, for example theta: float = 2.5"),
-            ("dims, *, theta=None", "annotate theta, for example theta: float = 1.0"),
-            ("dims, *, theta", "annotate theta, for example theta: float = 1.0"),
-            ("dims, *, theta: float", "theta needs a default, for example theta: float = 1.0"),
-            ("dims, *, size: int", "size needs a default, for example size: int = 1"),
-            ("dims, theta: float = 3.0",
-             r"theta must be a keyword-only argument: def __init__\(self, dims, \*, theta: float = 3.0\)"),
-            ("dims, a, b=1, *, c: int = 2", "a must be a keyword-only argument"),
-            ("dims, *, sizes: list[int] = ()", r"sizes cannot be list\[int\]: an argument is an int, float, bool"),
-            ("dims, *, size: 'Tensor | None' = None", "annotations of Mine.__init__ cannot be read: name .Tensor."),
-        ],
-    )  # fmt: skip
-    def test_arguments_that_are_no_configuration_are_refused(
-        self, tmp_path: Path, base: type, arguments: str, message: str
-    ) -> None:
-        (tmp_path / "mine.py").write_text(
-            "from extrapolate.encodings.base import Encoding\n"
-            f"class Mine(Encoding):\n    def __init__(self, {arguments}):\n        super().__init__(dims)\n"
-        )
-        with pytest.raises(ValueError, match=rf"mine\.py: .*{message}"):
-            load_user_class(tmp_path / "mine.py", "Mine", base)
-
-    def test_annotations_may_be_strings_and_classes_data_classes(self, tmp_path: Path, base: type) -> None:
-        # Both look their module up by name, as does pickle.
-        (tmp_path / "mine.py").write_text(
-            "from __future__ import annotations\n"
-            "from dataclasses import dataclass\n"
-            "from extrapolate.encodings.base import Encoding\n"
-            "@dataclass\n"
-            "class Settings:\n"
-            "    size: int = 3\n"
-            "class Mine(Encoding):\n"
-            "    def __init__(self, dims, *, size: int | None = None):\n"
-            "        super().__init__(dims)\n"
-        )
-        cls = load_user_class(tmp_path / "mine.py", "Mine", base)
-        assert convert_arguments(cls, {"size": "7"}, "mine") == {"size": 7}
-
-
 class TestHostileText:
     """Each of these once ended in an error of Python's own, in minutes of work, or in a value that nobody meant."""
 
@@ -396,49 +281,3 @@ class TestHostileText:
     def test_text_is_text_alone(self) -> None:
         with pytest.raises(UserError, match="base=a list is not text"):
             Parameter("base", str, "rope").convert([["rope"]], "all")
-
-
-class TestUsersCode:
-    """Whatever a user's own code raises is an error with the file's name; Ctrl-C stops the program all the same."""
-
-    @pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), RecursionError("deep")])
-    def test_what_it_raises_becomes_what_the_caller_says(self, error: BaseException) -> None:
-        def call() -> None:
-            raise error
-
-        with pytest.raises(UserError, match=f"my.py: {type(error).__name__}"):
-            of_user(call, lambda raised: UserError(f"my.py: {type(raised).__name__}"))
-        with pytest.raises(type(error)):
-            of_user(call, lambda raised: raised)
-
-    def test_ctrl_c_is_told_apart_from_a_keyboard_interrupt_of_the_code(self) -> None:
-        before = signal.getsignal(signal.SIGINT)
-
-        def call() -> None:
-            signal.raise_signal(signal.SIGINT)
-
-        with pytest.raises(KeyboardInterrupt):
-            of_user(call, lambda raised: UserError("not this"))
-        assert signal.getsignal(signal.SIGINT) is before
-        with pytest.raises(KeyboardInterrupt):
-            of_user(lambda: of_user(call, lambda raised: UserError("not this")), lambda raised: UserError("nor this"))
-        assert signal.getsignal(signal.SIGINT) is before
-
-    def test_in_another_thread_it_is_called_all_the_same(self) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(of_user, lambda: 3, lambda raised: raised).result() == 3
-
-    @pytest.mark.parametrize("error", ["SystemExit(0)", "KeyError('x')", "RuntimeError('sizes do not fit')"])
-    def test_an_error_at_run_time_names_the_file_and_the_line(self, tmp_path: Path, error: str) -> None:
-        (tmp_path / "mine.py").write_text(f"def load():\n    raise {error}\n")
-        load = load_function(tmp_path / "mine.py", "load")
-        with pytest.raises(BaseException) as raised:  # noqa: PT011
-            load()
-        expected = f"{tmp_path}/mine.py: load failed: {type(raised.value).__name__}: {raised.value}, in line 2"
-        assert str(mistake_of_user(raised.value)) == expected
-
-    @pytest.mark.parametrize("error", [SystemExit(0), KeyError("x"), UserError("no"), OSError(28, "No space left")])
-    def test_other_errors_are_not_the_users(self, error: BaseException) -> None:
-        with pytest.raises(type(error)):
-            raise error
-        assert mistake_of_user(error) is None
