@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from extrapolate import __version__
+from extrapolate import __version__, results
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.recipe import parse
 from extrapolate.model.config import ModelConfig
@@ -126,9 +127,8 @@ def test_a_row_says_what_the_run_is_and_how_it_was_trained(tmp_path: Path) -> No
 
 def test_training_took_the_median_steps_time_of_a_run_that_was_not_tuned(tmp_path: Path) -> None:
     (tmp_path / "the-run").mkdir()
-    (tmp_path / "the-run" / "metrics.jsonl").write_text(
-        "".join(f'{{"step": {n}, "tokens_per_s": {rate}}}\n' for n, rate in enumerate((100.0, 400.0, 900.0)))
-    )
+    rates = pd.DataFrame({"step": [1, 2, 2, 3], "tokens_per_s": [100.0, 400.0, None, 900.0]})  # one is a validation
+    results.write_frame(tmp_path / "the-run" / "metrics.parquet", rates)
     assert row_of(config_of(), tmp_path)["training_seconds"] == pytest.approx(4096 / 400)
     assert row_of(config_of(origin="RoPE"), tmp_path)["training_seconds"] is None
 

@@ -32,6 +32,12 @@ for name, examples in EXAMPLES.items():
     chosen = examples[LEVEL]
     settings.register_profile(name, max_examples=chosen, deadline=None)
 
+TIMES = {
+    "short": {"kills": 1, "signals": 1, "failures": 1},
+    "ci": {"kills": 16, "signals": 4, "failures": 4},
+    "long": {"kills": 300, "signals": 50, "failures": 50},
+}
+
 # Numbers at the ends of their types, of which lengths, places and counts are made.
 ENDS = [0, 1, -1, 2**15, 2**16, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**63)]
 INTEGERS = st.sampled_from(ENDS) | st.integers()
@@ -111,9 +117,9 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         program = [sys.executable, str(Path(__file__).with_name("forkserver.py"))]
-        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self._tracer: subprocess.Popen[bytes] | None = None
-        self._child = 0
+        self._child: int | None = None  # the command that has not ended
         assert self._answer() == "ready"
 
     def run(self, command: Iterable[object], cwd: Path, *tracing: str, clock: bool = False) -> int:
@@ -126,11 +132,13 @@ class Server:
 
     def start(self, command: Iterable[object], cwd: Path, *tracing: str, clock: bool = False) -> int:
         """Starts a command, and gives its process id; `end` must follow."""
+        if self._child is not None:  # a test failed before its end
+            os.kill(self._child, signal.SIGKILL)
+            self.end()
         job = {"cwd": str(cwd), "argv": [str(part) for part in command], "clock": clock}
         job |= {name: str(self.folder / name) for name in ("out", "err")}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
+        self._process.stdin.write(json.dumps(job).encode() + b"\n")
         self._child = child = int(self._answer())
         wait_for(lambda: _state_of(child) == "T")
         if tracing:
@@ -143,6 +151,7 @@ class Server:
     def end(self) -> int:
         """Waits for the command's end; gives its exit code."""
         code = int(self._answer())
+        self._child = None
         if self._tracer is not None:
             self._tracer.wait()
             self._tracer = None
@@ -161,9 +170,8 @@ class Server:
     def _answer(self) -> str:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], 120)[0]:
-            os.kill(self._child, signal.SIGKILL)
             raise TimeoutError(f"no end after two minutes; it said: {self.said()}")
-        return self._process.stdout.readline().strip()
+        return self._process.stdout.readline().decode().strip()
 
 
 def _state_of(pid: int) -> str:
@@ -277,7 +285,14 @@ def stages(server: Server, corpus: Path, tmp_path_factory: pytest.TempPathFactor
     return Stages(server, corpus, tmp_path_factory.mktemp("stages"))
 
 
-@pytest.fixture(scope="session", params=COMMANDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every command is killed; in the short form, only a training meets the other faults."""
+    if "command" in metafunc.fixturenames:
+        every = LEVEL != "short" or metafunc.module.__name__.endswith("test_kill_anywhere")
+        metafunc.parametrize("command", COMMANDS if every else ["train"], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def command(request: pytest.FixtureRequest) -> str:
     """The name of a command."""
     return str(request.param)
@@ -286,12 +301,8 @@ def command(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def times(command: str) -> dict[str, int]:
     """How often a command meets each fault. A report takes longest."""
-    share = 3 if command == "report" else 1
-    return {
-        "kills": {"short": 1, "ci": 15, "long": 300}[LEVEL] // (share if LEVEL != "short" else 1),
-        "signals": {"short": 1, "ci": 4, "long": 50}[LEVEL] // (share if LEVEL != "short" else 1),
-        "failures": {"short": 1, "ci": 4, "long": 50}[LEVEL] // (share if LEVEL != "short" else 1),
-    }
+    share = 3 if command == "report" and LEVEL != "short" else 1
+    return {fault: n // share for fault, n in TIMES[LEVEL].items()}
 
 
 @pytest.fixture(scope="session")
