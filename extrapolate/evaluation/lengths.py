@@ -24,7 +24,7 @@ from extrapolate.evaluation.protocols.base import (
     protocols,
     targets_hash,
 )
-from extrapolate.evaluation.rows import Scores, common, label_of
+from extrapolate.evaluation.rows import Scores, common, label_of, reason_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.text import check_text
@@ -248,7 +248,8 @@ class _ProtocolEvaluation:
             here = setting | {"length": length, "factor": length / model.seq_len}
             measured = self._known.get((plans[length], length)) if length in plans else None
             scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), self.optimum[length])
-            rows.append(scores.row(here, measured))
+            reason = reason_of(measured, self.model, length, plans.get(length))
+            rows.append(scores.row(here | {"reason": reason}, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
 

@@ -12,6 +12,9 @@ T = TypeVar("T")
 _ASKED = re.compile(r"(?i)(?:tried|unable) to allocate ([0-9.]+ ?\w+)")
 
 
+MEMORY = "memory does not suffice"  # why a row has no loss
+
+
 class OutOfMemoryError(RuntimeError):
     """Memory does not suffice for one window, however few queries are computed at a time.
 

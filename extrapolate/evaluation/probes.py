@@ -24,7 +24,7 @@ from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
-from extrapolate.evaluation.rows import common, label_of
+from extrapolate.evaluation.rows import common, label_of, reason_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -279,7 +279,8 @@ def _rows(
             measured = None
             if plan is not None and model.defined_at(length, plan):
                 measured = evaluation.scores(length, depth, plan, advance, what)
-            rows.append(_row(setting, evaluation.probe, measured, control))
+            reason = reason_of(measured, model, length, plan)
+            rows.append(_row(setting | {"reason": reason}, evaluation.probe, measured, control))
     return rows
 
 

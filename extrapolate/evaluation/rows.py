@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from extrapolate.data.store import Split
+from extrapolate.evaluation.memory import MEMORY
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.plan import Plan
 from extrapolate.results.metrics.base import Scored
 from extrapolate.results.metrics.base import values as metric_values
 from extrapolate.results.tables import EVAL_DOCUMENTS
@@ -94,6 +96,15 @@ class Scores:
                 zip(sums["key 0"].tolist(), sums["key 1"].tolist(), sums["key 2"].tolist(), strict=True)
             )
         ]
+
+
+def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | None) -> str | None:
+    """Why nothing was measured at a length, tokens; None where something was. `plan` is None where none was found."""
+    if measured is not None:
+        return None
+    if plan is None or model.defined_at(length, plan):
+        return MEMORY
+    return f"the encoding is not defined at {length} tokens"
 
 
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:

@@ -55,6 +55,10 @@ _LOSSES = Group(
         ),
     ),
 )  # fmt: skip
+_MISSING = Group(
+    "missing", "why there may be no loss",
+    (sometimes("reason", TEXT, "", "Why a row has no loss.", "there is one"),),
+)  # fmt: skip
 _COUNTS = "how much was scored"
 _N_TARGETS = always("n_targets", INT, "targets", "How many tokens were scored.")
 _N_BYTES = always("n_bytes", REAL, "bytes", "How many bytes of text the targets stand for.")
@@ -147,6 +151,7 @@ EVALS = Table(
     groups=(
         _setting(_PROTOCOL),
         _LOSSES,
+        _MISSING,
         Group("metrics", "what else follows from the losses of the targets", metric_columns()),
         Group(
             "counts", _COUNTS,
@@ -213,6 +218,7 @@ PROBES = Table(
                 ),
             ),
         ),
+        _MISSING,
         Group(
             "counts", _COUNTS,
             (

@@ -199,6 +199,8 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
     rows, documents = rows_of(run_of("learned"), store, EvaluationSettings(factors=(1, 2), max_targets=320))
     beyond = rows[rows["factor"] == 2]
     assert beyond["loss"].isna().all()
+    assert set(beyond["reason"]) == {f"the encoding is not defined at {length} tokens" for length in beyond["length"]}
+    assert rows[rows["factor"] == 1]["reason"].isna().all()
     assert beyond["perplexity"].isna().all()
     assert beyond["control_loss"].notna().all()
     assert rows[rows["factor"] == 1]["loss"].notna().all()

@@ -78,6 +78,8 @@ def test_a_length_that_never_fits_has_no_loss_and_the_others_have(word_store: St
         4: False,
     }
     assert rows["control_loss"].notna().all()
+    assert set(rows[rows["factor"] == 4]["reason"]) == {"memory does not suffice"}
+    assert rows[rows["factor"] < 4]["reason"].isna().all()
     assert len(said) == rows["protocol"].nunique()  # once each, whatever shares the plan
     for line in said:
         assert line.endswith(
@@ -89,6 +91,7 @@ def test_a_probe_at_a_length_that_never_fits_has_no_accuracy(word_store: Store, 
     rows, said = evaluated(word_store, tmp_path / "m", 2 * L, FAILURES[0], probes="passkey", trials=2)
     assert set(rows[rows["accuracy"].isna()]["factor"]) == {4}
     assert set(rows[rows["accuracy"].notna()]["factor"]) == {1, 2}
+    assert set(rows[rows["accuracy"].isna()]["reason"]) == {"memory does not suffice"}
     assert len(said) == 1
     assert "a window of 64 tokens; it is n/a" in said[0]
 
