@@ -294,12 +294,9 @@ class TestFullDisk:
         assert not leftovers(tmp_path)
         cli(*arguments).succeeded()
 
-    @pytest.mark.parametrize(
-        "save_every", [["--save-every", "512"], []], ids=["the first saved state", "the final weights"]
-    )
-    def test_train(self, limited, cli, tiny, trained, leftovers, tmp_path, save_every):
+    def test_train(self, limited, cli, tiny, trained, leftovers, tmp_path):
         """The tokenizer and the configuration fit, weights do not."""
-        arguments = ["train", "--pe", "rope", *tiny, *save_every, "--out", "run"]
+        arguments = ["train", "--pe", "rope", *tiny, "--out", "run"]
         message = limited(200_000, *arguments).error(FAILED)
         assert "too large" in message.lower()
         assert "free some space" in message
@@ -310,16 +307,6 @@ class TestFullDisk:
         assert not leftovers(run)
         cli(*arguments, "--resume").succeeded()
         assert (run / "model.safetensors").read_bytes() == (trained / "rope/model.safetensors").read_bytes()
-
-    def test_train_keeps_the_state_saved_before(self, limited, cli, tiny, state_of_half, trained, contents, leftovers):
-        before = contents(state_of_half)["state.safetensors"]
-        arguments = ["train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half", "--resume"]
-        limited(200_000, *arguments).error(FAILED)
-        assert contents(state_of_half)["state.safetensors"] == before
-        assert not leftovers(state_of_half)
-        cli(*arguments).succeeded()
-        theirs = (trained / "rope/model.safetensors").read_bytes()
-        assert (state_of_half / "model.safetensors").read_bytes() == theirs
 
     def test_eval_lengths(self, limited, cli, evaluated, leftovers, tmp_path):
         """The rows that were there stay; those per document may be more already, but whole."""
