@@ -23,13 +23,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     with naming(path):
         try:
             write(temporary)
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
+            sync(temporary)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync(path.parent)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -56,11 +55,14 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _sync(path: Path) -> None:
-    """Makes a file's content durable, or the renames in a folder."""
+def sync(path: Path) -> None:
+    """Makes a file's content durable, or the renames in a folder. An error names the path."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         os.close(descriptor)
 
@@ -130,9 +132,13 @@ def sealed_hash(record: Mapping[str, Any]) -> str:
 
 
 def remove_partials(folder: Path) -> None:
-    """Deletes what killed processes left under temporary names. Only the holder of the folder's lock may call it."""
-    for path in folder.glob(".*.partial"):
-        path.unlink(missing_ok=True)
+    """Deletes the files that killed processes left under temporary names, in folders below too.
+
+    Only the holder of the folder's lock may call it.
+    """
+    for path in folder.rglob(".*.partial"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -170,14 +176,14 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
             beside.new.mkdir()
             yield beside.new
             for path in beside.new.iterdir():  # a library that wrote it may not have flushed it
-                _sync(path)
-            _sync(beside.new)
+                sync(path)
+            sync(beside.new)
             refuse()  # once more: what was put there meanwhile must not be lost
             if place.exists():
                 shutil.copymode(place, beside.new)
                 place.rename(beside.old)
             beside.new.rename(place)
-            _sync(place.parent)
+            sync(place.parent)
         finally:
             beside.settle()
             beside.lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one

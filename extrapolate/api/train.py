@@ -114,6 +114,7 @@ def train_with(
         folder = there.path
         resolved, user_file = resolve_resumed(there, request, start, extend, store)
         if there.finished:
+            loop.tidy(folder)
             progress.say(f"{folder} is already finished: nothing to do")
             return there
         store = store or Store.open(Path(resolved.data.path))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -63,7 +62,7 @@ class Log:
     def sync(self) -> None:
         """Makes the rows durable: a state that is saved after them counts on them."""
         if self._file is not None:
-            os.fsync(self._file.fileno())
+            files.sync(self.path)
 
     def rows(self) -> list[dict[str, Any]]:
         """Every row of this training. Raises UserError where another program has written to the file."""

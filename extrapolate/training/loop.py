@@ -89,9 +89,23 @@ def train(
         run = _opened(config, store, path, resume, user_encoding)
         if extension is not None:
             run.keep_extensions(extension.files)
-        if not run.finished:
+        if run.finished:
+            _remove_state(path)
+        else:
             _Training(run, data, start, report, progress).loop(save_every, keep_every)
     return run
+
+
+def tidy(path: Path) -> None:
+    """Removes what a training left that was killed at its very end, after its final weights were written."""
+    if (path / STATE).exists() or next(path.rglob(".*.partial"), None) is not None:
+        with files.locked(path):
+            files.remove_partials(path)
+            _remove_state(path)
+
+
+def _remove_state(path: Path) -> None:
+    (path / STATE).unlink(missing_ok=True)
 
 
 def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
@@ -170,7 +184,7 @@ class _Training:
                         )
         results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
         self.run.save_weights(self.model, self.step, self.tokens, final=True)
-        (self.run.path / STATE).unlink(missing_ok=True)
+        _remove_state(self.run.path)
 
     def _step(self) -> dict[str, Any]:
         began = time.perf_counter()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import extrapolate as xt
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
@@ -262,3 +263,16 @@ def test_an_extension_of_the_run_applies_to_its_training_windows(store: Store) -
         update={"extension": "pi", "training": config.training.model_copy(update={"seq_len": 64})}
     )
     assert own_plan(Run(Path(), longer, {}), model).position_scale == 1 / 4  # the model's own L is 16
+
+
+def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path) -> None:
+    """After the final weights, and before its state was removed; or while it wrote a checkpoint that is kept."""
+    config, path = config_of(store, 2), tmp_path / "run"
+    train(config, store, path, keep_every=STEP)
+    whole = sorted(path.rglob("*"))
+    left = [path / "state.safetensors", path / "checkpoints/.step-00000001.safetensors.1.partial"]
+    for clean in (lambda: train(config, store, path, resume=True), lambda: xt.train(out=path, resume=True)):
+        for file in left:
+            file.write_bytes(b"left")
+        clean()
+        assert sorted(path.rglob("*")) == whole
