@@ -21,6 +21,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with naming(path):
+        temporary.unlink(missing_ok=True)  # what is there is of a process that was killed, or a link to anywhere
         try:
             write(temporary)
             sync(temporary)
@@ -65,6 +66,19 @@ def sync(path: Path) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder within a run, if there is none. Raises UserError where it is a link, which may lead anywhere."""
+    if path.is_symlink():
+        raise UserError(f"{path} is a link: replace it with a folder")
+    path.mkdir(exist_ok=True)
+
+
+def check_regular(path: Path) -> None:
+    """Raises UserError where a path is there and is no file: a pipe, say, which would be waited for."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:

@@ -6,7 +6,6 @@ A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=
 
 import difflib
 import hashlib
-import importlib.util
 import inspect
 import math
 import re
@@ -16,7 +15,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -327,13 +325,15 @@ def _names_of(file: Path) -> dict[str, Any]:
     """What a Python file defines."""
     if not file.is_file():
         raise UserError(f"{file}: no such file")
-    digest = hashlib.sha256(str(file.resolve()).encode() + file.read_bytes()).hexdigest()[:16]
-    module_spec = importlib.util.spec_from_file_location(f"{USER_MODULE}{digest}", file)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module  # dataclasses look their module up
-    load = partial(module_spec.loader.exec_module, module)
+    content = file.read_bytes()
+    digest = hashlib.sha256(str(file.resolve()).encode() + content).hexdigest()[:16]
+    module = types.ModuleType(f"{USER_MODULE}{digest}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+
+    def load() -> None:
+        # Not by an import, which would run a compiled file beside it, whatever that holds.
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
 
     def wrong(error: BaseException) -> UserError:
         del sys.modules[module.__name__]

@@ -48,14 +48,14 @@ def test_few_modules_lie_loose_at_the_top() -> None:
 
 
 def test_nothing_that_is_read_can_run() -> None:
-    """No pickle, and no text that becomes code: users' files are imported in one place."""
-    importing = set()
+    """No pickle, and no text that becomes code: users' files run in one place."""
+    running = set()
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             names = {alias.name for alias in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
             assert not {"pickle", "dill", "joblib", "marshal", "shelve"} & names, path
-            assert name not in {"eval", "exec", "compile", "torch.load", "torch.save", "__import__"}, path
-            if name.endswith(("exec_module", "spec_from_file_location")):
-                importing.add(path.relative_to(ROOT).as_posix())
-    assert importing == {"specs.py"}
+            assert name not in {"eval", "torch.load", "torch.save", "__import__"}, path
+            if name.endswith(("exec_module", "spec_from_file_location")) or name in {"exec", "compile"}:
+                running.add(path.relative_to(ROOT).as_posix())
+    assert running == {"specs.py"}

@@ -207,7 +207,7 @@ def _subjects(runs: Runs, seq_len: int | None, progress: Progress) -> list[Run |
             paths.append(one.path)
         elif str(one).startswith(PREFIX):
             paths.append(_imported(str(one), seq_len, progress))
-        elif file.endswith(".py"):
+        elif file.endswith(".py") and not Path(one).exists():  # a folder of that name is a folder
             models.append(foreign.loaded(Path(file), function))
         else:
             paths.append(Path(one))

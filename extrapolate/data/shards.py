@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from extrapolate import files
 from extrapolate.errors import UserError
 
 AGAIN = "delete the store and tokenise again"
@@ -57,6 +58,7 @@ def read(path: Path, dtype: str, vocab_size: int, eos_id: int) -> list[pa.Record
     Raises UserError unless the file is whole, every token is an id below `vocab_size`, and every document ends in
     `eos_id`.
     """
+    files.check_regular(path)
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         if not table.schema.equals(schema(dtype)):

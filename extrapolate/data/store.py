@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
+from extrapolate import files
 from extrapolate.data import manifest as manifests
 from extrapolate.data import shards
 from extrapolate.data import tokenizer as tokenizers
@@ -107,6 +108,7 @@ class Store:
     def tokenizer_json(self) -> bytes:
         """The file of that tokenizer. Raises UserError where it is damaged."""
         self._check([TOKENIZER])
+        files.check_regular(self.path / TOKENIZER)
         return (self.path / TOKENIZER).read_bytes()
 
     def split(self, name: str) -> Split:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from extrapolate import files
 from extrapolate.errors import UserError
 
 EOS = "<eos>"
@@ -110,6 +111,7 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
 
 def read(path: Path) -> Tokenizer:
     """The tokenizer of a store or run. Raises UserError where the file is damaged."""
+    files.check_regular(path)
     with _unreadable(f"{path} is damaged"):
         tokenizer = Tokenizer.from_file(str(path))
         _check_ids(tokenizer)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -122,7 +123,8 @@ def _completed(config: dict[str, Any], path: Path) -> dict[str, Any]:
     for field, allowed in ONLY.items():
         if config.get(field, allowed[0]) not in allowed:
             raise UserError(f"{path}: {field} is {_short(config[field])}, which this project's decoder does not have")
-    if any(kind != "full_attention" for kind in config.get("layer_types") or []):
+    layer_types = config.get("layer_types") or []
+    if not isinstance(layer_types, list) or any(kind != "full_attention" for kind in layer_types):
         raise UserError(f"{path}: layer_types is {_short(config['layer_types'])}, and only full_attention is read")
     return config
 
@@ -139,6 +141,8 @@ def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict) or not shards or not all(isinstance(shard, str) for shard in shards.values()):
         raise UserError(f"{folder / INDEX} is damaged: it has no weight_map")
+    if outside := [shard for shard in shards.values() if Path(shard).name != shard]:
+        raise UserError(f"{folder / INDEX} is damaged: {_short(outside[0])} is not the name of a file beside it")
     found = tuple(folder / shard for shard in sorted(set(shards.values())))
     if missing := [path.name for path in found if not path.is_file()]:
         raise UserError(f"hf:{name} lacks {', '.join(missing)}, which its {INDEX} names: {folder}")
@@ -155,7 +159,7 @@ def sizes_of(source: Source) -> ModelConfig:
     kv_heads = heads if config.get("num_key_value_heads") is None else _whole(source, "num_key_value_heads")
     if heads % kv_heads:
         raise UserError(f"{source.folder / CONFIG}: num_key_value_heads is {kv_heads}, of {heads} heads")
-    return ModelConfig(
+    sizes = dict(
         vocab_size=_whole(source, "vocab_size"),
         width=width,
         layers=_whole(source, "num_hidden_layers"),
@@ -168,6 +172,11 @@ def sizes_of(source: Source) -> ModelConfig:
         norm_eps=_number(source, config, "rms_norm_eps", 1e-6),
         qk_norm=config["architecture"] == "Qwen3ForCausalLM",
     )
+    try:
+        return ModelConfig.model_validate(sizes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{source.folder / CONFIG}: {first['loc'][0]} cannot be: {first['msg']}") from None
 
 
 def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
@@ -263,7 +272,7 @@ def _whole(source: Source, name: str) -> int:
 
 def _number(source: Source, values: Mapping[str, Any], name: str, usual: float | None = None) -> float:
     value = usual if values.get(name) is None else values[name]
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3.4e38:
         raise UserError(f"{source.folder / CONFIG}: {name} is {_short(value)}, not a positive number")
     return float(value)
 
@@ -292,7 +301,10 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
     def take(*names: str) -> Tensor:
         if missing := [name for name in names if name not in theirs]:
             raise UserError(f"{source.folder}: its weights lack {', '.join(missing)}")
-        return torch.cat([theirs.pop(name).float() for name in names])
+        try:
+            return torch.cat([theirs.pop(name).float() for name in names])
+        except RuntimeError as error:
+            raise UserError(f"{source.folder}: {', '.join(names)} do not fit each other: {error}") from None
 
     ours = {"embedding.weight": take("model.embed_tokens.weight"), "norm.weight": take("model.norm.weight")}
     for i in range(sizes.layers):

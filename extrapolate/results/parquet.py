@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.results import seal
 from extrapolate.results.columns import Column, Table
@@ -120,6 +121,7 @@ def _parsed(path: Path) -> pa.Table:
     """What a file holds, which is what was written: it is checked before it is parsed. Files of the first two formats
     cannot be checked.
     """
+    files.check_regular(path)
     content = path.read_bytes()
     whole = seal.holds(content)
     if whole is False:

@@ -119,17 +119,21 @@ class Run:
         """Copies the users' own files that extensions come from into the run."""
         for file in users:
             copy = self.path / USER_EXTENSIONS / f"{file.sha256}.py"
-            copy.parent.mkdir(exist_ok=True)
+            files.make_folder(copy.parent)
             _keep(copy, file.content)
 
     def trust_code(self) -> None:
-        """Lets the run's copies of users' files run, now and later: the user says that they may."""
+        """Lets the run's copies of users' files run, now and later: the user says that they may.
+
+        A hash without a file is not one that the user can have read.
+        """
         encoding = self.config.encoding.file_sha256
         for sha256, copy in [
             *((sha256, self.path / USER_EXTENSIONS / f"{sha256}.py") for sha256 in own_hashes(self.config)),
             *([(encoding, self.path / USER_ENCODING)] if encoding else []),
         ]:
-            trust.allow(sha256, copy)
+            if copy.is_file() and file_sha256(copy) == sha256:
+                trust.allow(sha256, copy)
 
     @cached_property
     def model(self) -> Model:
@@ -210,11 +214,18 @@ class Run:
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint, if its weights belong to the run's configuration: the first format says only sizes."""
-        if checkpoint.config_sha256 != self.config_sha256 and self.tokenizer_sha256 is not None:
+        first_format = checkpoint.config_sha256 is None and self.tokenizer_sha256 is None
+        if checkpoint.config_sha256 != self.config_sha256 and not first_format:
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )
         check_sizes(self._with_weights().model, checkpoint)
+        config, final = self.config, checkpoint.path.name == WEIGHTS
+        if final and isinstance(config, TrainedConfig) and checkpoint.step != config.training.steps:
+            raise UserError(
+                f"{checkpoint.path} is of step {checkpoint.step}, and the training has {config.training.steps}: "
+                "restore it"
+            )
         return checkpoint
 
     def training_seconds(self) -> float | None:

@@ -73,6 +73,7 @@ def sha256_of(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _header(path: Path) -> dict[str, Any]:
+    files.check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             found = json.loads(file.metadata()[METADATA])

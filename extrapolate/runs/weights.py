@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -66,7 +67,7 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
 
 def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str) -> None:
     """Writes a model's weights, after so many steps and tokens of the configuration with that hash."""
-    path.parent.mkdir(exist_ok=True)
+    files.make_folder(path.parent)
     record = {"step": step, "tokens": tokens, "config": config_sha256}
     tensors.write(path, unique_weights(model), record)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -43,7 +44,8 @@ class Log:
         files.write_bytes(self.path, content)
 
     def __enter__(self) -> "Log":
-        self._file = self.path.open("a", encoding="utf-8")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW  # a link could lead anywhere
+        self._file = open(os.open(self.path, flags, 0o666), "a", encoding="utf-8")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -125,7 +125,7 @@ def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_
 
 
 def _begun(path: Path) -> bool:
-    return any((path / name).exists() for name in (STATE, WEIGHTS, OLD_STATE))
+    return any((path / name).is_file() for name in (STATE, WEIGHTS, OLD_STATE))
 
 
 class _Training:

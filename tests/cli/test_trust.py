@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
+import py_compile
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,3 +173,63 @@ class TestAPathInAConfiguration:
         assert not marker.exists()
         cli(*arguments, "--trust-code").succeeded()
         assert marker.exists()
+
+
+class TestWhatLiesBeside:
+    """What comes with a folder, beside what is checked, runs or writes nothing."""
+
+    def test_a_compiled_file_beside_the_copy_does_not_run(self, cli, sent, marker, tmp_path) -> None:
+        cli("eval-lengths", sent, *FEW, "--trust-code").succeeded()
+        marker.unlink()
+        evil = tmp_path / "evil.py"
+        evil.write_text(f"open({str(tmp_path / 'evil-ran')!r}, 'w')\n" + (sent / "encoding.py").read_text())
+        (sent / "__pycache__").mkdir(exist_ok=True)
+        compiled = sent / "__pycache__" / f"encoding.{sys.implementation.cache_tag}.pyc"
+        py_compile.compile(str(evil), str(compiled), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        cli("eval-lengths", sent, *FEW).succeeded()
+        assert marker.exists()
+        assert not (tmp_path / "evil-ran").exists()
+
+    def test_a_hash_without_its_file_is_not_trusted(self, cli, sent, code) -> None:
+        evil = hashlib.sha256(b"evil").hexdigest()
+        record = files.read_sealed(sent / "config.json")
+        record["config"] |= {"extension": "x.py:Ghost", "extension_sha256": evil}
+        files.write_sealed(sent / "config.json", record)
+        cli("eval-lengths", sent, *FEW, "--trust-code").error()
+        with pytest.raises(files.UserError):
+            trust.check(evil, code)
+        trust.check(hashlib.sha256(code.read_bytes()).hexdigest(), code)  # that one was there to be read
+
+    def test_a_folder_called_as_a_function_of_a_file_runs_nothing(self, cli, ckpt, code, marker, monkeypatch) -> None:
+        monkeypatch.chdir(ckpt)
+        shutil.copy(code, "evil.py")
+        Path("evil.py:load").mkdir()
+        cli("eval-lengths", "rope", "evil.py:load", *FEW).error()
+        assert not marker.exists()
+
+    @pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints"])
+    def test_a_link_in_a_run_is_not_written_through(self, cli, tiny, ckpt, tmp_path, name) -> None:
+        run, victim = ckpt / "rope", tmp_path / "victim"
+        victim.mkdir()
+        (victim / "rc").write_text("mine")
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+        for file in ("model.safetensors", "metrics.jsonl"):
+            (run / file).unlink()
+        (run / name).symlink_to(victim if name == "checkpoints" else victim / "rc")
+        cli("train", "--pe", "rope", *tiny, "--out", run, "--resume", "--keep-every", 2048)
+        assert [path.name for path in victim.iterdir()] == ["rc"]
+        assert (victim / "rc").read_text() == "mine"
+
+    def test_an_earlier_checkpoint_is_not_the_final_one(self, cli, ckpt) -> None:
+        run = ckpt / "rope"
+        kept = sorted((run / "checkpoints").iterdir())[0]
+        shutil.copy(kept, run / "model.safetensors")
+        assert "and the training has 10: restore it" in cli("eval-lengths", run, *FEW).error()
+
+    @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
+    def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:
+        file = ckpt / "rope" / name
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(exist_ok=True)
+        os.mkfifo(file)
+        assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()
