@@ -18,7 +18,7 @@ class TestSealedJson:
         assert files.read_sealed(tmp_path / "a.json") == RECORD
 
     @given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=100, deadline=None)
     def test_a_flipped_bit_is_refused_or_changes_nothing(
         self, place: int, bit: int, tmp_path_factory: pytest.TempPathFactory
     ) -> None:

@@ -210,7 +210,7 @@ class Run:
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
         path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
-        write_weights(path, model, step, tokens, self.config_sha256)
+        write_weights(path, model, step, tokens, self.config_sha256, final=final)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint, if its weights belong to the run's configuration: the first format says only sizes."""
@@ -220,12 +220,8 @@ class Run:
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )
         check_sizes(self._with_weights().model, checkpoint)
-        config, final = self.config, checkpoint.path.name == WEIGHTS
-        if final and isinstance(config, TrainedConfig) and checkpoint.step != config.training.steps:
-            raise UserError(
-                f"{checkpoint.path} is of step {checkpoint.step}, and the training has {config.training.steps}: "
-                "restore it"
-            )
+        if checkpoint.path.name == WEIGHTS and not checkpoint.final:
+            raise UserError(f"{checkpoint.path} is a checkpoint of step {checkpoint.step}, not the end: restore it")
         return checkpoint
 
     def training_seconds(self) -> float | None:

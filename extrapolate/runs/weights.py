@@ -18,7 +18,8 @@ from extrapolate.runs import tensors
 class Checkpoint:
     """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content.
 
-    config_sha256 is of the configuration that they were trained with: None where an earlier version wrote the file.
+    config_sha256 is of the configuration that they were trained with; final, whether they are the end of the training.
+    A file of an earlier version says neither: it has no hash, and counts as the end.
     """
 
     path: Path
@@ -26,6 +27,7 @@ class Checkpoint:
     tokens: int
     sha256: str
     config_sha256: str | None = None
+    final: bool = True
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:
@@ -65,10 +67,13 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     load_weights(model, weights, str(checkpoint.path))
 
 
-def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str) -> None:
-    """Writes a model's weights, after so many steps and tokens of the configuration with that hash."""
+def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str, *, final: bool) -> None:
+    """Writes a model's weights, after so many steps and tokens of the configuration with that hash.
+
+    final: whether they are the end of the training.
+    """
     files.make_folder(path.parent)
-    record = {"step": step, "tokens": tokens, "config": config_sha256}
+    record = {"step": step, "tokens": tokens, "final": final, "config": config_sha256}
     tensors.write(path, unique_weights(model), record)
 
 
@@ -76,7 +81,8 @@ def describe(path: Path) -> Checkpoint:
     """What a file of weights says of itself. Raises UserError where it is damaged."""
     record = tensors.record(path)
     try:
-        return Checkpoint(path, record["step"], record["tokens"], record["values"], record.get("config"))
+        final = record.get("final", True)
+        return Checkpoint(path, record["step"], record["tokens"], record["values"], record.get("config"), final)
     except KeyError as missing:
         raise UserError(f"{path} is damaged: it does not say its {missing}; train again") from None
 

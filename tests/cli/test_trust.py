@@ -224,7 +224,7 @@ class TestWhatLiesBeside:
         run = ckpt / "rope"
         kept = sorted((run / "checkpoints").iterdir())[0]
         shutil.copy(kept, run / "model.safetensors")
-        assert "and the training has 10: restore it" in cli("eval-lengths", run, *FEW).error()
+        assert "is a checkpoint of step 4, not the end: restore it" in cli("eval-lengths", run, *FEW).error()
 
     @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
     def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:

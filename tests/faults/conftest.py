@@ -25,15 +25,15 @@ from hypothesis import strategies as st
 
 LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "short")
 EXAMPLES = {
-    "flips": {"short": 200, "ci": 1000, "long": 10_000},
-    "fuzzing": {"short": 50, "ci": 200, "long": 1500},
+    "flips": {"short": 100, "ci": 1000, "long": 10_000},
+    "fuzzing": {"short": 25, "ci": 200, "long": 1500},
 }
 for name, examples in EXAMPLES.items():
     chosen = examples[LEVEL]
     settings.register_profile(name, max_examples=chosen, deadline=None)
 
 TIMES = {
-    "short": {"kills": 3, "signals": 1, "failures": 1},
+    "short": {"kills": 1, "signals": 1, "failures": 1},
     "ci": {"kills": 16, "signals": 4, "failures": 4},
     "long": {"kills": 300, "signals": 50, "failures": 50},
 }

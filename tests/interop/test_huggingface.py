@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.interop import huggingface
 from extrapolate.model.decoder import Model
@@ -283,7 +284,13 @@ class TestFiles:
         with pytest.raises(ValueError, match=f"lacks {shard.name}"):
             huggingface.find(str(folder))
 
-    @pytest.mark.parametrize("content", ["{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": 1}}'])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": {"a": "../b.safetensors"}}',
+            '{"weight_map": {"a": "/b.safetensors"}}',
+        ],
+    )  # fmt: skip
     def test_a_damaged_index(self, saved, content: str) -> None:
         folder, _ = saved()
         (folder / "model.safetensors").unlink()
@@ -297,6 +304,20 @@ class TestFiles:
         (folder / "config.json").write_text(content)
         with pytest.raises(ValueError, match=r"config\.json is damaged"):
             huggingface.find(str(folder))
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"layer_types": 5}, {"rms_norm_eps": 10**400}, {"num_hidden_layers": 10**18},
+            {"vocab_size": 10**300},
+        ],
+        ids=lambda changed: next(iter(changed)),
+    )  # fmt: skip
+    def test_numbers_that_no_model_has(self, saved, changed: dict[str, Any]) -> None:
+        folder, _ = saved()
+        rewrite(folder, **changed)
+        with pytest.raises(UserError, match=r"config\.json: "):
+            ours(folder, torch.zeros(1, 4, dtype=torch.long))
 
     @pytest.mark.parametrize("kept", [0, 100, 3000])
     def test_damaged_weights(self, saved, kept: int) -> None:
