@@ -46,7 +46,7 @@ ENCODINGS = ("rope", "expe", "learned", "none")
 SLOWEST = (
     "test_kill.py", "test_readme.py", "test_damage.py", "test_commands.py", "test_report.py", "test_contract.py",
     "test_docs.py", "test_extend.py", "test_resume.py", "test_probes.py", "test_imported.py", "test_render.py",
-    "test_compare.py", "test_loop.py", "test_kill_anywhere.py", "test_disk.py",
+    "test_compare.py", "test_loop.py",
 )  # fmt: skip
 
 
