@@ -3,7 +3,6 @@
 from typing import Any
 
 from extrapolate.errors import UserError
-from extrapolate.specs import did_you_mean
 
 # Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from
 # every copy: those are ours. `vocab_size` is the paper's, for the parameter counts; a run takes its store's.
@@ -45,5 +44,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 def preset(name: str) -> dict[str, dict[str, Any]]:
     """The preset's `model` and `training` values. Raises UserError if there is none of that name."""
     if name not in PRESETS:
+        from extrapolate.specs import did_you_mean  # the names of presets are in --help, which need not wait for it
+
         raise UserError(f"unknown preset '{name}'; {did_you_mean(name, PRESETS)}")
     return {section: dict(values) for section, values in PRESETS[name].items()}
