@@ -54,9 +54,8 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
         for rotated in branches:
             context = chunk_context(encoding, rotated.query_pos_T, rotated.key_pos_T, state, start, end)
             queries, keys = context.queries, context.keys
-            index = torch.arange(keys.start, end, device=v_BHTK.device)
-            seen_TS = rotated.branch.seen(index[start - keys.start :, None], index[None, :])
-            if scores_BHTS is not None and not seen_TS.any():
+            seen_TS = _seen(rotated.branch, queries, keys, v_BHTK.device)
+            if seen_TS is None:
                 continue
             own = explicit_scores(
                 rotated.q_BHTK[:, :, queries],
@@ -69,3 +68,19 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
         assert scores_BHTS is not None
         outputs.append(scores_BHTS.softmax(dim=-1).to(v_BHTK.dtype) @ v_BHTK[:, :, keys])
     return torch.cat(outputs, dim=2)
+
+
+def _seen(branch: Branch, queries: slice, keys: slice, device: torch.device) -> Tensor | None:
+    """Whether the branch's queries attend to its keys, [T, S]; None where no pair is seen.
+
+    That is found out on the CPU: a GPU would have to be waited for.
+    """
+    seen_TS = _pairs(branch, queries, keys, torch.device("cpu"))
+    if not seen_TS.any():
+        return None
+    return seen_TS if device.type == "cpu" else _pairs(branch, queries, keys, device)
+
+
+def _pairs(branch: Branch, queries: slice, keys: slice, device: torch.device) -> Tensor:
+    index = torch.arange(keys.start, keys.stop, device=device)
+    return branch.seen(index[queries.start - keys.start :, None], index[None, :])

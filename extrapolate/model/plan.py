@@ -56,7 +56,8 @@ class Plan:
         if self.log_length is None:
             return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
         index_T = torch.arange(1, length + 1, device=device)
-        return self.logit_scale * (index_T.log() / torch.tensor(self.log_length).log()).clamp(min=1.0)[None]
+        log_length = torch.full((), self.log_length, device=device).log()  # a number from the CPU would be copied
+        return self.logit_scale * (index_T.log() / log_length).clamp(min=1.0)[None]
 
     def joined(self, other: "Plan") -> "Plan":
         """Both: logit scales multiply, the rest must not be in both."""
