@@ -62,9 +62,10 @@ class Random(Wrapper):
             return index_T
         if not self.training and self.evaluate == "spread":
             return (index_T.double() * self.max / length).floor().to(index_T)  # float32 would round the product
+        # Drawn on the CPU: a seed then gives the same positions on every device.
         generator = None if self.training else torch.Generator().manual_seed(length)
         drawn = torch.randperm(self.max, generator=generator)[:length]
-        return drawn.sort().values.to(index_T)
+        return drawn.sort().values.to(index_T, non_blocking=True)
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         return length <= min(self.max, self.inner.max_length or self.max)

@@ -92,7 +92,9 @@ def complete_pairs(rope: RoPE, length: int) -> int:
 
 def scaled(frequencies: Tensor, factors: tuple[float, ...]) -> Tensor:
     """Each frequency times its factor; unchanged where there are none."""
-    return frequencies * torch.tensor(factors, device=frequencies.device) if factors else frequencies
+    if not factors:
+        return frequencies
+    return frequencies * torch.tensor(factors).to(frequencies.device, non_blocking=True)
 
 
 def turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:

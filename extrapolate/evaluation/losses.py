@@ -1,7 +1,7 @@
 """What a model makes of the targets of some windows: their negative log-likelihood, and which are the likeliest token.
 
 Shapes: W windows, B windows of a batch, T inputs and the next token, P scored places, N = B P, R of these at a time,
-D width, V vocabulary.
+D width, V vocabulary, K numbers of each: its loss, and where asked whether it is the likeliest.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from extrapolate.data.store import Split
 from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
+from extrapolate.machine.devices import to_device
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 
@@ -100,24 +101,22 @@ def scores_at(
     """
     device = model.device
     first = int(places_P[0])
-    wanted_P = torch.from_numpy(places_P).to(device)
+    wanted_P = to_device(torch.from_numpy(places_P), device)
     everything = len(places_P) == length - first
-    loss_WP = np.empty((count, len(places_P)), dtype=np.float32)
-    likeliest_WP = np.empty((count, len(places_P)), dtype=bool) if likeliest else None
+    # On the device to the end: to fetch what each batch gives would be to wait for it.
+    found_KWP = torch.empty(1 + likeliest, count, len(places_P), device=device)
 
     def batch(row: int, windows: int, setting: Any) -> int:
         """Scores some windows from number `row` on, and returns how many."""
         rows = slice(row, min(row + windows, count))
-        tokens_BT = torch.from_numpy(tokens_of(rows).astype(np.int64)).to(device)
+        tokens_BT = to_device(torch.from_numpy(tokens_of(rows).astype(np.int64)), device)
         targets_BP = tokens_BT[:, wanted_P + 1]
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
             hidden_BPD = model.hidden(tokens_BT[:, :-1], setting, first)
             if not everything:
                 hidden_BPD = hidden_BPD[:, wanted_P - first]
-            loss_N, likeliest_N = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest)
-        loss_WP[rows] = loss_N.view_as(targets_BP).cpu().numpy()
-        if likeliest_WP is not None and likeliest_N is not None:
-            likeliest_WP[rows] = likeliest_N.view_as(targets_BP).cpu().numpy()
+            found_KN = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest)
+        found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT)
 
     room = Room(length, max(1, (batch_tokens or BATCH_TOKENS) // length), model.setting(plan, storage_of(precision)))
@@ -126,18 +125,20 @@ def scores_at(
         done = room.enough_for(partial(batch, row))
         progress(done * length)
         row += done
-    return Scores(loss_WP, likeliest_WP)
+    loss_WP, *right_WP = found_KWP.cpu().numpy()
+    return Scores(loss_WP, right_WP[0] > 0 if likeliest else None)
 
 
-def _against(
-    model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool
-) -> tuple[Tensor, Tensor | None]:
-    """The loss of each target, and where asked whether it is the likeliest, LOGIT_ELEMENTS logits at a time."""
+def _against(model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool) -> Tensor:
+    """The loss of each target, and where asked 1 where it is the likeliest, else 0: float32 [K, N].
+
+    LOGIT_ELEMENTS logits are computed at a time.
+    """
     rows = max(1, LOGIT_ELEMENTS // model.vocab_size)
-    losses, right = [], []
+    parts = []
     for hidden_RD, targets_R in zip(hidden_ND.split(rows), targets_N.split(rows), strict=True):
         logits_RV = model.head(hidden_RD).float()
-        losses.append(F.cross_entropy(logits_RV, targets_R, reduction="none"))
-        if likeliest:
-            right.append(logits_RV.argmax(dim=-1) == targets_R)
-    return torch.cat(losses), torch.cat(right) if likeliest else None
+        loss_R = F.cross_entropy(logits_RV, targets_R, reduction="none")
+        right_R = [(logits_RV.argmax(dim=-1) == targets_R).float()] if likeliest else []
+        parts.append(torch.stack([loss_R, *right_R]))
+    return torch.cat(parts, dim=1)

@@ -3,6 +3,7 @@
 import shutil
 
 import torch
+from torch import Tensor
 
 from extrapolate.errors import UserError
 
@@ -25,3 +26,9 @@ def fast_bf16() -> bool:
 def can_compile(device: str) -> bool:
     """Whether torch.compile finds a compiler."""
     return device == "cuda" or shutil.which("g++") is not None or shutil.which("clang++") is not None
+
+
+def to_device(batch: Tensor, device: torch.device | str) -> Tensor:
+    """A batch that was made on the CPU, on a device. Towards CUDA it goes through pinned memory, and nothing waits."""
+    device = torch.device(device)
+    return (batch.pin_memory() if device.type == "cuda" else batch).to(device, non_blocking=True)
