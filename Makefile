@@ -22,7 +22,7 @@ OUT := report
 EVAL :=
 endif
 
-.PHONY: report zoo docs test faults check mutants clean
+.PHONY: report zoo docs test faults check gpu mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) tokenize stdlib --out data/stdlib
@@ -54,6 +54,9 @@ check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests, measurements and a small comparison, written to docs/gpu.md
+	$(BIN)/python tools/gpu.py
 
 mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all; ONLY=extrapolate.model: one room)
 	@echo "Every mutant whose number ends in one of $(LAST): about $$(printf %s $(LAST) | wc -c) in 10 of every module's."

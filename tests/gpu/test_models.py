@@ -1,0 +1,107 @@
+"""A GPU computes what the CPU does, for every encoding and extension, and nothing in a model waits for it."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate import specs
+from extrapolate.contract.check import move_from_constants
+from extrapolate.contract.subject import encodings_of
+from extrapolate.encodings.base import encodings
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.base import extensions
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN, Plan
+
+pytestmark = pytest.mark.gpu
+L, N = 16, 256
+SIZES = ModelConfig(
+    vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48, qk_norm=True, ssmax=True
+)
+VARIANTS = [
+    "rope:pairing=interleaved", "pope:delta=uniform", "kerple:kernel=power", "fire:shared=true,depth=2",
+    "dape:base=fire", "cope:scaled=true", "fox:form=cable", "expe:learned=fixed", "random:base=alibi",
+    "random:base=learned,evaluate=spread",
+]  # fmt: skip
+BASES = {"expe-scale": "expe", "table-resize": "learned"}  # what an extension is tried on, where that is not RoPE
+
+
+def pair(text: str, device: str) -> tuple[Model, Model]:
+    """The same model on the CPU and on the device."""
+    spec = specs.parse(text)
+    torch.manual_seed(0)
+    model = Model(SIZES, spec.name, spec.arguments, L)
+    with torch.no_grad():
+        move_from_constants(encodings_of(model))
+    return model, copy.deepcopy(model).to(device)
+
+
+def tokens_of(length: int) -> Tensor:
+    return torch.randint(0, 61, (3, length), generator=torch.Generator().manual_seed(1))
+
+
+def same(some: Tensor, others: Tensor) -> None:
+    torch.testing.assert_close(some.cpu(), others, rtol=1e-3, atol=1e-4)
+
+
+def same_evaluation(ours: Model, theirs: Model, plan: Plan, length: int, device: str) -> None:
+    """The hidden states of the last tokens, in float32; and in bfloat16 about those."""
+    tokens = tokens_of(length)
+    with torch.inference_mode():
+        expected = ours.eval().hidden(tokens, plan, length // 3)
+        there = theirs.eval().setting(plan)
+        tokens = tokens.to(device)
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("error")  # raises where anything waits for the GPU
+        try:
+            found = theirs.hidden(tokens, there, length // 3)
+            with torch.autocast(device, torch.bfloat16):
+                rounded = theirs.hidden(tokens, there, length // 3)
+        finally:
+            if device == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
+    same(found, expected)
+    assert (rounded.float().cpu() - expected).abs().mean() < 0.1
+
+
+@pytest.mark.parametrize("text", encodings.names() + VARIANTS)
+def test_every_encoding_gives_the_cpus_losses_and_gradients(text: str, device: str) -> None:
+    ours, theirs = pair(text, device)
+    tokens = tokens_of(L + 1)
+    for model, where in ((ours, "cpu"), (theirs, device)):
+        torch.manual_seed(0)  # of positions that are drawn
+        model.train().loss(tokens[:, :-1].to(where), tokens[:, 1:].to(where)).backward()
+    for (name, parameter), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert (parameter.grad is None) == (other.grad is None), name
+        if parameter.grad is not None and other.grad is not None:
+            same(other.grad, parameter.grad)
+
+
+@pytest.mark.parametrize("text", encodings.names() + VARIANTS)
+def test_every_encoding_is_evaluated_as_on_the_cpu(text: str, device: str) -> None:
+    ours, theirs = pair(text, device)
+    same_evaluation(ours, theirs, PLAIN, min(N, ours.encoding.max_length or N), device)
+
+
+@pytest.mark.parametrize("name", extensions.names())
+def test_every_extension_is_evaluated_as_on_the_cpu(name: str, device: str) -> None:
+    ours, theirs = pair(BASES.get(name, "rope"), device)
+    recipe = recipes.parse(name)
+    recipe = recipe if recipe.to_fit is None else recipe.fitted(0.1)
+    same_evaluation(ours, theirs, recipe.plan(ours.encoding, L, N), N, device)
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_no_token_sees_a_later_one(name: str, device: str) -> None:
+    _, model = pair(name, device)
+    tokens = tokens_of(L).to(device)
+    seen: list[Tensor] = []
+    handle = model.embedding.register_forward_hook(lambda _, __, x: (seen.append(x), x.retain_grad())[0])
+    model.eval()(tokens)[:, L // 2].sum().backward()
+    handle.remove()
+    assert seen[0].grad is not None
+    assert not seen[0].grad[:, L // 2 + 1 :].any()
+    assert seen[0].grad[:, : L // 2].any()

@@ -1,0 +1,72 @@
+"""What `make gpu` writes, and what it says where there is no GPU."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+import torch
+
+from extrapolate.data.store import Store
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "gpu.py"
+
+
+@pytest.fixture(scope="module")
+def gpu() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tools_gpu", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "tools_gpu", module)  # where dataclasses look their module up
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_without_a_gpu_it_says_so_in_one_line_and_writes_nothing(
+    gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(gpu, "PAGE", tmp_path / "gpu.md")
+    assert gpu.main() == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.count("\n") == 1
+    assert "no CUDA GPU" in written.err
+    assert not (tmp_path / "gpu.md").exists()
+
+
+def test_the_page_says_where_it_comes_from_and_has_every_row(gpu: ModuleType) -> None:
+    tables = [
+        gpu.Table("Training", "The median step.", pd.DataFrame([{"preset": "tiny", "tokens/s": "1,234"}])),
+        gpu.Table("Losses", "Nats.", pd.DataFrame([{"model": "RoPE", "1x": "4.18"}, {"model": "ALiBi", "1x": "4.20"}])),
+    ]
+    assert gpu.page("A GPU, 4 cores", "2026-01-31", "0123456789ab", "57 passed in 80.12s", tables) == (
+        "# On a GPU\n\n"
+        "`make gpu` wrote this page on 2026-01-31, at commit 0123456789ab, on this machine: A GPU, 4 cores.\n\n"
+        "Tests that need a GPU: 57 passed in 80.12s.\n\n"
+        "## Training\n\nThe median step.\n\n| preset | tokens/s |\n| --- | --- |\n| tiny | 1,234 |\n\n"
+        "## Losses\n\nNats.\n\n| model | 1x |\n| --- | --- |\n| RoPE | 4.18 |\n| ALiBi | 4.20 |\n"
+    )
+
+
+def test_steps_are_measured_in_every_mode(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "WARM_UP_STEPS", 0)
+    rows = gpu.training_table("cpu", presets={"tiny": (1, 2)}, modes=(False,), repeats=1).rows
+    assert rows["tokens"].tolist() == [64, 64, 128, 128]
+    assert rows["precision"].tolist() == ["fp32", "bf16"] * 2
+    assert (rows["tokens/s"].str.replace(",", "").astype(int) > 0).all()
+
+
+def test_a_comparison_has_a_row_for_each_model_and_a_loss_for_each_factor(
+    gpu: ModuleType, word_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "COMPARED", ("alibi",))
+    tables = gpu.comparison_tables(tmp_path, word_store, "cpu", seq_len=16, tokens=4096)
+    for table in tables:
+        assert table.rows["model"].tolist() == ["ALiBi"]
+    losses = tables[1].rows
+    assert list(losses.columns) == ["model", "1x", "2x", "4x", "8x", "16x"]
+    assert all(3 < float(loss) < 7 for loss in losses.iloc[0, 1:])
