@@ -45,7 +45,7 @@ VARIANTS = [
 ]  # fmt: skip
 # What each extension is tried on, where that is not RoPE.
 BASES = {"expe-scale": "expe", "table-resize": "learned"}
-RECIPES = [*extensions.names(), "rerope:k=16", "ntk-by-parts:ramp=turns", "expe-scale:reading=positions"]
+RECIPES = [*extensions.names(), "rerope:k=16", "expe-scale:reading=positions"]
 ON_THE_CPU = {
     ("encodings/random.py", "positions"): "they are drawn there, so that a seed gives the same on every device",
     ("encodings/rope.py", "scaled"): "the factors of an extension's frequencies are Python's numbers",
@@ -133,33 +133,39 @@ def train(model: Model, plan: Plan, length: int, weight: Tensor | None = None) -
 
 @torch.inference_mode()
 def evaluate(model: Model, plan: Plan, length: int) -> None:
-    """Whole windows, and their last tokens alone."""
-    setting = model.eval().setting(plan, "bf16")
-    assert model.hidden(tokens_of(length), setting).device.type == "meta"
-    assert model.hidden(tokens_of(length), setting, length - 3).shape == (2, 3, SIZES.width)
+    """The last tokens of windows, more than a chunk of them."""
+    setting, first = model.eval().setting(plan, "bf16"), length // 3
+    assert model.hidden(tokens_of(length), setting, first).shape == (2, length - first, SIZES.width)
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training takes every path, and evaluation several chunks."""
+    """Attention takes more than one."""
     monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 24)
 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("name", encodings.names() + VARIANTS)
-def test_every_encoding_computes_where_the_model_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_encoding_computes_where_the_model_is(name: str) -> None:
     model = make(name)
-    length = min(N, model.encoding.max_length or N)
     with watched():
         train(model, PLAIN, L)
-        evaluate(model, PLAIN, length)
-        monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 0)
-        train(model, PLAIN, L)
+        evaluate(model, PLAIN, min(N, model.encoding.max_length or N))
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("name", ["rope", "alibi", "t5", "fox"])
+def test_long_windows_are_trained_where_the_model_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the fused kernel, with a bias too, and by explicit scores in chunks."""
+    monkeypatch.setattr(attention, "EXPLICIT_UP_TO", L)
+    model = make(name)
+    with watched():
+        train(model, PLAIN, N)
 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("text", RECIPES)
-def test_every_extension_computes_where_the_model_is(text: str) -> None:
+def test_every_extension_is_trained_with_where_the_model_is(text: str) -> None:
     recipe = recipes.parse(text)
     if recipe.to_fit is not None:
         recipe = recipe.fitted(0.1)
@@ -168,7 +174,6 @@ def test_every_extension_computes_where_the_model_is(text: str) -> None:
     assert plan != PLAIN
     with watched():
         train(model, plan, N)
-        evaluate(model, plan, N)
 
 
 @pytest.mark.parametrize("name", encodings.names())
@@ -179,8 +184,7 @@ def test_every_extension_that_applies_computes_where_the_model_is(name: str) -> 
             recipe = recipes.parse(text)
             plan = (recipe if recipe.to_fit is None else recipe.fitted(0.1)).plan(model.encoding, L, N)
             if model.defined_at(N, plan):
-                with torch.inference_mode():
-                    model.eval().hidden(tokens_of(N), plan, N - 3)
+                evaluate(model, plan, N)
 
 
 @pytest.fixture
