@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from extrapolate.errors import UserError
 
 T = TypeVar("T")
@@ -63,9 +65,21 @@ class Ranks:
             raise made[1]
         return made[0]
 
+    def in_turn(self, make: Callable[[], T]) -> T:
+        """What each process makes: the first one first, then the others, who find what it has written."""
+        made: list[T] = []
+        self.from_first(lambda: made.append(make()))
+        return made[0] if self.first else make()
+
     def in_first(self, made: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
         """A context for the first process, and nothing for the others."""
         return made() if self.first else contextlib.nullcontext()
+
+    def shares(self, count: int, size: int) -> list[tuple[int, int]]:
+        """Which of `count` pieces this process does, from and to: every so many-th batch of `size`; all, if alone."""
+        if self.count == 1:
+            return [(0, count)]
+        return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.count * size)]
 
     def sums(self, *values: float) -> tuple[float, ...]:
         """Each value, added up over the processes: one message for all of them."""
@@ -78,8 +92,20 @@ class Ranks:
         dist.all_reduce(added, group=_control())
         return tuple(added.tolist())
 
+    def add_up(self, values: np.ndarray) -> np.ndarray:
+        """Arrays of one shape, added up over the processes."""
+        if self.count == 1:
+            return values
+        import torch
+        import torch.distributed as dist
+
+        added = torch.from_numpy(values.astype(np.uint8) if values.dtype == bool else values.copy())
+        dist.all_reduce(added, group=_control())
+        return added.numpy().astype(values.dtype)
+
 
 ALONE = Ranks()
+_working: Ranks = ALONE
 
 
 def processes() -> int:
@@ -106,10 +132,12 @@ def joined(what_next: str) -> Iterator[Ranks]:
         return
     import torch.distributed as dist
 
+    global _working
     if not dist.is_initialized():
         _join()
+    _working = Ranks(dist.get_rank(), dist.get_world_size())
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        yield _working
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in _LOST):
             raise RuntimeError(
@@ -117,6 +145,13 @@ def joined(what_next: str) -> Iterator[Ranks]:
                 f"{what_next}"
             ) from error
         raise
+    finally:
+        _working = ALONE
+
+
+def working() -> Ranks:
+    """The processes that do the present piece of work: those that `joined` gave, inside it."""
+    return _working
 
 
 def tells_the_end() -> bool:
