@@ -1,7 +1,7 @@
 """Processes that do one piece of work together, as torchrun starts them: each is a rank.
 
 torchrun says in the environment which rank a process is, and where the others are. Nothing of torch.distributed is
-imported where a process is alone.
+imported where a process is alone, and torch only where it is needed: the command line reads this module to start.
 """
 
 import atexit
@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from extrapolate.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 T = TypeVar("T")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -92,14 +93,14 @@ class Ranks:
         dist.all_reduce(added, group=_control())
         return tuple(added.tolist())
 
-    def add_up(self, values: np.ndarray) -> np.ndarray:
+    def add_up(self, values: "np.ndarray") -> "np.ndarray":
         """Arrays of one shape, added up over the processes."""
         if self.count == 1:
             return values
         import torch
         import torch.distributed as dist
 
-        added = torch.from_numpy(values.astype(np.uint8) if values.dtype == bool else values.copy())
+        added = torch.from_numpy(values.astype("uint8") if values.dtype == bool else values.copy())
         dist.all_reduce(added, group=_control())
         return added.numpy().astype(values.dtype)
 
@@ -180,7 +181,7 @@ def check_devices(device: str) -> None:
     if device == "cuda" and processes() > 1 and here > torch.cuda.device_count():
         raise UserError(
             f"{here} processes cannot share {torch.cuda.device_count()} CUDA devices: start one process for each "
-            "device, with torchrun --nproc-per-node, or use `device='cpu'`"
+            "device, or use `device='cpu'`"
         )
 
 
