@@ -5,7 +5,6 @@ that the user started, so that no script needs a guard against being run again.
 """
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
-import extrapolate
+from extrapolate.errors import UserError
 
 Serve = Callable[[Connection], None]
 
@@ -33,7 +32,7 @@ class Child:
             f"from {serve.__module__} import {serve.__name__} as serve\n"
             f"from {__name__} import run; run(serve, {theirs.fileno()})"
         )
-        package = str(Path(extrapolate.__file__).parents[1])
+        package = str(Path(__file__).parents[2])
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, *filter(None, sys.path)])}
         if threads is not None:
             environment |= {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
@@ -96,9 +95,7 @@ def run(serve: Serve, descriptor: int) -> None:
             serve(connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass  # nobody is there any more
-        except Exception as error:
-            try:
-                pickle.loads(pickle.dumps(error))
-            except Exception:
-                error = RuntimeError(f"{type(error).__name__}: {error}")
+        except (UserError, MemoryError) as error:
             connection.send((False, error))
+        except Exception as error:
+            connection.send((False, RuntimeError(f"{type(error).__name__}: {error}")))
