@@ -60,7 +60,7 @@ def build_store(
         return made_from is not None and construction.can_go_on(folder, made_from)
 
     with files.new_folder(out, goes_on=goes_on) as folder:
-        _build(source, settings, folder, made_from or {}, progress, workers or _cores())
+        _build(source, settings, folder, made_from or {}, progress, workers or cores())
     return Store.open(out)
 
 
@@ -72,7 +72,8 @@ def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None
     return {"settings": vars(settings), "source": there, "tokenizer": tokenizer}
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
