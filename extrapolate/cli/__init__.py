@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from extrapolate.machine.ranks import is_first
+from extrapolate.machine.threads import wait_briefly
 
 STOPPED = 130
 
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    wait_briefly()
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
             code = _run_quietly([argument for argument in given if argument != "--debug"])
