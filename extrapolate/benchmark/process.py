@@ -10,10 +10,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def kept() -> ProcessPoolExecutor:
+    """A new process, which knows nothing of this one, and does one call after the other until the end of its `with`."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
 def alone(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `work` returns, called in a new process, which knows nothing of this one."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+    """What `work` returns, called in a new process."""
+    with kept() as pool:
         return pool.submit(work, *arguments, **named).result()
 
 

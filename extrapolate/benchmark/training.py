@@ -1,14 +1,16 @@
 """How fast training is here, beside a peer and the floor: every number of one table from one run.
 
-Each variant runs in a process of its own, so that its peak memory is its own too. One step is a forward pass, a
-backward pass, gradient clipping and AdamW, on one micro-batch of random tokens.
+Each variant runs in a process of its own, so that its peak memory is its own too. Variants that are compared take
+turns, step by step: what slows the machine for a while slows all of them. One step is a forward pass, a backward pass,
+gradient clipping and AdamW, on one micro-batch of random tokens.
 """
 
+import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from extrapolate.benchmark import process
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.machine.load import Load
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
@@ -28,6 +31,7 @@ from extrapolate.training.optimizer import optimizer_of
 
 Who = Literal["extrapolate", "transformers", "floor"]
 WARM_UP_STEPS = 3  # the first of them compiles
+LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -37,22 +41,41 @@ class Variant:
     who: Who
     precision: str
     compiled: bool = False
+    dropout: bool = False
 
 
 @dataclass(frozen=True)
 class Speed:
-    """The median step's tokens per second, and the process's peak memory in MiB."""
+    """A variant's steps, in the order of the rounds, seconds; its tokens a step, peak memory in MiB, and the share of
+    its time that other programs took (None where the system does not tell)."""
 
-    tokens_per_s: float
+    seconds: list[float]
+    tokens: int
     peak_mib: float
+    taken: float | None
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of the median step."""
+        return self.tokens / statistics.median(self.seconds)
+
+    def times_as_fast_as(self, other: "Speed") -> float:
+        """The median over the rounds in which both took a step."""
+        return statistics.median(theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=True))
 
 
-VARIANTS = [
-    Variant(who, precision, compiled)
-    for precision in ("fp32", "bf16")
-    for compiled in (False, True)
-    for who in ("extrapolate", "transformers")
-] + [Variant("floor", precision) for precision in ("fp32", "bf16")]
+def groups(config: TrainedConfig, peer: bool, compiled: bool) -> list[list[Variant]]:
+    """What is compared with each other: this model and the peer in one mode, beside the floor of its precision.
+
+    A preset with dropout is measured with it and without, the peer too.
+    """
+    whose: list[Who] = ["extrapolate", "transformers"] if peer else ["extrapolate"]
+    return [
+        [*(Variant(who, precision, mode, dropout) for who in whose), Variant("floor", precision)]
+        for precision in ("fp32", "bf16")
+        for mode in ([False, True] if compiled else [False])
+        for dropout in ([False, True] if config.model.dropout else [False])
+    ]
 
 
 def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> TrainedConfig:
@@ -73,27 +96,56 @@ def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> Tr
     )
 
 
-def measure(config: TrainedConfig, variants: list[Variant], seconds: float) -> Iterator[tuple[Variant, Speed]]:
-    """Measures each variant for about so many seconds, one after the other."""
-    for variant in variants:
-        yield variant, process.alone(_measure, config, variant, seconds)
+def measure(config: TrainedConfig, group: list[Variant], seconds: float) -> dict[Variant, Speed]:
+    """Measures the variants of a group for about so many seconds each, in turns."""
+    with contextlib.ExitStack() as stack:
+        workers = {variant: stack.enter_context(process.kept()) for variant in group}
+        for variant, worker in workers.items():
+            worker.submit(_prepare, config, variant).result()
+        times: dict[Variant, list[float]] = {variant: [] for variant in group}
+        began = time.perf_counter()
+        while len(times[group[0]]) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(group):
+            for variant, worker in workers.items():
+                times[variant].append(worker.submit(_timed_step).result())
+        tokens = config.training.micro_batch_size * config.training.seq_len
+        return {
+            variant: Speed(times[variant], tokens, *worker.submit(_cost).result())
+            for variant, worker in workers.items()
+        }
 
 
-def _measure(config: TrainedConfig, variant: Variant, seconds: float) -> Speed:
+class _Prepared:
+    """What a worker's process keeps between steps."""
+
+    step: Callable[[], None]
+    load = Load(0.0, 0.0, 0.0)
+    told = True
+
+
+def _prepare(config: TrainedConfig, variant: Variant) -> None:
     keep_freed_memory()
     torch.manual_seed(0)
-    windows = config.training.micro_batch_size
-    step = {"extrapolate": _our_step, "transformers": _peer_step, "floor": _floor_step}[variant.who](config, variant)
-    times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < WARM_UP_STEPS + 3 or time.perf_counter() - began < seconds:
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-        if len(times) == WARM_UP_STEPS:
-            began = time.perf_counter()
-    median = statistics.median(times[WARM_UP_STEPS:])
-    return Speed(windows * config.training.seq_len / median, process.peak_memory_mib())
+    if not variant.dropout:
+        config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
+    make = {"extrapolate": _our_step, "transformers": _peer_step, "floor": _floor_step}[variant.who]
+    _Prepared.step = staticmethod(make(config, variant))
+    for _ in range(WARM_UP_STEPS):
+        _Prepared.step()
+
+
+def _timed_step() -> float:
+    before, start = Load.now(), time.perf_counter()
+    _Prepared.step()
+    seconds, after = time.perf_counter() - start, Load.now()
+    if before is None or after is None:
+        _Prepared.told = False
+    else:
+        _Prepared.load += after - before
+    return seconds
+
+
+def _cost() -> tuple[float, float | None]:
+    return process.peak_memory_mib(), _Prepared.load.taken if _Prepared.told else None
 
 
 def _random_tokens(config: TrainedConfig) -> Tensor:
@@ -116,6 +168,8 @@ def _our_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
 
 def _peer_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
     model = transformers_llama(config.model, config.training.seq_len)
+    if variant.dropout:
+        _drop(model, config.model.dropout)
 
     def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         return F.cross_entropy(model(input_ids=tokens_BT).logits.flatten(0, 1).float(), targets_BT.flatten())
@@ -146,6 +200,19 @@ def transformers_llama(sizes: ModelConfig, max_length: int) -> nn.Module:
             use_cache=False,
         )
     )
+
+
+def _drop(model: nn.Module, probability: float) -> None:
+    """Gives transformers' Llama the dropout that this model has: it has none on what enters the residual stream."""
+
+    def dropped(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if isinstance(output, tuple):
+            return F.dropout(output[0], probability), *output[1:]
+        return F.dropout(output, probability)
+
+    for name, module in model.named_modules():
+        if name.endswith(("embed_tokens", "self_attn", "mlp")):
+            module.register_forward_hook(dropped)
 
 
 def _step(

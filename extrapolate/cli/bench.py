@@ -1,12 +1,17 @@
 """extrapolate bench"""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from extrapolate.cli.registered import protocols, registered
 from extrapolate.errors import UserError
 from extrapolate.runs.presets import PRESETS
+
+if TYPE_CHECKING:
+    from extrapolate.benchmark.training import Speed, Variant
+
+BUSY = 0.05  # the share of a measurement's time that other programs may take
 
 
 def bench(
@@ -161,34 +166,54 @@ def _bench_training(preset: str, seq_len: int | None, compile: bool, seconds: fl
     from extrapolate.runs import provenance
 
     config = benchmark.bench_config(preset, seq_len)
-    variants = [v for v in benchmark.VARIANTS if compile or not v.compiled]
-    if importlib.util.find_spec("transformers") is None:
+    if not (peer := importlib.util.find_spec("transformers") is not None):
         say("no peer: it needs the transformers package, pip install 'extrapolate[peers]'")
-        variants = [v for v in variants if v.who != "transformers"]
-    speeds: dict[benchmark.Variant, benchmark.Speed] = {}
-    with Progress("variants") as progress:
-        for variant, speed in benchmark.measure(config, variants, seconds):
-            speeds[variant] = speed
-            progress.update("measuring", len(speeds), len(variants))
+    groups = benchmark.groups(config, peer, compile)
     rows = []
-    for variant in variants:
-        speed = speeds[variant]
-        peer = speeds.get(benchmark.Variant("transformers", variant.precision, variant.compiled))
-        floor = speeds[benchmark.Variant("floor", variant.precision)]
-        rows.append(
-            {
-                "who": variant.who,
-                "precision": variant.precision,
-                "mode": "" if variant.who == "floor" else "compiled" if variant.compiled else "eager",
-                "tokens/s": f"{speed.tokens_per_s:,.0f}",
-                "of floor": f"{speed.tokens_per_s / floor.tokens_per_s:.2f}",
-                "of transformers": f"{speed.tokens_per_s / peer.tokens_per_s:.2f}" if peer else "",
-                "peak MiB": f"{speed.peak_mib:,.0f}",
-            }
-        )
-    best = {who: max(s.tokens_per_s for v, s in speeds.items() if v.who == who) for who in {v.who for v in variants}}
+    best: dict[str, float] = {}
+    taken: list[float] = []
+    with Progress("modes") as progress:
+        for done, group in enumerate(groups, 1):
+            speeds = benchmark.measure(config, group, seconds)
+            rows += _rows(speeds, with_dropout=config.model.dropout > 0)
+            taken += [speed.taken for speed in speeds.values() if speed.taken is not None]
+            for variant, speed in speeds.items():
+                if not variant.dropout:
+                    best[variant.who] = max(speed.tokens_per_s, best.get(variant.who, 0.0))
+            progress.update("measuring", done, len(groups))
     training = config.training
     title = f"{preset}, L {training.seq_len}, {training.micro_batch_size} windows a step; {provenance.machine()}"
     print_table(pd.DataFrame(rows), title)
-    if "transformers" in best:
+    if max(taken, default=0.0) > BUSY:
+        say(
+            f"this machine is busy: other programs took up to {max(taken):.0%} of the time in which a program here "
+            "wanted to compute, so ratios are n/a there; measure again when nothing else runs"
+        )
+    elif peer:
         print(f"fastest mode of each: extrapolate is {best['extrapolate'] / best['transformers']:.2f}x transformers")
+
+
+def _rows(speeds: "dict[Variant, Speed]", with_dropout: bool) -> list[dict[str, str]]:
+    """A group's rows of the table. A ratio of times that other programs took a part of means nothing."""
+    named = {variant.who: speed for variant, speed in speeds.items()}
+
+    def ratio(speed: "Speed", other: str) -> str:
+        if other not in named:
+            return ""
+        busy = any((x.taken or 0.0) > BUSY for x in (speed, named[other]))
+        return "n/a" if busy else f"{speed.times_as_fast_as(named[other]):.2f}"
+
+    return [
+        {
+            "who": variant.who,
+            "precision": variant.precision,
+            "mode": "" if variant.who == "floor" else "compiled" if variant.compiled else "eager",
+            **({"dropout": "yes" if variant.dropout else ""} if with_dropout else {}),
+            "tokens/s": f"{speed.tokens_per_s:,.0f}",
+            "of floor": ratio(speed, "floor"),
+            "of transformers": ratio(speed, "transformers"),
+            "peak MiB": f"{speed.peak_mib:,.0f}",
+            "taken by others": "n/a" if speed.taken is None else f"{speed.taken:.0%}",
+        }
+        for variant, speed in speeds.items()
+    ]
