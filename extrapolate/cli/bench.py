@@ -35,6 +35,11 @@ def bench(
         registered("evaluation/protocols")
     ),
     precision: Annotated[str, typer.Option(help="with --evaluation: fp32, bf16, or both")] = "fp32,bf16",
+    tokenize: Annotated[
+        bool, typer.Option("--tokenize", help="measure the tokenising of text, beside datasets.Dataset.map")
+    ] = False,
+    source: Annotated[str, typer.Option(help="with --tokenize: whose text, as for tokenize")] = "stdlib",
+    megabytes: Annotated[float, typer.Option(min=0.1, help="with --tokenize: how much text")] = 64.0,
     pe: Annotated[
         list[str] | None, typer.Option(help="with --encodings: measure this one beside rope; repeatable")
     ] = None,
@@ -47,6 +52,8 @@ def bench(
         if seconds is not None:
             raise UserError("--seconds is for training: an evaluation takes as long as its --tokens")
         _bench_evaluation(preset, seq_len, tokens, protocol, precision)
+    elif tokenize:
+        _bench_tokenizing(source, megabytes)
     elif encodings:
         _bench_encodings(pe, preset, seq_len, 3.0 if seconds is None else seconds)
     else:
@@ -89,6 +96,40 @@ def _bench_encodings(pe: list[str] | None, preset: str, seq_len: int | None, sec
     length = seq_len or "64"
     title = f"{preset}, L {length}, relative to rope in parentheses; {provenance.machine()}"
     print_table(pd.DataFrame(rows), title)
+
+
+def _bench_tokenizing(source: str, megabytes: float) -> None:
+    import pandas as pd
+
+    from extrapolate.benchmark import tokenizing as benchmark
+    from extrapolate.cli.progress import Progress
+    from extrapolate.cli.render import print_table
+    from extrapolate.runs import provenance
+
+    variants = benchmark.variants()
+    speeds: dict[benchmark.Variant, benchmark.Speed] = {}
+    with Progress("variants") as progress:
+        for variant, speed in benchmark.measure(source, "text", megabytes, variants):
+            speeds[variant] = speed
+            progress.update("measuring", len(speeds), len(variants))
+    best = {
+        who: max(speed.mb_per_s for variant, speed in speeds.items() if variant.who == who)
+        for who in ("extrapolate", "datasets")
+    }
+    rows = [
+        {
+            "who": variant.who,
+            "processes": str(variant.processes),
+            "call": f"{variant.call}, {variant.batch} documents" if variant.call else "",
+            "seconds": f"{speed.seconds:.1f}",
+            "MB/s": f"{speed.mb_per_s:.2f}",
+            "of the best datasets": f"{speed.mb_per_s / best['datasets']:.2f}",
+            "peak MiB": f"{speed.peak_mib:,.0f}",
+        }
+        for variant, speed in speeds.items()
+    ]
+    print_table(pd.DataFrame(rows), f"{megabytes:g} MB of {source}; {provenance.machine()}")
+    print(f"fastest mode of each: extrapolate is {best['extrapolate'] / best['datasets']:.2f}x datasets.Dataset.map")
 
 
 def _bench_evaluation(preset: str, seq_len: int | None, tokens: int, protocol: str, precision: str) -> None:

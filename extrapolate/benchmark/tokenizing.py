@@ -1,0 +1,157 @@
+"""How fast text becomes tokens on the disk, beside `datasets.Dataset.map` with the same tokenizer, in one run.
+
+Each variant gets the same texts from the same Parquet file, and has a process of its own, with the children that it
+starts. The peer's reading of that file is not counted, ours is; the learning of the BPE is nobody's.
+"""
+
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from extrapolate.benchmark import process
+from extrapolate.data.build import StoreSettings, build_store, cores
+from extrapolate.data.documents import Source
+from extrapolate.data.sources import open_source
+from extrapolate.data.tokenizer import learn_bpe
+from extrapolate.errors import UserError
+
+VOCAB_SIZE = 2048
+BATCHES = (16, 128, 1000)  # documents that the peer's function gets at a time
+SAMPLED_S = 0.1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is measured. The peer's `call` of the tokenizer gets batches of so many documents."""
+
+    who: str
+    processes: int
+    call: str = ""
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds from text to tokens on the disk, MB of text in each, and the most memory of all processes, MiB.
+
+    Memory is the sum of what each process holds alone and its part of what several share (PSS); 0 where there is no
+    /proc to read it from.
+    """
+
+    seconds: float
+    mb_per_s: float
+    peak_mib: float
+
+
+def variants() -> list[Variant]:
+    """Ours and the peer's, with one process and with one a core."""
+    counts = sorted({1, cores()}, reverse=True)
+    ours = [Variant("extrapolate", count) for count in counts]
+    calls = ("encode_batch_fast", "encode_batch")
+    return ours + [Variant("datasets", n, call, size) for n in counts for call in calls for size in BATCHES]
+
+
+def measure(source: str, text_field: str, megabytes: float, chosen: list[Variant]) -> Iterator[tuple[Variant, Speed]]:
+    """Measures each variant on the first so many MB of a source; a shorter one is said again with its lines shuffled.
+
+    Raises UserError where the source cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="extrapolate-bench-") as made:
+        folder = Path(made)
+        size = _prepare(open_source(source, text_field), megabytes * 1e6, folder)
+        for variant in chosen:
+            with ThreadPoolExecutor(1) as thread:
+                measured = thread.submit(process.alone, _measure, variant, folder)
+                peak = 0.0
+                while not measured.done():
+                    peak = max(peak, sum(map(_held_mib, _children(os.getpid()))))
+                    time.sleep(SAMPLED_S)
+            yield variant, Speed(measured.result(), size / measured.result() / 1e6, peak)
+
+
+def _prepare(source: Source, size: float, folder: Path) -> int:
+    """Writes the texts and a tokenizer of them into a folder. Returns the bytes of the texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts: list[str] = []
+    total = 0
+    for text in _texts(source):
+        texts.append(text)
+        total += len(text.encode())
+        if total >= size:
+            break
+    learn_bpe(texts, VOCAB_SIZE, cores()).save(str(folder / "tokenizer.json"))
+    pq.write_table(pa.table({"text": texts}), folder / "texts.parquet")
+    return total
+
+
+def _texts(source: Source) -> Iterator[str]:
+    yield from (document.text for document in source)
+    lines = [document.text.splitlines(keepends=True) for document in source]
+    if not any(lines):
+        raise UserError("the source holds no text")
+    order = random.Random(0)
+    while True:
+        for some in lines:
+            yield "".join(order.sample(some, len(some)))
+
+
+def _measure(variant: Variant, folder: Path) -> float:
+    return _ours(variant, folder) if variant.who == "extrapolate" else _peer(variant, folder)
+
+
+def _ours(variant: Variant, folder: Path) -> float:
+    out, texts = folder / "store", str(folder / "texts.parquet")
+    settings = StoreSettings(texts, tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=1)
+    began = time.perf_counter()
+    build_store(open_source(texts), settings, out, workers=variant.processes)
+    seconds = time.perf_counter() - began
+    shutil.rmtree(out)
+    return seconds
+
+
+def _peer(variant: Variant, folder: Path) -> float:
+    import datasets
+
+    datasets.disable_progress_bars()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if variant.processes > 1:  # each process has one thread, as its authors advise
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+    def encode(texts: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        return {
+            "tokens": [one.ids for one in getattr(tokenizer, variant.call)(texts["text"], add_special_tokens=False)]
+        }
+
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        read = datasets.Dataset.from_parquet(str(folder / "texts.parquet"), cache_dir=cache)
+        many = variant.processes if variant.processes > 1 else None
+        began = time.perf_counter()
+        read.map(encode, batched=True, batch_size=variant.batch, num_proc=many, remove_columns=["text"])
+        return time.perf_counter() - began
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # it has just ended
+        return []
+    mine = [int(child) for one in lists for child in one]
+    return mine + [below for child in mine for below in _children(child)]
+
+
+def _held_mib(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
