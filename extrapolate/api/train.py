@@ -10,6 +10,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.machine.allocator import keep_freed_memory
+from extrapolate.machine.ranks import Ranks, joined, processes
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
@@ -43,6 +44,7 @@ def train(
     config: str | Path | None = None,
     start: str | Path | Run | None = None,
     extend: str | None = None,
+    fsdp: bool = False,
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Run:
@@ -64,8 +66,10 @@ def train(
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`: bf16 where the hardware multiplies it.
     compile: torch.compile (default: where the run is long enough to pay for it). config: a TOML file, or a run's
     config.json; arguments win over it. start: continue the weights of this run, as another run. extend: with `start`,
-    an extension that belongs to the new run, such as `pi:factor=4`. trust_code: Python files that come with `config`,
-    `start` or the run in `out` may run, though you have not run them before: see docs/trust.md.
+    an extension that belongs to the new run, such as `pi:factor=4`. fsdp: where torchrun starts several
+    processes, each holds a part of the weights, gradients and moments (FSDP2); default: each holds them all. See
+    docs/many-devices.md. trust_code: Python files that come with `config`, `start` or the run in `out` may run, though
+    you have not run them before: see docs/trust.md.
 
     Raises UserError on anything unknown or out of range, or where `out` holds another run; RuntimeError where the loss
     is no longer finite; Interrupted where the user stops it, with the state saved.
@@ -83,7 +87,7 @@ def train(
         )
         return train_with(
             request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
-            start=origin, extend=extend, progress=progress,
+            start=origin, extend=extend, fsdp=fsdp, progress=progress,
         )  # fmt: skip
 
 
@@ -98,8 +102,31 @@ def train_with(
     start: Path | None,
     extend: str | None,
     progress: Progress,
+    fsdp: bool = False,
 ) -> Run:
     """What `train` does: see there."""
+    if fsdp and processes() == 1:
+        raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
+    with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
+        return _train_together(
+            ranks, request, data, out, resume, save_every, keep_every, start, extend, fsdp,
+            progress if ranks.first else QUIET,
+        )  # fmt: skip
+
+
+def _train_together(
+    ranks: Ranks,
+    request: TrainingRequest,
+    data: str | Path | Store | None,
+    out: Path | None,
+    resume: bool,
+    save_every: int | None,
+    keep_every: int | None,
+    start: Path | None,
+    extend: str | None,
+    fsdp: bool,
+    progress: Progress,
+) -> Run:
     folder = out
     extension: Recipe | None = None
     there = run_in(folder) if resume and folder is not None else None
@@ -114,13 +141,14 @@ def train_with(
         folder = there.path
         resolved, user_file = resolve_resumed(there, request, start, extend, store)
         if there.finished:
-            loop.tidy(folder)
+            if ranks.first:
+                loop.tidy(folder)
             progress.say(f"{folder} is already finished: nothing to do")
             return there
         store = store or Store.open(Path(resolved.data.path))
     else:
         if store is None:
-            store = Store.open(Path(Run.open(start).trained.data.path)) if start else default_store(progress)
+            store = Store.open(Path(Run.open(start).trained.data.path)) if start else _default_store(ranks, progress)
         if start:
             resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
         else:
@@ -134,7 +162,8 @@ def train_with(
         run = loop.train(
             resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
             start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-            save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance,
+            save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance, ranks=ranks,
+            fsdp=fsdp,
         )  # fmt: skip
     if not shown.last:
         progress.say(f"{folder} is already finished: nothing to do")
@@ -146,6 +175,11 @@ def train_with(
 
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
+
+
+def _default_store(ranks: Ranks, progress: Progress) -> Store:
+    """The default corpus, which the first process makes where it is not there."""
+    return Store.open(ranks.from_first(lambda: default_store(progress).path))
 
 
 def _opened(data: str | Path | Store | None) -> Store | None:

@@ -4,11 +4,14 @@ What takes time to import is imported inside `main`, where a stop by the user en
 """
 
 import contextlib
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from extrapolate.machine.ranks import is_first
 
 STOPPED = 130
 
@@ -23,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
-            code = _run([argument for argument in given if argument != "--debug"])
+            code = _run_quietly([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
             from extrapolate.cli.ending import end, what_ended
@@ -37,6 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise said from ended
             end(said)
     sys.exit(code)
+
+
+def _run_quietly(arguments: list[str]) -> int:
+    """Of several processes that run a command together, the first alone writes to the terminal."""
+    if is_first():
+        return _run(arguments)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        return _run(arguments)
 
 
 def _run(arguments: list[str]) -> int:

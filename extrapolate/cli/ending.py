@@ -12,6 +12,7 @@ from extrapolate.cli.flags import in_flags
 from extrapolate.cli.plain import message, shown
 from extrapolate.errors import UserError
 from extrapolate.files import FULL
+from extrapolate.machine.ranks import tells_the_end
 from extrapolate.training.stopping import Interrupted
 
 BAD_INPUT, FAILED, BROKEN_PIPE = 2, 1, 141
@@ -34,19 +35,24 @@ def what_ended(error: BaseException) -> BaseException:
 
 def end(error: BaseException) -> NoReturn:
     """Says what happened, and exits."""
-    if isinstance(error, BrokenPipeError):
-        code = BROKEN_PIPE  # as a program does that SIGPIPE ends
-    elif (show := getattr(error, "show", None)) is not None:  # Typer's: of the arguments' form
-        said = io.StringIO()
-        show(file=said)
-        print("\n".join(map(shown, said.getvalue().splitlines())), file=sys.stderr)
-        code = getattr(error, "exit_code", BAD_INPUT)
-    else:
-        said_of, code = what_to_say(error)
+    said, code = _said(error)
+    if said and tells_the_end():
         with contextlib.suppress(OSError):
-            print(f"Error: {message(said_of)}", file=sys.stderr)
+            print(said, file=sys.stderr)
     _discard_rest()
     sys.exit(code)
+
+
+def _said(error: BaseException) -> tuple[str, int]:
+    """What goes to stderr, and the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return "", BROKEN_PIPE  # as a program does that SIGPIPE ends
+    if (show := getattr(error, "show", None)) is not None:  # Typer's: of the arguments' form
+        written = io.StringIO()
+        show(file=written)
+        return "\n".join(map(shown, written.getvalue().splitlines())), getattr(error, "exit_code", BAD_INPUT)
+    said_of, code = what_to_say(error)
+    return f"Error: {message(said_of)}", code
 
 
 def what_to_say(error: BaseException) -> tuple[str, int]:

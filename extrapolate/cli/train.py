@@ -61,6 +61,12 @@ def train(
             help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"
         ),
     ] = None,
+    fsdp: Annotated[
+        bool,
+        typer.Option(
+            "--fsdp", help="where torchrun starts several processes: each holds a part of the model, not all of it"
+        ),
+    ] = False,
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that came with a run or --config; read them first")
     ] = False,
@@ -74,7 +80,7 @@ def train(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
         layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
         save_every=save_every, keep_every=keep_every, device=device.value, precision=precision.value,
-        compile=compile, config=config, start=start, extend=extend, trust_code=trust_code,
+        compile=compile, config=config, start=start, extend=extend, fsdp=fsdp, trust_code=trust_code,
         progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {run.path}")

@@ -2,19 +2,20 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from extrapolate import files, results
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.machine.ranks import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.size import check_training
@@ -24,6 +25,7 @@ from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, c
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
 from extrapolate.training.data import TrainingData
+from extrapolate.training.learner import Learner
 from extrapolate.training.log import Log
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 from extrapolate.training.stopping import Interrupted, stop_requests
@@ -59,6 +61,8 @@ def train(
     keep_every: int | None = None,
     report: Report = lambda row: None,
     progress: Advance = unseen,
+    ranks: Ranks = ALONE,
+    fsdp: bool = False,
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
@@ -70,6 +74,9 @@ def train(
     UserError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
     the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
     with the state saved.
+
+    ranks: the processes that train it together, which all call this; the first one writes. The files are those that
+    one process writes: any number of processes continues them. fsdp: they share the model out, too.
     """
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
@@ -83,16 +90,23 @@ def train(
         pass_tokens=training.micro_batch_size * training.seq_len,
         device=training.device,
     )
+    check_devices(training.device)
     data = TrainingData(training, store)
-    with files.locked(path):
+
+    def opened() -> Run:
         files.remove_partials(path)
         run = _opened(config, store, path, resume, user_encoding)
         if extension is not None:
             run.keep_extensions(extension.files)
         if run.finished:
             _remove_state(path)
-        else:
-            _Training(run, data, start, report, progress).loop(save_every, keep_every)
+        return run
+
+    with ranks.in_first(lambda: files.locked(path)):
+        run = ranks.from_first(opened)
+        if not run.finished:
+            _Training(run, data, start, report, progress, ranks, fsdp).loop(save_every, keep_every)
+        ranks.wait()
     return run
 
 
@@ -132,22 +146,32 @@ class _Training:
     """One run's training, from its last saved state to its end."""
 
     def __init__(
-        self, run: Run, data: TrainingData, start: Checkpoint | None, report: Report, progress: Advance = unseen
+        self,
+        run: Run,
+        data: TrainingData,
+        start: Checkpoint | None,
+        report: Report,
+        progress: Advance = unseen,
+        ranks: Ranks = ALONE,
+        fsdp: bool = False,
     ) -> None:
-        self.run, self.data, self.report, self.progress = run, data, report, progress
+        self.run, self.data, self.report, self.progress, self.ranks = run, data, report, progress, ranks
         self.training = run.trained.training
         self.model = initial_model(run)
         if start is not None:
             load_start(self.model, start)
         self.model.to(self.training.device)
         self.plan = own_plan(run, self.model)
-        self.optimizer = optimizer_of(self.model, self.training)
+        self.optimizer: torch.optim.Optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self.log = Log(run.path / LOG)
         self._restore()
-        self.setting = self.model.setting(self.plan)  # of training windows: the model is in its training mode
-        self.loss = torch.compile(self.model.loss) if self.training.compile else self.model.loss
+        self.learner = self._learner(fsdp)
+        self.optimizer = self.learner.optimizer
         self._untold = self.tokens
+        self._saved_at = time.monotonic()
+        self._requests: Sequence[int] = []
+        self._agreed = (False, False)  # what all processes wish, as the last step found
 
     @property
     def tokens(self) -> int:
@@ -159,32 +183,50 @@ class _Training:
         per_step = self.training.batch_size * self.training.seq_len
         return self.tokens // every > (self.tokens - per_step) // every
 
+    def _learner(self, fsdp: bool) -> Learner:
+        """One process, or several that share the windows of a batch, or the model too."""
+        told = (self.model, self.optimizer, self.plan, self.training, self._tell)
+        if self.ranks.count == 1:
+            return Learner(*told)
+        if fsdp:
+            from extrapolate.training.sharded import Sharded
+
+            return Sharded(*told, self.ranks, self.run.build_model)
+        from extrapolate.training.data_parallel import DataParallel
+
+        return DataParallel(*told, self.ranks)
+
+    def _wishes(self) -> tuple[bool, bool]:
+        """Whether this process was asked to stop, and whether the last saved state is old."""
+        return bool(self._requests), self.ranks.first and time.monotonic() - self._saved_at > SAVE_EVERY_S
+
     def loop(self, save_every: int | None, keep_every: int | None) -> None:
         """Trains to the end, saving as it goes, and writes the final weights."""
         validate_at = {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}
-        saved_at = time.monotonic()
         if not self.training.compile:
             self._tell(0)
         self.model.train()
-        with self.log, stop_requests() as stop:
+        with self.log if self.ranks.first else nullcontext(), stop_requests() as self._requests:
             while self.step < self.training.steps:
                 self._tell_row(self._step())
                 if self.step in validate_at:
                     self._tell_row(self._validate())
                 if keep_every and self._passed(keep_every):
-                    self.run.save_weights(self.model, self.step, self.tokens, final=False)
-                due = self._passed(save_every) if save_every else time.monotonic() - saved_at > SAVE_EVERY_S
+                    self._save_weights(final=False)
+                stop, late = self._wishes() if self.ranks.count == 1 else self._agreed
+                due = self._passed(save_every) if save_every else late
                 if self.step < self.training.steps and (due or stop):
                     self._save()
-                    saved_at = time.monotonic()
                     if stop:
                         raise Interrupted(
                             f"stopped after step {self.step} of {self.training.steps}, which is saved; "
                             f"extrapolate train --out {self.run.path} --resume continues"
                         )
-        results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
-        self.run.save_weights(self.model, self.step, self.tokens, final=True)
-        _remove_state(self.run.path)
+        if self.ranks.first:
+            results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
+        self._save_weights(final=True)
+        if self.ranks.first:
+            _remove_state(self.run.path)
 
     def _step(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -192,8 +234,11 @@ class _Training:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
-        loss = self._accumulate(batch, weight)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        self.learner.begin_step(self.step)
+        part = self.learner.gradients(batch, weight)
+        norm = self.learner.clip()
+        loss, stop, late = self.ranks.sums(part, *self._wishes())
+        self._agreed = stop > 0, late > 0
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RuntimeError(
                 f"the loss is {loss:g} and its gradient's norm {float(norm):g} at step {self.step + 1} "
@@ -210,51 +255,52 @@ class _Training:
             "tokens_per_s": batch[:, 1:].numel() / seconds,
         }
 
-    def _accumulate(self, batch: Tensor, weight: Tensor | None = None) -> float:
-        """Gradients of the batch's mean loss, from as many forward passes as memory asks for."""
-        total, size, device = 0.0, self.training.micro_batch_size, self.training.device
-        parts = batch.to(device).split(size)
-        weights = [None] * len(parts) if weight is None else weight.to(device).split(size)
-        for part, part_weight in zip(parts, weights, strict=True):
-            with torch.autocast(device, torch.bfloat16, enabled=self.training.precision == "bf16"):
-                loss = self.loss(part[:, :-1], part[:, 1:], self.setting, part_weight) * (len(part) / len(batch))
-            loss.backward()
-            total += loss.item()
-            self._tell(part[:, 1:].numel())
-        return total
-
     def _tell(self, tokens: int) -> None:
         """Tells progress of so many tokens more, at first with those of the steps before."""
         self.progress("training", self._untold + tokens)
         self._untold = 0
 
     def _validate(self) -> dict[str, Any]:
+        """The row of a validation, which the first process does."""
         self.progress("validating", 0)
-        self.model.eval()
+        model, _ = self.learner.whole()
+        if not self.ranks.first:
+            return {}
+        model.eval()
         loss = validation_loss(
-            self.model,
+            model,
             self.data.validation,
             self.data.validation_windows,
             self.plan,
             batch_tokens=self.training.micro_batch_tokens,
             progress=lambda tokens: self.progress("validating", 0),
         )
-        self.model.train()
+        model.train()
         return {"val_loss": loss}
 
     def _tell_row(self, values: dict[str, Any]) -> None:
         row = {"step": self.step, "tokens": self.tokens} | values
-        self.log.add(row)
-        self.report(row)
+        if self.ranks.first:
+            self.log.add(row)
+            self.report(row)
 
     def _save(self) -> None:
-        self.log.sync()
-        progress = state.Progress(self.step, self.log.bytes, self.log.sha256)
-        state.save(self.run.path / STATE, self.model, self.optimizer, progress, self.run.config_sha256)
+        model, optimizer = self.learner.whole()
+        if self.ranks.first:
+            self.log.sync()
+            progress = state.Progress(self.step, self.log.bytes, self.log.sha256)
+            state.save(self.run.path / STATE, model, optimizer, progress, self.run.config_sha256)
+        self._saved_at = time.monotonic()
+
+    def _save_weights(self, *, final: bool) -> None:
+        model, _ = self.learner.whole()
+        if self.ranks.first:
+            self.run.save_weights(model, self.step, self.tokens, final=final)
 
     def _restore(self) -> None:
         if not (self.run.path / STATE).exists():
             return
         saved = state.restore(self.run.path / STATE, self.model, self.optimizer, self.run.config_sha256)
         self.step = saved.step
-        self.log.continue_at(saved.log_bytes, saved.log_sha256)
+        if self.ranks.first:
+            self.log.continue_at(saved.log_bytes, saved.log_sha256)

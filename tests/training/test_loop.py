@@ -77,7 +77,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
         run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
         training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch = torch.from_numpy(training.data.windows.batch(0, 16))
-        loss = training._accumulate(batch)
+        loss = training.learner.gradients(batch)
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
         assert loss == pytest.approx(math.log(store.vocab_size), abs=0.1)
     for whole, parts in zip(*gradients, strict=True):
@@ -136,7 +136,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
         run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
         training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch, weight = training.data.batch(0, 16)
-        losses.append(training._accumulate(batch, weight))
+        losses.append(training.learner.gradients(batch, weight))
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
     model = training.model
     model.zero_grad()
@@ -160,7 +160,7 @@ def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) ->
     batch, weight = training.data.batch(32, 16)
     assert weight is None
     assert (batch.numpy() == training.data.windows.batch(32, 16)).all()
-    loss = training._accumulate(batch, weight)
+    loss = training.learner.gradients(batch, weight)
     ours = [p.grad.clone() for p in training.model.parameters()]
     training.model.zero_grad()
     logits = training.model(batch[:, :-1])
@@ -287,7 +287,7 @@ def test_bfloat16_training_is_training_under_autocast(store: Store, tmp_path: Pa
     for precision in ("fp32", "bf16"):
         training = training_of(config_of(store, precision=precision), store, tmp_path / precision)
         batch, weight = training.data.batch(0, 16)
-        losses[precision] = training._accumulate(batch, weight)
+        losses[precision] = training.learner.gradients(batch, weight)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             expected = training.model.loss(batch[:, :-1], batch[:, 1:])
         assert losses[precision] == pytest.approx(expected.item(), rel=1e-6)
@@ -340,5 +340,5 @@ class TestValidation:
         batch, weight = training.data.batch(0, 16)
         with torch.no_grad():
             expected, plain = (training.model.loss(batch[:, :-1], batch[:, 1:], p).item() for p in (plan, PLAIN))
-        assert training._accumulate(batch, weight) == pytest.approx(expected, rel=1e-6)
+        assert training.learner.gradients(batch, weight) == pytest.approx(expected, rel=1e-6)
         assert expected != pytest.approx(plain, rel=1e-6)

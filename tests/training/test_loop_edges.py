@@ -220,7 +220,7 @@ def test_a_step_says_what_it_did(store: Store, tmp_path: Path) -> None:
     """The gradient's norm before it is clipped, the rate of the step, the inputs a second; and nothing is left over."""
     training = begun(config_of(store, 5, clip=1e-3, warmup_ratio=0.0), store, tmp_path / "run")
     batch, weight = training.data.batch(0, 8)
-    loss = training._accumulate(batch, weight)
+    loss = training.learner.gradients(batch, weight)
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in training.model.parameters()))
     training.model.zero_grad()
     row = training._step()

@@ -1,0 +1,93 @@
+"""Several processes that learn together, each from its own windows of every batch."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from extrapolate.machine.ranks import Ranks
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
+from extrapolate.model.setting import Setting
+from extrapolate.training.config import TrainingConfig
+from extrapolate.training.learner import Learner, Part
+
+
+class LossOf(nn.Module):
+    """A model whose forward pass is its loss: what wraps a model shares the gradients of its forward pass."""
+
+    def __init__(self, model: Model, loss: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, setting: Setting, weight_BT: Tensor | None) -> Tensor:
+        """As `Model.loss`."""
+        return self.loss(tokens_BT, targets_BT, setting, weight_BT)
+
+
+class DataParallel(Learner):
+    """Every process has the whole model, and learns from a part of each batch (DistributedDataParallel).
+
+    The gradients are those of one process but for rounding, which adds up the windows in another order. What is drawn
+    at random in training, such as dropout, is drawn anew for every step and process, as the seed, the step and the
+    rank decide: training with as many processes can be repeated and resumed to the same bits, and training with fewer
+    or more is alike, with other numbers drawn.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: torch.optim.Optimizer,
+        plan: Plan,
+        training: TrainingConfig,
+        tell: Callable[[int], None],
+        ranks: Ranks,
+    ) -> None:
+        # Whoever is told sees the first process, which has as many windows as any.
+        whole, here = training.batch_size, -(-training.batch_size // ranks.count)
+        super().__init__(model, optimizer, plan, training, lambda tokens: tell(round(tokens * whole / here)))
+        self.ranks = ranks
+        self.wrap()
+
+    def wrap(self) -> None:
+        """Makes the loss one whose gradients all processes share."""
+        # Those of the package use all their parameters; a user's may have some that it uses in some layers alone.
+        own = not type(self.model.encoding).__module__.startswith("extrapolate.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for broadcast_buffers
+            self.replica = DistributedDataParallel(
+                LossOf(self.model, self.loss), broadcast_buffers=False, find_unused_parameters=own
+            )
+        self.loss = self.replica
+
+    def begin_step(self, step: int) -> None:
+        """Step number 0, 1, ... begins: its random numbers are this process's own."""
+        seeds = np.random.SeedSequence([self.training.seed, step, self.ranks.rank])
+        torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
+
+    def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
+        """Adds the gradients of the batch's mean loss, and returns this process's part of that loss."""
+        return super().gradients(batch, weight) / self.ranks.count
+
+    def parts(self, batch: Tensor, weight: Tensor | None) -> Iterator[Part]:
+        """This process's forward passes: as many as every other's.
+
+        Gradients are averaged over processes, so shares of the batch count as many times. A process without a window
+        left computes one that counts nothing.
+        """
+        least, more = divmod(len(batch), self.ranks.count)
+        rank, size = self.ranks.rank, self.training.micro_batch_size
+        first = rank * least + min(rank, more)
+        end = first + least + (rank < more)
+        for start in range(first, first + least + (more > 0), size):
+            rows = slice(start, min(start + size, end)) if start < end else slice(0, 1)
+            share = (rows.stop - rows.start) / len(batch) * self.ranks.count if start < end else 0.0
+            yield self.on_device(batch[rows]), None if weight is None else self.on_device(weight[rows]), share
+
+    def exchange(self, last: bool) -> AbstractContextManager[None]:
+        """Gradients are shared at the end of the batch, once."""
+        return super().exchange(last) if last else self.replica.no_sync()

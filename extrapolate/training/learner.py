@@ -1,0 +1,81 @@
+"""What a step learns from: the gradients of a batch, in one process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import Plan
+from extrapolate.training.config import TrainingConfig
+
+# Some windows, the weights of their targets, and their share of the batch.
+Part = tuple[Tensor, Tensor | None, float]
+
+
+class Learner:
+    """A model and its optimiser, which learn from batches on one device.
+
+    Others learn in other ways: they give the same gradients of the same batches.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: torch.optim.Optimizer,
+        plan: Plan,
+        training: TrainingConfig,
+        tell: Callable[[int], None] = lambda tokens: None,
+    ) -> None:
+        """`plan` is what is done to training windows; `tell` is told the tokens of every forward pass."""
+        self.model, self.optimizer, self.training, self.tell = model, optimizer, training, tell
+        self.setting = model.setting(plan)  # of training windows: the model is in its training mode
+        self.loss: Callable[..., Tensor] = torch.compile(model.loss) if training.compile else model.loss
+
+    def begin_step(self, step: int) -> None:
+        """Step number 0, 1, ... begins: one process goes on with its random generators."""
+
+    def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
+        """Adds the gradients of the batch's mean loss, and returns that loss, or of several processes its part here.
+
+        Batch: int64 [windows, L + 1]; weight as in `TrainingData.batch`. It takes as many forward passes as memory
+        asks for. The device is waited for once, at the end.
+        """
+        total = torch.zeros((), dtype=torch.float64, device=self.training.device)
+        parts = list(self.parts(batch, weight))
+        for number, (tokens, part_weight, share) in enumerate(parts):
+            with self.exchange(last=number == len(parts) - 1):
+                with torch.autocast(self.training.device, torch.bfloat16, enabled=self.training.precision == "bf16"):
+                    loss = self.loss(tokens[:, :-1], tokens[:, 1:], self.setting, part_weight) * share
+                loss.backward()
+            total += loss.detach()
+            self.tell(tokens[:, 1:].numel())
+        return total.item()
+
+    def parts(self, batch: Tensor, weight: Tensor | None) -> Iterator[Part]:
+        """The forward passes of a batch."""
+        batch, weight = self.on_device(batch), None if weight is None else self.on_device(weight)
+        for first in range(0, len(batch), self.training.micro_batch_size):
+            rows = slice(first, first + self.training.micro_batch_size)
+            yield batch[rows], None if weight is None else weight[rows], len(batch[rows]) / len(batch)
+
+    def on_device(self, values: Tensor) -> Tensor:
+        """Values on the model's device. A GPU copies them while the CPU goes on."""
+        if self.training.device == "cpu":
+            return values
+        return values.pin_memory().to(self.training.device, non_blocking=True)
+
+    def exchange(self, last: bool) -> AbstractContextManager[None]:
+        """What a forward and a backward pass are in; `last` of the batch. With other processes, gradients are shared
+        there.
+        """
+        return nullcontext()
+
+    def clip(self) -> Tensor:
+        """Scales the gradients down to the norm that the configuration allows, and returns the norm they had."""
+        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+
+    def whole(self) -> tuple[Model, torch.optim.Optimizer]:
+        """The model and its optimiser as one process has them: the first process saves them."""
+        return self.model, self.optimizer
