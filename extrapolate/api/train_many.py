@@ -66,7 +66,7 @@ def train_many(
     all_seeds, all_lrs = list(seeds), [None] if lrs is None else list(lrs)
     for name, values in (("seeds", all_seeds), ("lrs", all_lrs)):
         if not values or len(set(values)) < len(values):
-            raise UserError(f"`{name}={values}`: name at least one, and each once")
+            raise UserError(f"name at least one of `{name}`, and each once, not {values}")
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
             spec, preset, None if config is None else Path(config),
@@ -92,7 +92,7 @@ def train_many(
                 keep_every=keep_every, progress=shown.advance,
             )  # fmt: skip
     for run in runs:
-        progress.say(f"trained {run.path}: {run.training_seconds():.0f} s are its share")
+        progress.say(f"trained {run.path}: {run.training_seconds():.0f} s")
     return runs
 
 

@@ -94,8 +94,8 @@ def train(
         from extrapolate.api.train_many import train_many
 
         train_many(
-            encoding, seeds=_numbers("--seeds", seeds, int) if seeds else (0,),
-            lrs=_numbers("--lrs", lrs, float) if lrs else None, seq_len=seq_len, data=data, preset=preset,
+            encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,),
+            lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
             tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes,
             out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
             precision=precision.value, compile=compile, config=config, trust_code=trust_code, progress=CommandLine(),

@@ -185,7 +185,7 @@ def _check_memory(config: TrainedConfig, models: int = 1) -> None:
     check_training(
         config.model,
         step_tokens=models * training.batch_size * training.seq_len,
-        pass_tokens=training.micro_batch_size * training.seq_len,
+        pass_tokens=models * training.windows_in_pass(models) * training.seq_len,
         device=training.device,
         models=models,
     )

@@ -96,7 +96,7 @@ class Stacked:
         weights = [weight for _, weight in batches if weight is not None]
         weight_MBT = torch.stack(weights) if weights else None
         windows = tokens_MBT.shape[1]
-        size = max(1, self.training.micro_batch_size // len(batches))
+        size = self.training.windows_in_pass(len(batches))
         totals = torch.zeros(len(batches), dtype=torch.float64, device=self.training.device)
         for first in range(0, windows, size):
             rows = slice(first, min(first + size, windows))

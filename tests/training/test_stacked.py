@@ -95,21 +95,22 @@ def test_models_at_once_learn_as_each_alone(text: str) -> None:
 
 @pytest.mark.parametrize("weights", [False, True])
 def test_micro_batches_and_weights_count_as_for_one_model(weights: bool) -> None:
-    """Five windows, at most four in a pass: of three models one each, and the last is as good as the first."""
-    training = training_config(batch_tokens=5 * L)
+    """Five windows of each of three models, two of each in a pass: the last has one."""
+    training = training_config(batch_tokens=5 * L, micro_batch_tokens=6 * L)
     at_once, alone = losses_both_ways("rope", training, 3, weights)
     for ours, theirs in zip(at_once, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-5)
 
 
-def test_a_pass_has_no_more_tokens_than_that_of_one_model() -> None:
+@pytest.mark.parametrize(("micro", "passes"), [(4 * L, [2, 2]), (8 * L, [4]), (6 * L, [3, 1])])
+def test_a_pass_has_no_more_tokens_than_that_of_one_model(micro: int, passes: list[int]) -> None:
+    """Of two models with batches of four windows: micro-batches may be larger than one model's batch."""
     told: list[int] = []
-    training = training_config()
+    training = training_config(micro_batch_tokens=micro)
     learners = [learner("rope", seed, training) for seed in range(2)]
-    for one in learners:
-        one.tell = told.append
+    learners[1].tell = told.append
     Stacked(learners).gradients([(torch.zeros(4, L + 1, dtype=torch.int64), None)] * 2)
-    assert told == [2 * L] * 4
+    assert told == [L * windows for windows in passes]
 
 
 def test_models_at_once_learn_in_bf16() -> None:
