@@ -165,9 +165,18 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def _nothing(folder: Path) -> bool:
+    return False
+
+
 @contextlib.contextmanager
-def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterator[Path]:
+def new_folder(
+    out: Path, check: Callable[[Path], None] | None = None, goes_on: Callable[[Path], bool] = _nothing
+) -> Iterator[Path]:
     """Gives an empty folder beside `out`, which takes the name `out` at the end. On failure nothing is left behind.
+
+    Unless there is work that `goes_on`: that is asked of the folder of an earlier call, which is then given instead of
+    an empty one; and where this call fails by anything but a UserError, of its own folder, which is then left.
 
     Where `out` is there already, `check` is called with it, and raises UserError where it must stay; without `check`
     it always stays. Else the new folder replaces it. A kill leaves the old folder or the new one, whole: the next call
@@ -184,11 +193,16 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
             check(place)
 
     with naming(out), _held(beside.lock, out):
+        kept = goes_on
         try:
-            beside.settle()
+            beside.settle(goes_on)
             refuse()
-            beside.new.mkdir()
-            yield beside.new
+            beside.new.mkdir(exist_ok=True)
+            try:
+                yield beside.new
+            except UserError:
+                kept = _nothing
+                raise
             for path in beside.new.iterdir():  # a library that wrote it may not have flushed it
                 sync(path)
             sync(beside.new)
@@ -199,7 +213,7 @@ def new_folder(out: Path, check: Callable[[Path], None] | None = None) -> Iterat
             beside.new.rename(place)
             sync(place.parent)
         finally:
-            beside.settle()
+            beside.settle(kept)
             beside.lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one
 
 
@@ -220,12 +234,16 @@ class _Beside:
         self.new, self.old = place.with_name(f".{name}.partial"), place.with_name(f".{name}.previous.partial")
         self.lock = place.with_name(f".{name}.lock")
 
-    def settle(self) -> None:
-        """Leaves the folder alone: the old one, where there is no new one in its place. For who holds the lock."""
+    def settle(self, goes_on: Callable[[Path], bool] = _nothing) -> None:
+        """Leaves the folder alone, and work that goes on. For who holds the lock.
+
+        The folder is the old one, where there is no new one in its place.
+        """
         if self.old.is_dir() and not self.old.is_symlink() and not self.place.exists():
             self.old.rename(self.place)
         _remove(self.old)
-        _remove(self.new)
+        if not self.new.is_dir() or self.new.is_symlink() or not goes_on(self.new):
+            _remove(self.new)
 
 
 def _place(out: Path) -> Path:

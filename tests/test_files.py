@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extrapolate import files
+from extrapolate.errors import UserError
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -311,6 +312,26 @@ class TestNewFolder:
         ):
             make_old(tmp_path / "made")
         assert content(tmp_path / "made") == OLD
+        assert os.listdir(tmp_path) == ["made"]
+
+    def test_work_that_goes_on_is_kept_and_given_again(self, tmp_path: Path) -> None:
+        def begin(error: BaseException, goes_on: bool = True) -> None:
+            with files.new_folder(tmp_path / "made", goes_on=lambda folder: goes_on) as folder:
+                (folder / "a.txt").write_text("half")
+                raise error
+
+        for kept in (KeyboardInterrupt(), OSError(28, "full")):
+            with pytest.raises(type(kept)):
+                begin(kept)
+            assert os.listdir(tmp_path) == [".made.partial"]
+        for error, goes_on in ((UserError("bad"), True), (KeyboardInterrupt(), False)):
+            with pytest.raises(type(error)):
+                begin(error, goes_on)
+            assert os.listdir(tmp_path) == []
+        with pytest.raises(KeyboardInterrupt):
+            begin(KeyboardInterrupt())
+        with files.new_folder(tmp_path / "made", goes_on=lambda folder: True) as folder:
+            assert content(folder) == {"a.txt": "half"}
         assert os.listdir(tmp_path) == ["made"]
 
     def test_two_processes_never_write_one_folder(self, tmp_path: Path) -> None:

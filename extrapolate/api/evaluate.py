@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import PREFIX, import_checkpoint
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.devices import device_of
+from extrapolate.machine.ranks import Ranks, check_devices, joined
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.find import find_runs
@@ -149,12 +151,30 @@ def evaluate_with(
 ) -> Evaluated:
     """What `evaluate` and `evaluate_probes` do, both at once: see there."""
     keep_freed_memory()
+    with joined("what was evaluated before this setting is kept: run the same command again") as ranks:
+        return _evaluate_together(
+            ranks, settings, runs, device, data, seq_len, trust_code, progress if ranks.first else QUIET
+        )
+
+
+def _evaluate_together(
+    ranks: Ranks,
+    settings: EvaluationSettings,
+    runs: Runs,
+    device: str,
+    data: str | Path | Store | None,
+    seq_len: int | None,
+    trust_code: bool,
+    progress: Progress,
+) -> Evaluated:
+    """All processes evaluate the same settings, and share the windows of each; the first writes."""
     where = device_of(device)
-    found = _subjects(runs, seq_len, progress)
+    check_devices(where)
+    found = ranks.in_turn(lambda: _subjects(runs, seq_len, progress))
     for run in found if trust_code else []:
         if isinstance(run, Run):
             run.trust_code()
-    work = [(run, _store_of(run, data, settings, progress)) for run in found]
+    work = ranks.in_turn(lambda: [(run, _store_of(run, data, settings, progress)) for run in found])
     for run, store in work:
         lengths.check(run, store, settings)
         probing.check(run, store, settings)
@@ -176,19 +196,23 @@ def evaluate_with(
         advance("evaluating", 0)
         for run, store in work:
             name = {"run": names[run.path.resolve()]}
-            with files.locked(run.path):
-                files.remove_partials(run.path)
-                if isinstance(run, Run):
-                    run.keep_extensions(users)
+            with ranks.in_first(partial(files.locked, run.path)):
+                if ranks.first:
+                    files.remove_partials(run.path)
+                    if isinstance(run, Run):
+                        run.keep_extensions(users)
                 for rows, documents in lengths.evaluate(
                     run, store, settings, device=where, progress=advance, say=progress.say
                 ):
-                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
-                    results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
+                    if ranks.first:
+                        results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
+                        results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
                     evaluated.rows.extend(row | name for row in rows)
                 for rows in probing.evaluate(run, store, settings, device=where, progress=advance, say=progress.say):
-                    results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
+                    if ranks.first:
+                        results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
                     evaluated.probe_rows.extend(row | name for row in rows)
+    ranks.wait()
     return evaluated
 
 

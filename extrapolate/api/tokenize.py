@@ -1,15 +1,20 @@
 """xt.tokenize"""
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Self
 
 from extrapolate import files
 from extrapolate.data import sources
-from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.build import LEARNING, StoreSettings, build_store
+from extrapolate.data.documents import Lasting, Source
 from extrapolate.data.store import Store
+from extrapolate.data.tokenizer import TRAINING_CHARACTERS
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
 
 DEFAULT_STORE = Path("data/stdlib")
+STOPPED = "stopped; run the same command again to go on"
 
 
 def tokenize(
@@ -22,6 +27,7 @@ def tokenize(
     max_tokens: int | None = None,
     min_heldout_tokens: int = 8193,
     text_field: str = "text",
+    workers: int | None = None,
     progress: Progress = QUIET,
 ) -> Store:
     """Turns documents into a token store, with held-out documents for validation and testing.
@@ -31,15 +37,18 @@ def tokenize(
     byte-level BPE that is trained, unless `tokenizer` names a `tokenizer.json` or `hf:NAME`. min_doc_tokens: shorter
     documents are left out. max_tokens: the store ends before the document that passes it (default: all).
     min_heldout_tokens: held-out documents have at least so many tokens. text_field: the column of text in `.jsonl`,
-    `.parquet` and Hugging Face data.
+    `.parquet` and Hugging Face data. workers: processes that encode (default: one a core).
+
+    The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
+    goes on from the last finished file of the store, unless the source was changed meanwhile.
 
     Raises UserError where the source cannot be read, or `out` holds something else.
     """
     settings = StoreSettings(source, text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens)
-    return store_with(settings, Path(out), progress)
+    return store_with(settings, Path(out), progress, workers)
 
 
-def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
+def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:
     """The store that is made with some settings: opened where it is there, else made. UserError on another store."""
     if out.exists():
         files.tidy(out)
@@ -53,14 +62,9 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
         raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with progress.display("characters", stopped="stopped; nothing was written") as display:
-        done: dict[str, int] = {}
-
-        def advance(stage: str, amount: int) -> None:
-            done[stage] = done.get(stage, 0) + amount
-            display.update(f"{stage} {settings.source}", done[stage])
-
-        store = build_store(sources.open_source(settings.source, settings.text_field), settings, out, advance)
+    source = sources.open_source(settings.source, settings.text_field)
+    with _Stages(progress, settings.source, source) as stages:
+        store = build_store(source, settings, out, stages.advance, workers)
     for name, split in store.manifest["splits"].items():
         progress.say(
             f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens, "
@@ -68,6 +72,33 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress) -> Store:
         )
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
+
+
+class _Stages:
+    """Displays how far the reading of a source is: first to learn a BPE from it, then to encode it."""
+
+    def __init__(self, progress: Progress, name: str, source: Source) -> None:
+        self._progress, self._name = progress, name
+        self._size = source.size() if isinstance(source, Lasting) else None
+        self._stage, self._done = "", 0
+        self._shown = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._shown.__exit__(*error)
+
+    def advance(self, stage: str, size: int) -> None:
+        """So many bytes more were read."""
+        if stage != self._stage:
+            self._shown.close()
+            self._display = self._shown.enter_context(self._progress.display("MB", stopped=STOPPED))
+            self._stage, self._done = stage, 0
+        self._done += size
+        most = TRAINING_CHARACTERS if stage == LEARNING else None
+        total = self._size and max(self._done, min(self._size, most or self._size))
+        self._display.update(f"{stage} {self._name}", self._done / 1e6, total and total / 1e6)
 
 
 def default_store(progress: Progress) -> Store:

@@ -148,7 +148,11 @@ def _train_together(
         store = store or Store.open(Path(resolved.data.path))
     else:
         if store is None:
-            store = Store.open(Path(Run.open(start).trained.data.path)) if start else _default_store(ranks, progress)
+            store = (
+                Store.open(Path(Run.open(start).trained.data.path))
+                if start
+                else ranks.in_turn(lambda: default_store(progress))
+            )
         if start:
             resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
         else:
@@ -175,11 +179,6 @@ def _train_together(
 
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
-
-
-def _default_store(ranks: Ranks, progress: Progress) -> Store:
-    """The default corpus, which the first process makes where it is not there."""
-    return Store.open(ranks.from_first(lambda: default_store(progress).path))
 
 
 def _opened(data: str | Path | Store | None) -> Store | None:

@@ -19,6 +19,7 @@ from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
@@ -103,8 +104,14 @@ def _random_tokens(config: TrainedConfig) -> Tensor:
 def _our_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
     model = Model(config.model, config.encoding.name, config.encoding.arguments, config.training.seq_len)
     optimizer = optimizer_of(model, config.training)
-    loss = torch.compile(model.loss) if variant.compiled else model.loss
-    return _step(model, optimizer, loss, _random_tokens(config), variant.precision)
+    model.train()
+    setting = model.setting(PLAIN)  # made once, as a training does
+
+    def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        return model.loss(tokens_BT, targets_BT, setting)
+
+    compiled = torch.compile(loss) if variant.compiled else loss
+    return _step(model, optimizer, compiled, _random_tokens(config), variant.precision)
 
 
 def _peer_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:

@@ -1,6 +1,5 @@
 """extrapolate tokenize"""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -27,14 +26,12 @@ def tokenize(
     text_field: Annotated[
         str, typer.Option(help="the column of text in .jsonl, .parquet and Hugging Face data")
     ] = "text",
-    workers: Annotated[int | None, typer.Option(min=1, help="number of threads  [default: one a core]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="number of processes  [default: one a core]")] = None,
 ) -> None:
     """Turn documents into a token store.
 
-    Some documents are held out for validation and testing.
+    Some documents are held out for validation and testing. Where it is stopped or killed, the same command goes on.
     """
-    if workers is not None:
-        os.environ["RAYON_NUM_THREADS"] = str(workers)
     from extrapolate.api.tokenize import tokenize as tokenized
     from extrapolate.cli.flags import CommandLine
 
@@ -47,5 +44,6 @@ def tokenize(
         max_tokens=max_tokens,
         min_heldout_tokens=min_heldout_tokens,
         text_field=text_field,
+        workers=workers,
         progress=CommandLine(),
     )

@@ -1,5 +1,6 @@
 """Long windows: chunks of queries give what all of them give, and far positions are defined, or said not to be."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from torch import Tensor
 from extrapolate.contract.check import differ
 from extrapolate.contract.subject import culprit, encodings_of, failure, resolved_factor, tokens
 from extrapolate.errors import UserError
-from extrapolate.model.attention import EXPLICIT_UP_TO, QUERIES_PER_CHUNK
+from extrapolate.model.attention import QUERIES_PER_CHUNK
 from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
 
 FACTORS = (1, 2, 4, 8, 16)
 
@@ -18,9 +20,10 @@ FACTORS = (1, 2, 4, 8, 16)
 def check_model_chunks(model: Model, file: Path) -> None:
     """Raises UserError where the model gives other logits in chunks of queries than for all of them at once.
 
-    Without gradients attention asks for QUERIES_PER_CHUNK queries at a time, with them for all of a short window.
+    A model is trained and evaluated with QUERIES_PER_CHUNK queries at a time: in a short window that is all of them.
     """
-    length = min(EXPLICIT_UP_TO, resolved_factor(model, -(-EXPLICIT_UP_TO // model.seq_len)))
+    two_chunks = 2 * QUERIES_PER_CHUNK
+    length = min(two_chunks, resolved_factor(model, -(-two_chunks // model.seq_len)))
     x_BT = tokens(model, length)
     if not _chunks_differ(model, x_BT):
         return
@@ -32,10 +35,10 @@ def check_model_chunks(model: Model, file: Path) -> None:
 
 
 def _chunks_differ(model: Model, x_BT: Tensor) -> bool:
+    setting = model.setting(PLAIN)
     with torch.no_grad():
-        chunked = model(x_BT)
-    with torch.enable_grad():
-        whole = model(x_BT).detach()
+        chunked = model(x_BT, setting)
+        whole = model(x_BT, replace(setting, queries_per_chunk=x_BT.shape[1]))
     return differ(chunked, whole)
 
 

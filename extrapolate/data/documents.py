@@ -1,8 +1,10 @@
 """A document, and what every source of them is."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
@@ -24,6 +26,26 @@ class Source(Protocol):
     """Documents in a fixed order; each iteration starts anew."""
 
     def __iter__(self) -> Iterator[Document]: ...
+
+
+@runtime_checkable
+class Lasting(Source, Protocol):
+    """A source that knows whether it is still the same: what was read of it need not be read again."""
+
+    def fingerprint(self) -> str | None:
+        """Another one where any document may be another; None where that cannot be known."""
+
+    def size(self) -> int | None:
+        """About how many bytes of text there are; None where that is not known."""
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Another one where a file has another name, size or time of its last change, or the order is another."""
+    identity = hashlib.sha256()
+    for path in files:
+        found = path.stat()
+        identity.update(f"{str(path.absolute())!r} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return identity.hexdigest()
 
 
 def check_size(document: Document) -> Document:

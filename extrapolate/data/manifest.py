@@ -10,8 +10,9 @@ from extrapolate.errors import UserError
 from extrapolate.sections import Section
 from extrapolate.version import __version__
 
-# From the second on it has a hash of itself, and says the hash of every other file. The first had neither.
-FORMAT = 2
+# From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
+# says the places of training documents that were written late.
+FORMAT = 3
 TOKENIZER = "tokenizer.json"
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -28,12 +29,30 @@ class Part(Section):
     longest_document: Count
 
 
+class Training(Part):
+    """The training split. Its last documents were written late: `late` is the place of each among all."""
+
+    late: list[Count]
+
+    @model_validator(mode="after")
+    def _places_are_there(self) -> "Training":
+        if sorted({*self.late, self.documents})[: len(self.late)] != self.late or len(self.late) > self.documents:
+            raise ValueError("late has places that cannot be")
+        return self
+
+
 class Parts(Section):
     """The splits."""
 
     train: Part
     validation: Part
     test: Part
+
+
+class LateParts(Parts):
+    """The splits, of which training has documents that were written late."""
+
+    train: Training
 
 
 class Content(Section):
@@ -75,8 +94,14 @@ class Second(First):
         return self
 
 
+class Third(Second):
+    """A manifest of the third format."""
+
+    splits: LateParts
+
+
 SPLITS = tuple(Parts.model_fields)
-_FORMATS: dict[int, type[First]] = {1: First, 2: Second}
+_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -5,8 +5,9 @@ tokens, each document ending in its end-of-text token), `tokenizer.json` and `ma
 all others and of itself. A file is checked when what it holds is first asked for.
 """
 
+import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,32 +24,44 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.manifest import SPLITS, TOKENIZER
 from extrapolate.errors import UserError
 
-# Of the long documents a quarter is for testing and a twentieth for validation, and never more than this many.
-HELDOUT = {"test": (0.25, 256), "validation": (0.05, 64)}
+# Of the long documents a quarter is for testing and a twentieth for validation, and never more than so many documents
+# and so many tokens.
+HELDOUT = {"test": (0.25, 256, 8_000_000), "validation": (0.05, 64, 2_000_000)}
+
+_NONE = np.zeros(0, np.int64)
 
 
 class Split:
     """The documents of one split, as one stream of tokens and as single documents.
 
-    `ids` and `bytes` have one entry per document; `offsets`, int64 [documents + 1], are the places in the stream.
+    `ids` and `bytes` have one entry per document; `offsets`, int64 [documents + 1], are the places in the stream. D:
+    documents.
     """
 
-    def __init__(self, name: str, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, name: str, batches: Iterable[pa.RecordBatch], late: Sequence[int] = ()) -> None:
+        """late: the places of the last documents of the batches, which lie among the others."""
         self.name = name
-        ids: list[str] = []
-        sizes, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        self._pieces: list[np.ndarray] = []
+        self._ids: list[pa.Array] = []
+        sizes, counts, written = [_NONE], [_NONE], list[np.ndarray]()
         for batch in batches:
             tokens = batch.column("tokens")
             bounds = tokens.offsets.to_numpy()
-            self._pieces.append(tokens.values.to_numpy()[bounds[0] : bounds[-1]])
+            written.append(tokens.values.to_numpy()[bounds[0] : bounds[-1]])
             counts.append(np.diff(bounds))
             sizes.append(batch.column("bytes").to_numpy())
-            ids.extend(batch.column("id").to_pylist())
-        self.ids = ids
-        self.bytes = np.concatenate(sizes)
-        self.offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+            self._ids.append(batch.column("id"))
+        count_D = np.concatenate(counts)
+        self._order_D = _in_order(len(count_D), late)
+        self.bytes = np.concatenate(sizes)[self._order_D]
+        self.offsets = np.concatenate([[0], np.cumsum(count_D[self._order_D])]).astype(np.int64)
+        self._pieces = list(_runs(written, count_D, self._order_D))
         self._starts = np.concatenate([[0], np.cumsum([len(piece) for piece in self._pieces])]).astype(np.int64)
+
+    @functools.cached_property
+    def ids(self) -> list[str]:
+        """Where each document came from."""
+        ids = [one for column in self._ids for one in column.to_pylist()]
+        return [ids[written] for written in self._order_D]
 
     @property
     def n_tokens(self) -> int:
@@ -71,6 +84,28 @@ class Split:
             parts.append(self._pieces[first][start - self._starts[first] : stop - self._starts[first]])
             start, first = stop, first + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _in_order(documents: int, late: Sequence[int]) -> np.ndarray:
+    """Which of the documents, as they were written, is at each place, int64 [D]. The last ones are at places `late`."""
+    is_late_D = np.zeros(documents, bool)
+    is_late_D[np.array(late, np.int64)] = True
+    order_D = np.empty(documents, np.int64)
+    order_D[~is_late_D] = np.arange(documents - len(late))
+    order_D[is_late_D] = np.arange(documents - len(late), documents)
+    return order_D
+
+
+def _runs(pieces: list[np.ndarray], count_D: np.ndarray, order_D: np.ndarray) -> Iterator[np.ndarray]:
+    """The tokens of documents in this order: views of the pieces, each of documents that follow each other in one."""
+    start_D = np.concatenate([[0], np.cumsum(count_D)])
+    piece_starts = np.cumsum([0, *map(len, pieces)])
+    piece_D = np.searchsorted(piece_starts, start_D[:-1], side="right") - 1
+    breaks = (np.diff(order_D) != 1) | (np.diff(piece_D[order_D]) != 0)
+    firsts, lasts = np.flatnonzero(np.append(True, breaks)), np.flatnonzero(np.append(breaks, True))
+    for first, last in zip(order_D[firsts[: len(order_D)]], order_D[lasts[: len(order_D)]], strict=True):
+        offset = piece_starts[piece_D[first]]
+        yield pieces[piece_D[first]][start_D[first] - offset : start_D[last + 1] - offset]
 
 
 @dataclass(frozen=True)
@@ -118,21 +153,19 @@ class Store:
         written = self.manifest["splits"][name]
         self._check(written["shards"])
         dtype, vocab_size, eos_id = (self.manifest[key] for key in ("dtype", "vocab_size", "eos_id"))
-        batches = (
+        batches = [
             batch for shard in written["shards"] for batch in shards.read(self.path / shard, dtype, vocab_size, eos_id)
-        )
-        split = Split(name, batches)
-        found = {
-            "documents": len(split.ids),
-            "tokens": split.n_tokens,
-            "bytes": int(split.bytes.sum()),
-            "longest_document": int(split.lengths.max(initial=0)),
-        }
-        if found | {"shards": written["shards"]} != written:
-            raise UserError(
-                f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}"
-            )
-        return split
+        ]
+        if sum(batch.num_rows for batch in batches) == written["documents"]:
+            split = Split(name, batches, written.get("late", ()))
+            found = {
+                "tokens": split.n_tokens,
+                "bytes": int(split.bytes.sum()),
+                "longest_document": int(split.lengths.max(initial=0)),
+            }
+            if {**written, **found} == written:
+                return split
+        raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}")
 
     def _check(self, names: Sequence[str]) -> None:
         """Raises UserError where a file is not as it was written. Stores of the first format did not keep hashes."""

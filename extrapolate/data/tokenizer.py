@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from extrapolate import files
+from extrapolate.data.children import Child, reply
+from extrapolate.data.words import blocks
 from extrapolate.errors import UserError
 
 EOS = "<eos>"
@@ -16,6 +20,36 @@ _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
 LARGEST_VOCAB = 2**24  # a model, and what is known of tokens, have a row for every id
 TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
+SMALL_CHARACTERS = 2_000_000  # learned from within a second or two
+BLOCK_CHARACTERS = 2**16  # of text at a time: the library holds hundreds of them
+
+
+def learn_bpe(texts: Iterable[str], vocab_size: int, workers: int) -> Tokenizer:
+    """What `train_bpe` does, so that Ctrl-C ends it at once, also within the library: much text is learned from in a
+    process of its own, which uses so many threads.
+    """
+    texts = _first_characters(texts, TRAINING_CHARACTERS)
+    held: list[str] = []
+    characters = 0
+    for text in texts:
+        held.append(text)
+        characters += len(text)
+        if characters >= SMALL_CHARACTERS:
+            break
+    else:
+        return train_bpe(held, vocab_size)
+    with Child(serve_training, workers) as child:
+        child.send(vocab_size)
+        for text in chain(held, texts):
+            child.send(text)
+        child.send(None)
+        return Tokenizer.from_str(child.receive())
+
+
+def serve_training(connection: Connection) -> None:
+    """What that process does: it gets the size and texts up to None, and answers with the tokenizer as JSON."""
+    vocab_size = connection.recv()
+    reply(connection, train_bpe(iter(connection.recv, None), vocab_size).to_str())
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -49,7 +83,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
     for text in texts:
-        yield text[:limit]
+        yield from blocks(text[:limit], BLOCK_CHARACTERS)  # the words to learn from are the same
         limit -= len(text)
         if limit <= 0:
             return

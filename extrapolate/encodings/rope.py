@@ -100,4 +100,21 @@ def scaled(frequencies: Tensor, factors: tuple[float, ...]) -> Tensor:
 def turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every angle, [T, M]."""
     angle_TM = torch.outer(pos_T, frequencies)
+    if torch.compiler.is_compiling() and not angle_TM.requires_grad:
+        return circle(angle_TM)
     return angle_TM.cos(), angle_TM.sin()
+
+
+@torch.library.custom_op("extrapolate::circle", mutates_args=())
+def circle(angle_TM: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine.
+
+    The compiler sees an operator that it does not know, and computes it once for all layers. What it knows it would
+    compute anew for every head and window, within the product that reads it.
+    """
+    return angle_TM.cos(), angle_TM.sin()
+
+
+@circle.register_fake
+def _(angle_TM: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(angle_TM), torch.empty_like(angle_TM)

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.data.store import Split
-from extrapolate.evaluation.memory import Room
+from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.machine.devices import to_device
+from extrapolate.machine.ranks import working
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 
@@ -97,18 +98,20 @@ def scores_at(
 
     `tokens_of` gives the tokens of some of the windows, [B, length + 1]; a place is the index of the last input seen.
     places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
-    are computed for these places only; memory grows with the window's length, not with its square.
+    are computed for these places only; memory grows with the window's length, not with its square. Processes that work
+    together compute a batch each in turn, and all have all scores.
     """
+    ranks = working()
     device = model.device
     first = int(places_P[0])
     wanted_P = to_device(torch.from_numpy(places_P), device)
     everything = len(places_P) == length - first
     # On the device to the end: to fetch what each batch gives would be to wait for it.
-    found_KWP = torch.empty(1 + likeliest, count, len(places_P), device=device)
+    found_KWP = torch.zeros(1 + likeliest, count, len(places_P), device=device)
 
-    def batch(row: int, windows: int, setting: Any) -> int:
-        """Scores some windows from number `row` on, and returns how many."""
-        rows = slice(row, min(row + windows, count))
+    def batch(row: int, end: int, windows: int, setting: Any) -> int:
+        """Scores some windows from number `row` on, up to `end`, and returns how many."""
+        rows = slice(row, min(row + windows, end))
         tokens_BT = to_device(torch.from_numpy(tokens_of(rows).astype(np.int64)), device)
         targets_BP = tokens_BT[:, wanted_P + 1]
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -120,12 +123,20 @@ def scores_at(
         return len(tokens_BT)
 
     room = Room(length, max(1, (batch_tokens or BATCH_TOKENS) // length), model.setting(plan, storage_of(precision)))
-    row = 0
-    while row < count:
-        done = room.enough_for(partial(batch, row))
-        progress(done * length)
-        row += done
-    loss_WP, *right_WP = found_KWP.cpu().numpy()
+    lacking: OutOfMemoryError | None = None
+    try:
+        shares = ranks.shares(count, room.windows)
+        own = sum(end - first for first, end in shares)
+        for row, end in shares:
+            while row < end:
+                done = room.enough_for(partial(batch, row, end))
+                progress(done * length * count // own)  # with what the others do meanwhile
+                row += done
+    except OutOfMemoryError as error:
+        lacking = error
+    if sum(ranks.sums(lacking is not None)):
+        raise lacking or OutOfMemoryError(length, "")
+    loss_WP, *right_WP = ranks.add_up(found_KWP.cpu().numpy())
     return Scores(loss_WP, right_WP[0] > 0 if likeliest else None)
 
 

@@ -1,7 +1,7 @@
 """Processes that do one piece of work together, as torchrun starts them: each is a rank.
 
 torchrun says in the environment which rank a process is, and where the others are. Nothing of torch.distributed is
-imported where a process is alone.
+imported where a process is alone, and torch only where it is needed: the command line reads this module to start.
 """
 
 import atexit
@@ -10,9 +10,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from extrapolate.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 T = TypeVar("T")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -63,9 +66,21 @@ class Ranks:
             raise made[1]
         return made[0]
 
+    def in_turn(self, make: Callable[[], T]) -> T:
+        """What each process makes: the first one first, then the others, who find what it has written."""
+        made: list[T] = []
+        self.from_first(lambda: made.append(make()))
+        return made[0] if self.first else make()
+
     def in_first(self, made: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
         """A context for the first process, and nothing for the others."""
         return made() if self.first else contextlib.nullcontext()
+
+    def shares(self, count: int, size: int) -> list[tuple[int, int]]:
+        """Which of `count` pieces this process does, from and to: every so many-th batch of `size`; all, if alone."""
+        if self.count == 1:
+            return [(0, count)]
+        return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.count * size)]
 
     def sums(self, *values: float) -> tuple[float, ...]:
         """Each value, added up over the processes: one message for all of them."""
@@ -78,8 +93,20 @@ class Ranks:
         dist.all_reduce(added, group=_control())
         return tuple(added.tolist())
 
+    def add_up(self, values: "np.ndarray") -> "np.ndarray":
+        """Arrays of one shape, added up over the processes."""
+        if self.count == 1:
+            return values
+        import torch
+        import torch.distributed as dist
+
+        added = torch.from_numpy(values.astype("uint8") if values.dtype == bool else values.copy())
+        dist.all_reduce(added, group=_control())
+        return added.numpy().astype(values.dtype)
+
 
 ALONE = Ranks()
+_working: Ranks = ALONE
 
 
 def processes() -> int:
@@ -106,10 +133,12 @@ def joined(what_next: str) -> Iterator[Ranks]:
         return
     import torch.distributed as dist
 
+    global _working
     if not dist.is_initialized():
         _join()
+    _working = Ranks(dist.get_rank(), dist.get_world_size())
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        yield _working
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in _LOST):
             raise RuntimeError(
@@ -117,6 +146,13 @@ def joined(what_next: str) -> Iterator[Ranks]:
                 f"{what_next}"
             ) from error
         raise
+    finally:
+        _working = ALONE
+
+
+def working() -> Ranks:
+    """The processes that do the present piece of work: those that `joined` gave, inside it."""
+    return _working
 
 
 def tells_the_end() -> bool:
@@ -145,7 +181,7 @@ def check_devices(device: str) -> None:
     if device == "cuda" and processes() > 1 and here > torch.cuda.device_count():
         raise UserError(
             f"{here} processes cannot share {torch.cuda.device_count()} CUDA devices: start one process for each "
-            "device, with torchrun --nproc-per-node, or use `device='cpu'`"
+            "device, or use `device='cpu'`"
         )
 
 

@@ -14,7 +14,9 @@ from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.config import ModelConfig
+from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
+from extrapolate.model.loss import cross_entropy
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 from extrapolate.model.size import check_model
@@ -113,7 +115,7 @@ class Block(nn.Module):
         self.attention = Attention(config, seq_len)
         self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -150,7 +152,7 @@ class Model(nn.Module):
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
             instances = layer_encodings(encoding, arguments, self.dims, config.kv_heads)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
@@ -230,8 +232,6 @@ class Model(nn.Module):
 
         With weights, which add up to 1 in every window, the mean over windows of their weighted means.
         """
-        logits_BTV = self(tokens_BT, plan)
-        if weight_BT is None:
-            return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
-        loss_N = F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none")
-        return (loss_N * weight_BT.flatten()).sum() / len(weight_BT)
+        logits_NV = self(tokens_BT, plan).flatten(0, 1)
+        weight_N = None if weight_BT is None else weight_BT.flatten() / len(weight_BT)
+        return cross_entropy(logits_NV, targets_BT.flatten(), weight_N)

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from extrapolate.machine.ranks import processes
 from extrapolate.version import __version__
 
 _LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
@@ -45,11 +46,16 @@ def machine() -> str:
 
 
 def provenance() -> dict[str, object]:
-    """Version, commit, library versions, Python and machine, for a run's config.json."""
+    """Version, commit, library versions, Python and machine, for a run's config.json; and how many processes begin it.
+
+    Of one process that is not said.
+    """
+    together = {"processes": processes()} if processes() > 1 else {}
     return {
         "version": __version__,
         "commit": commit(),
         "python": platform.python_version(),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
         "machine": machine(),
+        **together,
     }

@@ -76,6 +76,10 @@ class Learner:
         """Scales the gradients down to the norm that the configuration allows, and returns the norm they had."""
         return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
 
+    def whole_model(self) -> Model:
+        """The model as one process has it, in every process."""
+        return self.model
+
     def whole(self) -> tuple[Model, torch.optim.Optimizer]:
         """The model and its optimiser as one process has them: the first process saves them."""
         return self.model, self.optimizer

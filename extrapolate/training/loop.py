@@ -374,11 +374,8 @@ class _Training:
         self._untold = 0
 
     def _validate(self) -> dict[str, Any]:
-        """The row of a validation, which the first process does."""
         self.progress("validating", 0)
-        model, _ = self.learner.whole()
-        if not self.ranks.first:
-            return {}
+        model = self.learner.whole_model()
         model.eval()
         loss = validation_loss(
             model,

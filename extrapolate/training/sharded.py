@@ -89,20 +89,28 @@ class Sharded(DataParallel):
             clip_grads_with_norm_(kind, self.training.clip, total)
         return total
 
+    def whole_model(self) -> Model:
+        """The model as one process has it, put together in every process."""
+        return self._model_of(get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True)))
+
     def whole(self) -> tuple[Model, torch.optim.Optimizer]:
         """The model and its optimiser as one process has them, put together in the first process."""
         weights = get_model_state_dict(self.model, options=_WHOLE)
         moments: dict[str, Any] = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
         if not self.ranks.first:
             return self.model, self.optimizer
-        model = self.fresh()
-        model.load_state_dict(weights)
+        model = self._model_of(weights)
         optimizer = optimizer_of(model, self.training)
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         order = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         found = {n: moments["state"][name] for n, name in enumerate(order) if name in moments["state"]}
         optimizer.load_state_dict(optimizer.state_dict() | {"state": found})
-        return model.to(self.training.device), optimizer
+        return model, optimizer
+
+    def _model_of(self, weights: dict[str, Any]) -> Model:
+        model = self.fresh()
+        model.load_state_dict(weights)
+        return model.to(self.training.device)
 
     def _optimizer_of_parts(self, before: dict[int, str]) -> torch.optim.Optimizer:
         """The optimiser of the whole model, with its moments, for the parts; `before` are its parameters' names."""

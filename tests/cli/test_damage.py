@@ -291,8 +291,8 @@ class TestFullDisk:
         assert "File too large" in message
         assert "free some space" in message
         assert not (tmp_path / "new").exists()
-        assert not leftovers(tmp_path)
         cli(*arguments).succeeded()
+        assert not leftovers(tmp_path)
 
     def test_train(self, limited, cli, tiny, trained, leftovers, tmp_path):
         """The tokenizer and the configuration fit, weights do not."""

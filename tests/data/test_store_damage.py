@@ -21,8 +21,9 @@ from tokenizers import Tokenizer, models
 
 from extrapolate import files
 from extrapolate.data import build as building
-from extrapolate.data import shards
+from extrapolate.data import shards, writing
 from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document
 from extrapolate.data.shards import sha256
 from extrapolate.data.store import SPLITS, Store
@@ -45,7 +46,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with several files of training tokens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "BATCH_CHARACTERS", 1000)
-        patch.setattr(building, "SHARD_TOKENS", 300)
+        patch.setattr(writing, "BATCH_TOKENS", 250)
+        patch.setattr(writing, "SHARD_TOKENS", 300)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 
@@ -176,7 +178,9 @@ class TestManifest:
             (("format",), [2], "names no format"),
             (("format",), True, "names no format"),
             (("format",), 0, "names no format"),
-            (("format",), 1, "files"),
+            (("format",), 2, "splits.train.late"),
+            ((*TRAIN, "late"), [1, 0], "places that cannot be"),
+            ((*TRAIN, "late"), [0, 2**40], "places that cannot be"),
         ],
     )
     def test_an_entry_that_cannot_be_is_refused(self, copy: Store, place: Any, value: Any, said: str) -> None:
@@ -199,8 +203,8 @@ class TestManifest:
             Store.open(copy.path)
 
     def test_one_of_a_later_format_is_refused_with_what_to_do(self, copy: Store) -> None:
-        with pytest.raises(UserError, match=r"in format 3, which this version .* does not know: upgrade extrapolate"):
-            rewritten(copy, lambda record: record.update(format=3))
+        with pytest.raises(UserError, match=r"in format 4, which this version .* does not know: upgrade extrapolate"):
+            rewritten(copy, lambda record: record.update(format=4))
 
     @pytest.mark.parametrize("name", ["documents", "tokens", "bytes", "longest_document"])
     def test_counts_are_those_of_the_files(self, copy: Store, name: str) -> None:
@@ -340,7 +344,7 @@ class TestFailure:
         def full(*arguments: object) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr(building, "_write_split", full)
+        monkeypatch.setattr(Construction, "finish", full)
         with pytest.raises(OSError, match="no space left"):
             build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
         assert list(tmp_path.iterdir()) == []

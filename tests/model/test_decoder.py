@@ -10,6 +10,7 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Attention, FeedForward, Model, SSMax
+from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
@@ -118,7 +119,7 @@ def test_dropout_drops_what_enters_the_residual_stream() -> None:
     dropped: list[Tensor] = []
     parts: list[Tensor] = []
     for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
+        if isinstance(module, Dropout):
             module.register_forward_pre_hook(lambda _, inputs: dropped.append(inputs[0]))
         if isinstance(module, (Attention, FeedForward)):
             module.register_forward_hook(lambda *arguments: parts.append(arguments[-1]))

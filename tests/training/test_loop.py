@@ -153,7 +153,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
 
 
 def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) -> None:
-    """The same batches, loss and gradients as plain cross-entropy over all targets, bit for bit."""
+    """The same batches, and but for rounding the loss and gradients of torch's cross-entropy over all targets."""
     config = config_of(store)
     run = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes())
     training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
@@ -166,8 +166,9 @@ def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) ->
     logits = training.model(batch[:, :-1])
     plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
     plain.backward()
-    assert loss == plain.item()
-    assert all(torch.equal(a, p.grad) for a, p in zip(ours, training.model.parameters(), strict=True))
+    assert loss == pytest.approx(plain.item(), rel=1e-6)
+    for mine, parameter in zip(ours, training.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-4, atol=1e-7)
 
 
 def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from extrapolate.data.documents import Document
+from extrapolate.data.documents import Document, fingerprint
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.errors import UserError
 
@@ -44,3 +44,11 @@ class StandardLibrary(NamedSource):
         for path in self.files:
             with tokenize.open(path) as file:
                 yield Document(path.relative_to(self.root).as_posix(), file.read())
+
+    def fingerprint(self) -> str:
+        """Another one where a file is another, or was changed."""
+        return fingerprint(self.files)
+
+    def size(self) -> int:
+        """How many bytes of text there are."""
+        return sum(path.stat().st_size for path in self.files)

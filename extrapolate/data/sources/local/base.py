@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from extrapolate import specs
-from extrapolate.data.documents import Document, check_size
+from extrapolate.data.documents import Document, check_size, fingerprint
 from extrapolate.data.sources.base import form, sources
 from extrapolate.errors import UserError
 
@@ -22,6 +22,11 @@ class FileKind(ABC):
 
         Raises UserError, naming the file and the place in it, where it cannot be read.
         """
+
+    @classmethod
+    def size(cls, file: Path, text_field: str) -> int:
+        """About how many bytes of text a file has."""
+        return file.stat().st_size
 
 
 kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: ".txt"
@@ -61,6 +66,14 @@ class LocalFiles:
         for file in self.files:
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
             yield from map(check_size, kinds[file.suffix].documents(file, _spelt(name), self.text_field))
+
+    def fingerprint(self) -> str:
+        """Another one where a file is another, or was changed."""
+        return fingerprint(self.files)
+
+    def size(self) -> int:
+        """About how many bytes of text there are."""
+        return sum(kinds[file.suffix].size(file, self.text_field) for file in self.files)
 
 
 def _no_source(spec: str) -> UserError:

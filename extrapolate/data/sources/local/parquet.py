@@ -8,6 +8,9 @@ from extrapolate.data.sources.fields import missing, text_of
 from extrapolate.data.sources.local.base import FileKind, kinds
 from extrapolate.errors import UserError
 
+# A row may be a book, and a table of them a single group of rows: little is read at a time.
+_ROWS_AT_ONCE, _BUFFER_BYTES = 16, 2**20
+
 
 @kinds.register(".parquet")
 class Parquet(FileKind):
@@ -24,15 +27,28 @@ class Parquet(FileKind):
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"{file} is not a Parquet file, or is damaged: {error}") from error
 
+    @classmethod
+    def size(cls, file: Path, text_field: str) -> int:
+        """The column's size, uncompressed; 0 where that cannot be read: who reads the documents says why."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            found = pq.read_metadata(file)
+        except (pa.ArrowException, OSError):
+            return 0
+        columns = [found.row_group(i).column(j) for i in range(found.num_row_groups) for j in range(found.num_columns)]
+        return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == text_field)
+
 
 def _rows(file: Path, name: str, text_field: str) -> Iterator[Document]:
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(file)
+    table = pq.ParquetFile(file, buffer_size=_BUFFER_BYTES)
     if text_field not in table.schema_arrow.names:
         raise UserError(missing(text_field, table.schema_arrow.names, str(file)))
     number = 0
-    for batch in table.iter_batches(batch_size=256, columns=[text_field]):
+    for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[text_field]):
         for text in batch.column(0).to_pylist():
             yield Document(f"{name}:{number}", text_of({text_field: text}, text_field, f"{file}, row {number}"))
             number += 1

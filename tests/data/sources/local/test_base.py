@@ -108,3 +108,21 @@ def test_what_can_be_no_path_is_no_source(path: str) -> None:
     with pytest.raises(UserError, match="no source '") as refused:
         open_source(path)
     assert len(str(refused.value)) < 300
+
+
+def test_its_fingerprint_is_another_when_a_file_is(mixed: Path) -> None:
+    def now() -> tuple[str, int]:
+        source = open_source(str(mixed))
+        return source.fingerprint(), source.size()
+
+    before, size = now()
+    assert now() == (before, size)
+    (mixed / "b.md").write_text("# titles")
+    changed, larger = now()
+    assert (changed != before, larger) == (True, size + 1)
+    (mixed / "b.md").rename(mixed / "e.md")
+    assert now()[0] not in (before, changed)
+    os.utime(mixed / "a.txt", (1, 1))
+    touched = now()[0]
+    os.utime(mixed / "a.txt", (2, 2))
+    assert now()[0] != touched

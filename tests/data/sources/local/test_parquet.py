@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from extrapolate.data.sources import open_source
+
 
 def test_a_row_is_a_document_named_by_its_number(tmp_path: Path, documents, write_parquet) -> None:
     # More rows than are read at a time.
@@ -15,6 +17,15 @@ def test_a_row_is_a_document_named_by_its_number(tmp_path: Path, documents, writ
     assert [document.text for document in found] == texts
     assert found[599].id == "a.parquet:599"
     assert len({document.id for document in found}) == len(found)
+
+
+def test_its_size_is_that_of_the_column(tmp_path: Path) -> None:
+    texts = [f"text {number} " * 50 for number in range(100)]
+    pq.write_table(pa.table({"other": ["x" * 9999] * 100, "text": texts}), tmp_path / "a.parquet", row_group_size=30)
+    size = sum(map(len, texts))
+    assert size <= open_source(str(tmp_path / "a.parquet")).size() < 1.1 * size
+    (tmp_path / "a.parquet").write_bytes(b"none")
+    assert open_source(str(tmp_path / "a.parquet")).size() == 0
 
 
 def test_another_column_can_be_named(tmp_path: Path, documents, write_parquet) -> None:

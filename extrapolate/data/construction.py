@@ -1,0 +1,230 @@
+"""A token store while it is made: what is on the disk already, and from where another process goes on.
+
+The folder has the shards that are finished, and beside them, until the end: the documents that may be held out (`long`
+shards), one record for every document, the digests that were seen, and `progress.json`, which says what counts of it.
+"""
+
+import hashlib
+import os
+from bisect import bisect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from tokenizers import Tokenizer
+
+from extrapolate import files
+from extrapolate.data import shards, writing
+from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.encoding import Encoded
+from extrapolate.data.heldout import HeldOut
+from extrapolate.data.manifest import SPLITS, TOKENIZER, Content, Count
+from extrapolate.data.seen import Seen
+from extrapolate.data.writing import EMPTY, Shards, content
+from extrapolate.errors import UserError
+from extrapolate.sections import Section
+
+PROGRESS, RECORDS, SEEN = "progress.json", "documents.bin", "seen.sqlite"
+# A document that is kept: its hash, its tokens without the end of text, and whether it may be held out.
+_RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?")])
+_RECORDS_AT_ONCE = 2**16
+
+
+class Progress(Section):
+    """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
+
+    format: int = 1
+    made_from: dict[str, Any]
+    read: Count = 0
+    read_bytes: Count = 0
+    records: Count = 0
+    whole: bool = False  # the source is at its end
+    train: list[str]
+    train_part: dict[str, Count]
+    long: list[str]
+    files: dict[str, Content]
+
+
+def can_go_on(folder: Path, made_from: Mapping[str, Any]) -> bool:
+    """Whether a folder holds undamaged work on the store that is made from the same."""
+    try:
+        progress = _progress(folder)
+        if progress is None or progress.made_from != made_from:
+            return False
+        for name, there in progress.files.items():
+            shards.check_content(folder / name, there.bytes, there.sha256)
+        records = folder / RECORDS
+        return progress.records == 0 or records.stat().st_size >= progress.records * _RECORD.itemsize
+    except (UserError, OSError):
+        return False
+
+
+def _progress(folder: Path) -> Progress | None:
+    if not (folder / PROGRESS).is_file():
+        return None
+    try:
+        return Progress.model_validate(files.read_sealed(folder / PROGRESS))
+    except ValidationError as error:
+        raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error
+
+
+def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+    """Keeps the tokenizer: from now on the work can go on."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(folder / TOKENIZER))
+    files.sync(folder / TOKENIZER)
+    there = {TOKENIZER: Content(**content(folder / TOKENIZER))}
+    progress = Progress(made_from=dict(made_from), train=[], train_part=EMPTY, long=[], files=there)
+    files.write_sealed(folder / PROGRESS, progress.model_dump())
+
+
+class Construction:
+    """Takes documents, and makes a store of them, in a folder on which `begin` was called by now or long ago.
+
+    Of documents shorter than `min_doc_tokens` and of repeated ones nothing is kept; the first that passes
+    `max_tokens` is the end.
+    """
+
+    def __init__(
+        self, folder: Path, min_doc_tokens: int = 1, max_tokens: int | None = None, min_heldout_tokens: int = 1
+    ) -> None:
+        progress = _progress(folder)
+        assert progress is not None
+        self._folder, self._progress = folder, progress
+        self._min_doc_tokens, self._max_tokens = max(1, min_doc_tokens), max_tokens
+        for path in folder.iterdir():  # what was begun since
+            if path.name not in (PROGRESS, RECORDS, *progress.files):
+                path.unlink()
+        self.tokenizer = tokenizers.read(folder / TOKENIZER)
+        self.vocab_size = max(self.tokenizer.get_vocab().values()) + 1  # ids can have gaps
+        self.dtype = "uint16" if self.vocab_size <= 2**16 else "uint32"
+        eos = tokenizers.eos_id(self.tokenizer)
+        assert eos is not None
+        self.eos_id = eos
+        self.read, self.read_bytes, self.whole = progress.read, progress.read_bytes, progress.whole
+        self._train = Shards(folder, "train", self.dtype, progress.train, progress.train_part)
+        self._long = Shards(folder, "long", self.dtype, progress.long, EMPTY)
+        self._heldout, self._seen = HeldOut(min_heldout_tokens), Seen(folder / SEEN)
+        self._tokens = self._since_saved = 0
+        self._records = (folder / RECORDS).open("ab")
+        self._records.truncate(progress.records * _RECORD.itemsize)
+        self._count = progress.records
+        for record in self._all_records():
+            digest, tokens = record["digest"].tobytes(), int(record["tokens"])
+            self._seen.add(digest)
+            self._heldout.may_hold(digest, tokens)
+            self._tokens += tokens + 1
+
+    def take(self, document_id: str, encoded: Encoded) -> bool:
+        """The next document of the source. False where the store is to end before it."""
+        count = len(encoded.tokens) // np.dtype(self.dtype).itemsize
+        if count > self._min_doc_tokens and self._seen.add(encoded.digest):
+            if self._max_tokens is not None and self._tokens + count > self._max_tokens:
+                return False
+            if self._since_saved + count > writing.SHARD_TOKENS:
+                self._save()
+            long = self._heldout.may_hold(encoded.digest, count - 1)
+            (self._long if long else self._train).add(document_id, encoded.size, encoded.tokens)
+            self._records.write(np.array((encoded.digest, count - 1, long), _RECORD).tobytes())
+            self._count, self._tokens = self._count + 1, self._tokens + count
+            self._since_saved += count
+        self.read, self.read_bytes = self.read + 1, self.read_bytes + encoded.size
+        return True
+
+    @property
+    def documents(self) -> int:
+        """How many are kept."""
+        return self._count
+
+    def end(self) -> None:
+        """The source has no more documents."""
+        self.whole = True
+        self._save()
+
+    def _save(self) -> None:
+        """Whoever goes on goes on from here."""
+        self._train.end_file()
+        self._long.end_file()
+        self._records.flush()
+        os.fsync(self._records.fileno())
+        names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
+        self._progress = Progress(
+            made_from=self._progress.made_from,
+            read=self.read,
+            read_bytes=self.read_bytes,
+            records=self._count,
+            whole=self.whole,
+            train=self._train.names,
+            train_part=self._train.part,
+            long=self._long.names,
+            files=self._progress.files | {name: Content(**content(self._folder / name)) for name in names},
+        )
+        files.write_sealed(self._folder / PROGRESS, self._progress.model_dump())
+        self._since_saved = 0
+
+    def finish(self) -> dict[str, Any]:
+        """Gives every document that may be held out its place. Returns what the manifest says of the files.
+
+        Raises UserError where there are too few documents for testing, validation and training.
+        """
+        chosen = self._heldout.chosen()
+        parts = {name: Shards(self._folder, name, self.dtype, [], EMPTY) for name in SPLITS} | {"train": self._train}
+        late = self._place_long(parts, chosen)
+        for part in parts.values():
+            part.end_file()
+        names = [TOKENIZER, *(name for part in parts.values() for name in part.names)]
+        there = {name: dict(content) for name, content in self._progress.model_dump()["files"].items()}
+        splits = {name: {"shards": part.names, **part.part} for name, part in parts.items()}
+        return {
+            "vocab_size": self.vocab_size,
+            "eos_id": self.eos_id,
+            "dtype": self.dtype,
+            "splits": splits | {"train": splits["train"] | {"late": late}},
+            "corpus_hash": self._corpus_hash(chosen),
+            "files": {name: there.get(name) or content(self._folder / name) for name in names},
+        }
+
+    def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> list[int]:
+        """Writes every long document into its split. Returns the places in the training text of those that go there."""
+        heldout = sorted(chosen)
+        rows = (row for row, record in enumerate(self._all_records()) if record["long"])
+        late = []
+        parts["train"].end_file()
+        for name in self._long.names:
+            for batch in shards.read(self._folder / name, self.dtype, self.vocab_size, self.eos_id):
+                columns = batch.column("id").to_pylist(), batch.column("bytes").to_pylist()
+                offsets, values = batch.column("tokens").offsets.to_numpy(), batch.column("tokens").values.to_numpy()
+                for document_id, size, start, end in zip(*columns, offsets[:-1], offsets[1:], strict=True):
+                    row = next(rows)
+                    split = chosen.get(row, "train")
+                    if split == "train":
+                        late.append(row - bisect(heldout, row))
+                    parts[split].add(document_id, size, values[start:end].tobytes())
+        return late
+
+    def _corpus_hash(self, chosen: Mapping[int, str]) -> str:
+        identity = hashlib.sha256((self._folder / TOKENIZER).read_bytes())
+        for row, record in enumerate(self._all_records()):
+            digest, split = record["digest"].tobytes().hex(), chosen.get(row, "train")
+            identity.update(f"{digest} {record['tokens']} {split}\n".encode())
+        return identity.hexdigest()[:16]
+
+    def _all_records(self) -> Iterator[np.void]:
+        self._records.flush()
+        with (self._folder / RECORDS).open("rb") as records:
+            while content := records.read(_RECORDS_AT_ONCE * _RECORD.itemsize):
+                yield from np.frombuffer(content, _RECORD)
+
+    def close(self) -> None:
+        """Lets go of the files that are no part of a store."""
+        self._seen.close()
+        self._records.close()
+
+    def remove_scaffold(self) -> None:
+        """Removes them, from a store that is whole."""
+        self.close()
+        for name in (PROGRESS, RECORDS, *self._long.names):
+            (self._folder / name).unlink()

@@ -1,0 +1,187 @@
+"""Texts as tokens, on every core.
+
+A process encodes a text word by word, and remembers the tokens of every word: most of a text are words that were there
+before. That gives the same tokens as the whole text does where the tokenizer splits text at least as finely, which
+`splits_into_words` tells. Other tokenizers encode whole documents.
+"""
+
+import hashlib
+import json
+from array import array
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+
+from tokenizers import Tokenizer
+
+from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.children import Child, reply
+from extrapolate.data.documents import Document
+from extrapolate.data.words import blocks, words
+
+SMALL_CHARACTERS = 4_000_000  # starting processes takes longer than to encode this
+WORDS_KEPT = 2**20  # in all processes together, about 200 MB
+LONGEST_KEPT = 32  # characters of a word
+BLOCK_CHARACTERS = 2**20  # of which the words are listed at a time
+
+
+def splits_into_words(tokenizer: Tokenizer) -> bool:
+    """Whether a text's tokens are those of its words: so with byte-level BPE of GPT-2's kind, such as this tool trains.
+
+    It cuts text before anything else, by a pattern that never goes beyond a word, and adds nothing.
+    """
+    settings = json.loads(tokenizer.to_str())
+    splitter, model = settings["pre_tokenizer"] or {}, settings["model"]
+    return (
+        settings["normalizer"] is None
+        and splitter.get("type") == "ByteLevel"
+        and not splitter["add_prefix_space"]
+        and splitter.get("use_regex", True)
+        and all(token["special"] for token in settings["added_tokens"])
+        and model["type"] == "BPE"
+        and not model["dropout"]
+    )
+
+
+class Encoder:
+    """Calling it gives a text's tokens and the end-of-text token, as bytes of uint16 or uint32."""
+
+    def __init__(self, tokenizer: Tokenizer, dtype: str, words_kept: int = WORDS_KEPT) -> None:
+        tokenizer.encode_special_tokens = True  # a document that spells out a special token is text like any other
+        self._tokenizer, self._code = tokenizer, {"uint16": "H", "uint32": "I"}[dtype]
+        eos = tokenizers.eos_id(tokenizer)
+        assert eos is not None
+        self._end = array(self._code, [eos]).tobytes()
+        self._by_words = splits_into_words(tokenizer)
+        self._words = _Words(self._encode, words_kept)
+
+    def __call__(self, text: str) -> bytes:
+        """Raises UserError where the tokenizer fails on the text."""
+        if not self._by_words:
+            return self._encode(text) + self._end
+        lookup = self._words.__getitem__
+        parts = [b"".join(map(lookup, words(block))) for block in blocks(text, BLOCK_CHARACTERS)]
+        return b"".join((*parts, self._end))
+
+    def _encode(self, text: str) -> bytes:
+        return array(self._code, tokenizers.encode(self._tokenizer, [text])[0].ids).tobytes()
+
+
+class _Words(dict[str, bytes]):
+    """The tokens of words. Of more than `most` words those are forgotten that were not asked for of late."""
+
+    def __init__(self, encode: Callable[[str], bytes], most: int) -> None:
+        self._encode, self._half, self._before = encode, most // 2, dict[str, bytes]()
+
+    def __missing__(self, word: str) -> bytes:
+        tokens = self._before.get(word)
+        if tokens is None:
+            tokens = self._encode(word)
+        if len(word) <= LONGEST_KEPT:
+            if len(self) >= self._half:
+                self._before = dict(self)
+                self.clear()
+            self[word] = tokens
+        return tokens
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the store keeps of a text: the SHA-256 and the size of its UTF-8, and its tokens, as bytes."""
+
+    digest: bytes
+    size: int
+    tokens: bytes
+
+    @classmethod
+    def of(cls, text: str, encoder: Encoder) -> "Encoded":
+        """Raises UserError where the tokenizer fails on the text."""
+        content = text.encode()
+        return cls(hashlib.sha256(content).digest(), len(content), encoder(text))
+
+
+def encoded(
+    batches: Iterable[list[Document]], tokenizer: Tokenizer, dtype: str, workers: int
+) -> Generator[tuple[Document, Encoded], None, None]:
+    """Every document of every batch with its tokens, in order; of the batches a few are in memory at a time.
+
+    `workers` is how many processes encode. A source of few characters is encoded by this process alone. Raises
+    UserError where the tokenizer fails on a text, RuntimeError where a process is killed.
+    """
+    batches = iter(batches)
+    first: list[list[Document]] = []
+    characters = 0
+    for batch in batches:
+        first.append(batch)
+        characters += sum(len(document.text) for document in batch)
+        if characters >= SMALL_CHARACTERS:
+            break
+    else:
+        encoder = Encoder(tokenizer, dtype)
+        yield from ((document, Encoded.of(document.text, encoder)) for batch in first for document in batch)
+        return
+    with _Workers(tokenizer, dtype, workers) as pool:
+        yield from pool.encoded(chain(first, batches))
+
+
+class _Workers:
+    """Processes that encode. Each has a thread here, which gives it a batch and waits for the tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, dtype: str, workers: int) -> None:
+        self._children: list[Child] = []
+        self._idle: SimpleQueue[Child] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(workers)
+        self._in_flight = workers + 2
+        try:
+            for _ in range(workers):
+                child = Child(serve, threads=1)
+                self._children.append(child)
+                child.send((tokenizer.to_str(), dtype, WORDS_KEPT // workers))
+                self._idle.put(child)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> "_Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children:  # a thread that waits for one sees its end
+            child.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for child in self._children:
+            child.end()
+
+    def encoded(self, batches: Iterable[list[Document]]) -> Iterator[tuple[Document, Encoded]]:
+        waiting: deque[tuple[list[Document], Future[list[Encoded]]]] = deque()
+        for batch in batches:
+            waiting.append((batch, self._threads.submit(self._encode, batch)))
+            if len(waiting) == self._in_flight:
+                yield from _done(*waiting.popleft())
+        while waiting:
+            yield from _done(*waiting.popleft())
+
+    def _encode(self, batch: list[Document]) -> list[Encoded]:
+        child = self._idle.get()
+        try:
+            child.send([document.text for document in batch])
+            found: list[Encoded] = child.receive()
+        finally:
+            self._idle.put(child)
+        return found
+
+
+def _done(batch: list[Document], future: Future[list[Encoded]]) -> Iterator[tuple[Document, Encoded]]:
+    return zip(batch, future.result(), strict=True)
+
+
+def serve(connection: Connection) -> None:
+    """What an encoding process does: it gets a tokenizer, then batches of texts, and answers each with their tokens."""
+    settings, dtype, words_kept = connection.recv()
+    encoder = Encoder(Tokenizer.from_str(settings), dtype, words_kept)
+    while True:
+        reply(connection, [Encoded.of(text, encoder) for text in connection.recv()])

@@ -1,0 +1,167 @@
+"""A store that is killed while it is made goes on, and is the same store in the end, byte for byte."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data import build as building
+from extrapolate.data import writing
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.construction import PROGRESS
+from extrapolate.data.documents import Document
+from extrapolate.data.sources import open_source
+from extrapolate.files import read_json
+
+# Kills itself at the n-th flush to the disk.
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from extrapolate.data import build, encoding, writing
+from extrapolate.data.sources import open_source
+writing.SHARD_TOKENS, build.BATCH_CHARACTERS = 300, 1000
+encoding.SMALL_CHARACTERS = int(sys.argv[3])
+flush, left = os.fsync, int(sys.argv[1])
+def fsync(descriptor):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(descriptor)
+os.fsync = fsync
+settings = build.StoreSettings(source="texts", vocab_size=280, min_heldout_tokens=40)
+build.build_store(open_source("texts"), settings, Path(sys.argv[2]), workers=2)
+"""
+SETTINGS = StoreSettings(source="texts", vocab_size=280, min_heldout_tokens=40)
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twenty files, of which two are the same; shards are small."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(writing, "SHARD_TOKENS", 300)
+    monkeypatch.setattr(building, "BATCH_CHARACTERS", 1000)
+    folder, draws = tmp_path / "texts", random.Random(0)
+    folder.mkdir()
+    for number in range(20):
+        text = "".join(draws.choices("abcdefgh ", k=40 if number % 3 else 300))
+        (folder / f"{number:02}.txt").write_text(text if number != 17 else (folder / "02.txt").read_text())
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def build(out: str, settings: StoreSettings = SETTINGS) -> dict[str, bytes]:
+    build_store(open_source("texts"), settings, Path(out))
+    return content(Path(out))
+
+
+def read_by_now(out: str) -> int:
+    return int(read_json(Path(f".{out}.partial") / PROGRESS)["read"])
+
+
+def interrupted(out: str, after: int, error: BaseException | None = None, settings: StoreSettings = SETTINGS) -> None:
+    """A call that is stopped when it has encoded so many documents."""
+    done = 0
+
+    def progress(stage: str, size: int) -> None:
+        nonlocal done
+        done += stage == building.ENCODING
+        if done == after:
+            raise error or KeyboardInterrupt
+
+    with pytest.raises(type(error or KeyboardInterrupt())):
+        build_store(open_source("texts"), settings, Path(out), progress)
+
+
+@pytest.mark.parametrize("small", [10**9, 0], ids=["one process", "several"])
+def test_killed_again_and_again_it_ends_with_the_same_files(texts: Path, small: int) -> None:
+    whole = build("whole")
+    read = []
+    for flush in (9, 13, 1000):
+        command = [sys.executable, "-c", PROGRAM, str(flush), "store", str(small)]
+        code = subprocess.run(command, check=False, timeout=60).returncode
+        if flush < 1000:
+            assert code == -signal.SIGKILL
+            read.append(read_by_now("store"))
+        else:
+            assert code == 0
+    assert 0 < read[0] < read[1] < 20
+    assert content(Path("store")) == whole
+    assert sorted(os.listdir()) == ["store", "texts", "whole"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=["ctrl-c", "full"])
+def test_what_was_done_is_not_done_again(texts: Path, error: BaseException) -> None:
+    whole = build("whole")
+    interrupted("store", 12, error)
+    read = read_by_now("store")
+    assert 0 < read < 12
+    encoded: list[int] = []
+
+    def progress(stage: str, size: int) -> None:
+        assert stage == building.ENCODING, "the BPE is learned again"
+        encoded.append(size)
+
+    build_store(open_source("texts"), SETTINGS, Path("store"), progress)
+    assert len(encoded) == 1 + 20 - read
+    assert sum(encoded) == sum(path.stat().st_size for path in texts.iterdir())
+    assert content(Path("store")) == whole
+
+
+@pytest.mark.parametrize("changed", ["settings", "text", "shard", "progress", "a link"])
+def test_what_is_no_longer_the_same_is_begun_anew(texts: Path, tmp_path: Path, changed: str) -> None:
+    settings = (
+        StoreSettings(source="texts", vocab_size=281, min_heldout_tokens=40) if changed == "settings" else SETTINGS
+    )
+    interrupted("store", 12)
+    partial = tmp_path / ".store.partial"
+    if changed == "text":
+        (texts / "03.txt").write_text("another text " * 30)
+    elif changed == "shard":
+        damaged = bytearray((partial / "long-00000.arrow").read_bytes())
+        damaged[-1000] ^= 1
+        (partial / "long-00000.arrow").write_bytes(damaged)
+    elif changed == "progress":
+        (partial / PROGRESS).write_text("{")
+    elif changed == "a link":
+        partial.rename(tmp_path / "elsewhere")
+        partial.symlink_to(tmp_path / "elsewhere")
+    assert build("store", settings) == build("whole", settings)
+    assert changed != "a link" or (tmp_path / "elsewhere" / PROGRESS).exists()
+
+
+def test_bad_input_leaves_nothing(texts: Path) -> None:
+    (texts / "19.txt").write_bytes(b"\xff")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"19\.txt is not UTF-8"):
+            build("store")
+        assert os.listdir() == ["texts"]
+
+
+def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:
+    settings = replace(SETTINGS, max_tokens=1200)
+    whole = build("whole", settings)
+
+    interrupted("store", 9, settings=settings)
+    assert read_by_now("store") > 0
+    assert build("store", settings) == whole
+
+
+def test_a_source_that_cannot_tell_whether_it_is_the_same_is_read_anew(tmp_path: Path) -> None:
+    documents = [Document(str(n), "some words " * (n + 9)) for n in range(9)]
+
+    def progress(stage: str, size: int) -> None:
+        if stage == building.ENCODING:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_store(documents, StoreSettings(vocab_size=257, min_heldout_tokens=40), tmp_path / "store", progress)
+    assert os.listdir(tmp_path) == []

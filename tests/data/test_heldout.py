@@ -1,0 +1,56 @@
+"""What is held out is decided while documents come, as if all had been there at once."""
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extrapolate.data import heldout
+from extrapolate.data.heldout import HeldOut
+from extrapolate.errors import UserError
+
+SMALL = {"test": (0.25, 6, 40), "validation": (0.05, 3, 10)}
+
+
+def by_all_at_once(digests: list[bytes], lengths: list[int], least: int) -> dict[int, str]:
+    """The rule, read aloud: the first of the long ones in the order of their hashes, as many as both limits allow."""
+    long = sorted((digest, row) for row, digest in enumerate(digests) if lengths[row] >= least)
+    chosen: dict[int, str] = {}
+    for name, (share, most, most_tokens) in heldout.HELDOUT.items():
+        rows = [row for _, row in long if row not in chosen][: max(1, min(most, round(share * len(long))))]
+        allowed = [n for n in range(1, len(rows) + 1) if n == 1 or sum(lengths[row] for row in rows[:n]) <= most_tokens]
+        chosen |= dict.fromkeys(rows[: max(allowed)], name)
+    return chosen
+
+
+@given(st.lists(st.integers(1, 30), min_size=3, max_size=80), st.integers(0, 1000))
+def test_it_is_what_all_at_once_give(lengths: list[int], seed: int) -> None:
+    digests = [hashlib.sha256(b"%d %d" % (seed, row)).digest() for row in range(len(lengths))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heldout, "HELDOUT", SMALL)
+        chooser = HeldOut(5)
+        kept = {row for row, pair in enumerate(zip(digests, lengths, strict=True)) if chooser.may_hold(*pair)}
+        if sum(length >= 5 for length in lengths) < 2:
+            with pytest.raises(UserError, match="testing and validation need one each"):
+                chooser.chosen()
+            return
+        chosen = chooser.chosen()
+        assert chosen == by_all_at_once(digests, lengths, 5)
+        assert chosen.keys() <= kept
+
+
+def test_of_many_documents_few_are_kept_back() -> None:
+    chooser, draws = HeldOut(1), random.Random(0)
+    kept = sum(chooser.may_hold(draws.randbytes(32), 10) for _ in range(20_000))
+    assert 320 <= kept < 320 * 6  # 320 (1 + ln(20 000 / 320)) are expected
+    assert len(chooser.chosen()) == 320
+
+
+def test_a_large_corpus_does_not_lose_a_quarter_to_testing() -> None:
+    chooser, draws = HeldOut(8193), random.Random(0)
+    for _ in range(600):
+        chooser.may_hold(draws.randbytes(32), 150_000)
+    splits = list(chooser.chosen().values())
+    assert (splits.count("test"), splits.count("validation")) == (53, 13)

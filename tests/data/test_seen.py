@@ -1,0 +1,38 @@
+"""Which documents were there before, in little memory."""
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data import seen
+from extrapolate.data.seen import Seen
+
+
+def test_a_digest_is_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "CACHE_KIB", 16)  # far less than they take
+    path, draws, there = tmp_path / "seen", random.Random(0), set[bytes]()
+    known = Seen(path)
+    for _ in range(4000):
+        digest = hashlib.sha256(b"%d" % draws.randrange(3000)).digest()
+        assert known.add(digest) == (digest not in there)
+        there.add(digest)
+    assert path.stat().st_size > 16 * 1024
+    known.close()
+    assert not path.exists()
+
+
+def test_what_another_process_left_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "seen").write_bytes(b"half")
+    known = Seen(tmp_path / "seen")
+    assert known.add(b"a" * 32)
+    known.close()
+
+
+def test_a_disk_that_fails_is_an_os_error(tmp_path: Path) -> None:
+    known = Seen(tmp_path / "seen")
+    known._base.execute("PRAGMA max_page_count=8")
+    digests = [hashlib.sha256(b"%d" % number).digest() for number in range(4000)]
+    with pytest.raises(OSError, match="No space left on device"):
+        any(not known.add(digest) for digest in digests)

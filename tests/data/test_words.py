@@ -1,0 +1,41 @@
+"""Words and blocks: pieces of a text whose tokens are those of the whole."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from extrapolate.data.tokenizer import train_bpe
+from extrapolate.data.words import blocks, words
+
+# All that regular expressions have ever taken for white space, and what stands beside it in the pattern.
+SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u180e\u2000\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
+TEXT = st.text(st.sampled_from(SPACES + "  \n\nab1٣é'’s-…字🙂\u0301")) | st.text(
+    st.characters(exclude_categories=["Cs"])
+)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Tokenizer:
+    letters = random.Random(0)
+    return train_bpe(["".join(letters.choices("ab \n's1é-", k=3000))], 400)
+
+
+@given(TEXT)
+def test_the_tokens_of_words_are_those_of_the_text(trained: Tokenizer, text: str) -> None:
+    found = words(text)
+    assert "".join(found) == text
+    assert [token for word in found for token in trained.encode(word).ids] == trained.encode(text).ids
+
+
+@given(TEXT, st.integers(1, 5))
+def test_the_words_of_blocks_are_those_of_the_text(text: str, characters: int) -> None:
+    pieces = list(blocks(text, characters))
+    assert "".join(pieces) == text
+    assert [word for piece in pieces for word in words(piece)] == words(text)
+
+
+def test_blocks_are_about_as_long_as_asked() -> None:
+    assert max(map(len, blocks("some words " * 1000, 500))) <= 511
