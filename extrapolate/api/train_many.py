@@ -91,6 +91,9 @@ def train_many(
                 [replace(one, report=shown.report) for one in planned], store, resume=resume, save_every=save_every,
                 keep_every=keep_every, progress=shown.advance,
             )  # fmt: skip
+    if not shown.last:
+        progress.say(f"all {len(runs)} runs are already finished: nothing to do")
+        return runs
     for run in runs:
         progress.say(f"trained {run.path}: {run.training_seconds():.0f} s")
     return runs

@@ -21,7 +21,7 @@ def test_every_seed_and_learning_rate_has_its_folder(cli: Callable, tiny: list[s
         assert name == f"expe-L16-s{training.seed}-lr{training.lr:g}"
     before = {name: run.checkpoints("last")[0].sha256 for name, run in runs.items()}
     assert "already holds a run" in cli(*flags).error()
-    cli(*flags, "--resume").succeeded()
+    assert "all 4 runs are already finished" in cli(*flags, "--resume").succeeded().err
     assert before == {name: Run.open(run.path).checkpoints("last")[0].sha256 for name, run in runs.items()}
 
 
