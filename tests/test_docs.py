@@ -181,18 +181,19 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
 def test_the_commands_of_the_page_of_many_runs_run(tiny, cli, tmp_path) -> None:
     """The loop as the shell reads it, its commands in this process; and again: what is finished is left alone."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page("many-runs.md"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     fewer = {
         "train": [*tiny], "eval-lengths": ["--factors", "1,4", "--max-targets", "256"],
         "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"],
     }  # fmt: skip
     finished = []
-    for script in (blocks[0], blocks[0].partition("extrapolate eval-lengths")[0], blocks[1]):
+    for script in (blocks[0], blocks[0].partition("extrapolate eval-lengths")[0], *blocks[1:]):
         read = subprocess.run(
             ["sh", "-c", f'extrapolate() {{ echo "$@"; }}\n{script}'], capture_output=True, text=True, check=True
         )
         ended = [cli(*line.split(), *fewer.get(line.split()[0], [])).succeeded() for line in read.stdout.splitlines()]
         finished.append(sum("already finished" in one.err for one in ended))
-    assert finished == [0, 9, 0]
+    assert finished == [0, 9, 0, 0]
     assert len(list((tmp_path / "ckpt/many").iterdir())) == 9
+    assert len(list((tmp_path / "ckpt/rates").iterdir())) == 6
     assert "RoPE" in (tmp_path / "report-many/report.md").read_text()

@@ -162,7 +162,7 @@ def _train_together(
     if resolved.training.tokens > train_tokens:
         progress.say(f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
     with progress.display("tokens") as display:
-        shown = _Shown(resolved, folder.name, display.update)
+        shown = Shown(resolved, folder.name, display.update)
         run = loop.train(
             resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
             start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
@@ -185,13 +185,13 @@ def _opened(data: str | Path | Store | None) -> Store | None:
     return data if data is None or isinstance(data, Store) else Store.open(Path(data))
 
 
-class _Shown:
-    """What a training's display says: the step, the last losses and the learning rate."""
+class Shown:
+    """What a training's display says: the step, the last losses and the learning rate, of one of `runs` at once."""
 
-    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
+    def __init__(self, config: TrainedConfig, name: str, update: Any, runs: int = 1) -> None:
         training = config.training
         self.name, self.steps, self.update = name, training.steps, update
-        self.total = training.steps * training.batch_size * training.seq_len
+        self.total = runs * training.steps * training.batch_size * training.seq_len
         self.done = 0.0
         self.last: dict[str, float] = {}
 

@@ -2,12 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.errors import UserError
 from extrapolate.runs.presets import PRESETS
+
+N = TypeVar("N", int, float)
 
 
 class Device(StrEnum):
@@ -38,6 +41,12 @@ def train(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  [default: 0]")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="several models at once, one for each seed: 0,1,2; --out is the folder of all")
+    ] = None,
+    lrs: Annotated[
+        str | None, typer.Option(help="several models at once, one for each learning rate (and seed): 1e-3,3e-3")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, with its own settings")] = False,
     save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 30 s]")] = None,
@@ -76,6 +85,23 @@ def train(
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
 
+    if seeds is not None or lrs is not None:
+        refused = {
+            "--seed": seed, "--lr": lr, "--from": start, "--extend": extend, "--fsdp": fsdp or None,
+        }  # fmt: skip
+        if given := [flag for flag, value in refused.items() if value is not None]:
+            raise UserError(f"--seeds and --lrs cannot be combined with {', '.join(given)}")
+        from extrapolate.api.train_many import train_many
+
+        train_many(
+            encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,),
+            lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
+            tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes,
+            out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
+            precision=precision.value, compile=compile, config=config, trust_code=trust_code, progress=CommandLine(),
+        )  # fmt: skip
+        say(f"evaluate them with: extrapolate eval-lengths {out or 'ckpt'}")
+        return
     run = trained(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
         layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
@@ -84,3 +110,10 @@ def train(
         progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {run.path}")
+
+
+def _numbers(flag: str, text: str, kind: type[N]) -> list[N]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"{flag} {text}: give numbers with commas between them, such as 1,2,3") from None

@@ -3,12 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from extrapolate import files, results
 from extrapolate.data.store import Store
@@ -83,15 +85,9 @@ def train(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"
         )
-    training = config.training
-    check_training(
-        config.model,
-        step_tokens=training.batch_size * training.seq_len,
-        pass_tokens=training.micro_batch_size * training.seq_len,
-        device=training.device,
-    )
-    check_devices(training.device)
-    data = TrainingData(training, store)
+    _check_memory(config)
+    check_devices(config.training.device)
+    data = TrainingData(config.training, store)
 
     def opened() -> Run:
         files.remove_partials(path)
@@ -108,6 +104,91 @@ def train(
             _Training(run, data, start, report, progress, ranks, fsdp).loop(save_every, keep_every)
         ranks.wait()
     return run
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run among several that are trained at once: see `train` for what it has."""
+
+    config: TrainedConfig
+    path: Path
+    user_encoding: Path | None = None
+    report: Report = lambda row: None
+
+
+def train_many(
+    planned: Sequence[Planned],
+    store: Store,
+    *,
+    resume: bool = False,
+    save_every: int | None = None,
+    keep_every: int | None = None,
+    progress: Advance = unseen,
+) -> list[Run]:
+    """Trains several runs at once, which differ in seeds and learning rates alone: one call computes all gradients.
+
+    Each is what `train` makes, and is resumed alone or with others, wherever each of them stands. Arguments and errors
+    are those of `train`. A run whose loss is no longer finite ends alone, and the error is raised when the others are
+    done.
+    """
+    from extrapolate.training.stacked import Stacked
+
+    runs, living = [], []
+    lost: list[NotFinite] = []
+    _check_memory(planned[0].config, len(planned))
+    with ExitStack() as held:
+        for one in planned:
+            held.enter_context(files.locked(one.path))
+            files.remove_partials(one.path)
+            runs.append(_opened(one.config, store, one.path, resume, one.user_encoding))
+            if runs[-1].finished:
+                _remove_state(one.path)
+            else:
+                living.append(_Training(runs[-1], TrainingData(one.config.training, store), None, one.report, progress))
+        for training in living:
+            training.begin()
+            held.enter_context(training.log)
+        requests = held.enter_context(stop_requests())
+        while living:
+            stacked = Stacked([training.learner for training in living])
+            before = len(living)
+            while len(living) == before:
+                began = time.perf_counter()
+                losses = stacked.gradients([training.batch() for training in living])
+                share_s = (time.perf_counter() - began) / len(living)  # what each adds to the time of all
+                asked = list(requests)  # all stop after the same round
+                for training, loss in zip(tuple(living), losses, strict=True):
+                    training.requests = asked
+                    try:
+                        training.follow(training.take(loss, share_s), save_every, keep_every)
+                    except Interrupted:
+                        continue
+                    except NotFinite as error:
+                        lost.append(error)
+                        living.remove(training)
+                        continue
+                    if training.done:
+                        training.end()
+                        living.remove(training)
+                if asked and living:
+                    raise Interrupted(
+                        f"stopped, and the last step of each of {len(living)} runs is saved; the same command with "
+                        "`resume=True` continues"
+                    )
+    if lost:
+        raise NotFinite("; ".join(map(str, lost)))
+    return runs
+
+
+def _check_memory(config: TrainedConfig, models: int = 1) -> None:
+    training = config.training
+    check_training(
+        config.model,
+        step_tokens=models * training.batch_size * training.seq_len,
+        pass_tokens=models * training.windows_in_pass(models) * training.seq_len,
+        device=training.device,
+        models=models,
+    )
 
 
 def tidy(path: Path) -> None:
@@ -142,6 +223,10 @@ def _begun(path: Path) -> bool:
     return any((path / name).is_file() for name in (STATE, WEIGHTS, OLD_STATE))
 
 
+class NotFinite(RuntimeError):  # noqa: N818 (what the loss is)
+    """A loss, or its gradient's norm, is infinite or not a number."""
+
+
 class _Training:
     """One run's training, from its last saved state to its end."""
 
@@ -170,7 +255,7 @@ class _Training:
         self.optimizer = self.learner.optimizer
         self._untold = self.tokens
         self._saved_at = time.monotonic()
-        self._requests: Sequence[int] = []
+        self.requests: Sequence[int] = []  # of the user, to stop
         self._agreed = (False, False)  # what all processes wish, as the last step found
 
     @property
@@ -198,30 +283,50 @@ class _Training:
 
     def _wishes(self) -> tuple[bool, bool]:
         """Whether this process was asked to stop, and whether the last saved state is old."""
-        return bool(self._requests), self.ranks.first and time.monotonic() - self._saved_at > SAVE_EVERY_S
+        return bool(self.requests), self.ranks.first and time.monotonic() - self._saved_at > SAVE_EVERY_S
 
     def loop(self, save_every: int | None, keep_every: int | None) -> None:
         """Trains to the end, saving as it goes, and writes the final weights."""
-        validate_at = {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}
+        self.begin()
+        with self.log if self.ranks.first else nullcontext(), stop_requests() as self.requests:
+            while not self.done:
+                self.follow(self._step(), save_every, keep_every)
+        self.end()
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps were taken."""
+        return self.step >= self.training.steps
+
+    def begin(self) -> None:
+        """Before the first step."""
         if not self.training.compile:
             self._tell(0)
         self.model.train()
-        with self.log if self.ranks.first else nullcontext(), stop_requests() as self._requests:
-            while self.step < self.training.steps:
-                self._tell_row(self._step())
-                if self.step in validate_at:
-                    self._tell_row(self._validate())
-                if keep_every and self._passed(keep_every):
-                    self._save_weights(final=False)
-                stop, late = self._wishes() if self.ranks.count == 1 else self._agreed
-                due = self._passed(save_every) if save_every else late
-                if self.step < self.training.steps and (due or stop):
-                    self._save()
-                    if stop:
-                        raise Interrupted(
-                            f"stopped after step {self.step} of {self.training.steps}, which is saved; "
-                            f"extrapolate train --out {self.run.path} --resume continues"
-                        )
+
+    def batch(self) -> tuple[Tensor, Tensor | None]:
+        """What the next step learns from: as `TrainingData.batch`."""
+        return self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
+
+    def follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
+        """What is due after a step, with its row. Raises Interrupted where the user stops it, with the state saved."""
+        self._tell_row(row)
+        if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
+            self._tell_row(self._validate())
+        if keep_every and self._passed(keep_every):
+            self._save_weights(final=False)
+        stop, late = self._wishes() if self.ranks.count == 1 else self._agreed
+        due = self._passed(save_every) if save_every else late
+        if not self.done and (due or stop):
+            self._save()
+            if stop:
+                raise Interrupted(
+                    f"stopped after step {self.step} of {self.training.steps}, which is saved; "
+                    f"extrapolate train --out {self.run.path} --resume continues"
+                )
+
+    def end(self) -> None:
+        """After the last step: writes the final weights."""
         if self.ranks.first:
             results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
         self._save_weights(final=True)
@@ -230,17 +335,25 @@ class _Training:
 
     def _step(self) -> dict[str, Any]:
         began = time.perf_counter()
+        batch, weight = self.batch()
+        self.learner.begin_step(self.step)
+        part = self.learner.gradients(batch, weight)
+        return self.take(part, time.perf_counter() - began)
+
+    def take(self, part: float, seconds: float) -> dict[str, Any]:
+        """Takes a step with the gradients that are there, and returns its row.
+
+        part: what `Learner.gradients` returned; seconds: what the gradients took. Raises NotFinite.
+        """
+        began = time.perf_counter() - seconds
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
-        self.learner.begin_step(self.step)
-        part = self.learner.gradients(batch, weight)
         norm = self.learner.clip()
         loss, stop, late = self.ranks.sums(part, *self._wishes())
         self._agreed = stop > 0, late > 0
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise RuntimeError(
+            raise NotFinite(
                 f"the loss is {loss:g} and its gradient's norm {float(norm):g} at step {self.step + 1} "
                 f"of {self.run.path}; a lower `lr` is the first thing to try"
             )
@@ -252,7 +365,7 @@ class _Training:
             "loss": loss,
             "lr": lr,
             "grad_norm": float(norm),
-            "tokens_per_s": batch[:, 1:].numel() / seconds,
+            "tokens_per_s": self.training.batch_size * self.training.seq_len / seconds,
         }
 
     def _tell(self, tokens: int) -> None:
