@@ -17,8 +17,8 @@ from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import Run
-from extrapolate.training import loop, stacked
-from extrapolate.training.loop import Planned
+from extrapolate.training import many, stacked
+from extrapolate.training.many import Planned
 
 
 def train_many(
@@ -87,7 +87,7 @@ def train_many(
         stacked.check(Model(first.model, name, first.encoding.arguments, first.seq_len))
         with progress.display("tokens") as display:
             shown = Shown(first, f"{len(planned)} runs", display.update, len(planned))
-            runs = loop.train_many(
+            runs = many.train_many(
                 [replace(one, report=shown.report) for one in planned], store, resume=resume, save_every=save_every,
                 keep_every=keep_every, progress=shown.advance,
             )  # fmt: skip

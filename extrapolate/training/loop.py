@@ -3,8 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -85,102 +84,28 @@ def train(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"
         )
-    _check_memory(config)
+    check_memory(config)
     check_devices(config.training.device)
     data = TrainingData(config.training, store)
 
     def opened() -> Run:
         files.remove_partials(path)
-        run = _opened(config, store, path, resume, user_encoding)
+        run = open_run(config, store, path, resume, user_encoding)
         if extension is not None:
             run.keep_extensions(extension.files)
         if run.finished:
-            _remove_state(path)
+            remove_state(path)
         return run
 
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            _Training(run, data, start, report, progress, ranks, fsdp).loop(save_every, keep_every)
+            Training(run, data, start, report, progress, ranks, fsdp).loop(save_every, keep_every)
         ranks.wait()
     return run
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run among several that are trained at once: see `train` for what it has."""
-
-    config: TrainedConfig
-    path: Path
-    user_encoding: Path | None = None
-    report: Report = lambda row: None
-
-
-def train_many(
-    planned: Sequence[Planned],
-    store: Store,
-    *,
-    resume: bool = False,
-    save_every: int | None = None,
-    keep_every: int | None = None,
-    progress: Advance = unseen,
-) -> list[Run]:
-    """Trains several runs at once, which differ in seeds and learning rates alone: one call computes all gradients.
-
-    Each is what `train` makes, and is resumed alone or with others, wherever each of them stands. Arguments and errors
-    are those of `train`. A run whose loss is no longer finite ends alone, and the error is raised when the others are
-    done.
-    """
-    from extrapolate.training.stacked import Stacked
-
-    runs, living = [], []
-    lost: list[NotFinite] = []
-    _check_memory(planned[0].config, len(planned))
-    with ExitStack() as held:
-        for one in planned:
-            held.enter_context(files.locked(one.path))
-            files.remove_partials(one.path)
-            runs.append(_opened(one.config, store, one.path, resume, one.user_encoding))
-            if runs[-1].finished:
-                _remove_state(one.path)
-            else:
-                living.append(_Training(runs[-1], TrainingData(one.config.training, store), None, one.report, progress))
-        for training in living:
-            training.begin()
-            held.enter_context(training.log)
-        requests = held.enter_context(stop_requests())
-        while living:
-            stacked = Stacked([training.learner for training in living])
-            before = len(living)
-            while len(living) == before:
-                began = time.perf_counter()
-                losses = stacked.gradients([training.batch() for training in living])
-                share_s = (time.perf_counter() - began) / len(living)  # what each adds to the time of all
-                asked = list(requests)  # all stop after the same round
-                for training, loss in zip(tuple(living), losses, strict=True):
-                    training.requests = asked
-                    try:
-                        training.follow(training.take(loss, share_s), save_every, keep_every)
-                    except Interrupted:
-                        continue
-                    except NotFinite as error:
-                        lost.append(error)
-                        living.remove(training)
-                        continue
-                    if training.done:
-                        training.end()
-                        living.remove(training)
-                if asked and living:
-                    raise Interrupted(
-                        f"stopped, and the last step of each of {len(living)} runs is saved; the same command with "
-                        "`resume=True` continues"
-                    )
-    if lost:
-        raise NotFinite("; ".join(map(str, lost)))
-    return runs
-
-
-def _check_memory(config: TrainedConfig, models: int = 1) -> None:
+def check_memory(config: TrainedConfig, models: int = 1) -> None:
     training = config.training
     check_training(
         config.model,
@@ -196,14 +121,14 @@ def tidy(path: Path) -> None:
     if (path / STATE).exists() or next(path.rglob(".*.partial"), None) is not None:
         with files.locked(path):
             files.remove_partials(path)
-            _remove_state(path)
+            remove_state(path)
 
 
-def _remove_state(path: Path) -> None:
+def remove_state(path: Path) -> None:
     (path / STATE).unlink(missing_ok=True)
 
 
-def _opened(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
+def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
         (path / LOG).unlink(missing_ok=True)
         return Run.create(path, config, store.tokenizer_json(), user_encoding)
@@ -227,7 +152,7 @@ class NotFinite(RuntimeError):  # noqa: N818 (what the loss is)
     """A loss, or its gradient's norm, is infinite or not a number."""
 
 
-class _Training:
+class Training:
     """One run's training, from its last saved state to its end."""
 
     def __init__(
@@ -331,7 +256,7 @@ class _Training:
             results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
         self._save_weights(final=True)
         if self.ranks.first:
-            _remove_state(self.run.path)
+            remove_state(self.run.path)
 
     def _step(self) -> dict[str, Any]:
         began = time.perf_counter()

@@ -26,7 +26,7 @@ def state_of_half(cli, tiny, tmp_path, monkeypatch):
     """A run that stopped on its way: it has a saved state and no weights."""
     from extrapolate.training import loop
 
-    tell_row = loop._Training._tell_row
+    tell_row = loop.Training._tell_row
 
     def stop(self, values):
         tell_row(self, values)
@@ -34,7 +34,7 @@ def state_of_half(cli, tiny, tmp_path, monkeypatch):
             raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop._Training, "_tell_row", stop)
+        patched.setattr(loop.Training, "_tell_row", stop)
         message = cli("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half").error(FAILED)
     assert "the power is gone" in message
     assert (tmp_path / "half/state.safetensors").is_file()

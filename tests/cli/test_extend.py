@@ -256,7 +256,7 @@ class TestTuning:
 
         flags = ["--from", "ckpt/rope", "--seq-len", 32, "--extend", "yarn:factor=2", "--tokens", 4096, "--no-compile"]
         cli("train", *flags, "--out", "whole").succeeded()
-        tell_row = loop._Training._tell_row
+        tell_row = loop.Training._tell_row
 
         def stop(self, values):
             tell_row(self, values)
@@ -264,7 +264,7 @@ class TestTuning:
                 raise RuntimeError("the power is gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(loop._Training, "_tell_row", stop)
+            patched.setattr(loop.Training, "_tell_row", stop)
             cli("train", *flags, "--out", "half", "--save-every", 512).error(1)
         cli("train", *flags, "--out", "half", "--resume").succeeded()
         assert Path("half/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()

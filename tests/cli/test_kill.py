@@ -184,7 +184,7 @@ class TestTokenize:
         self, start, cli, flags, whole_store, contents, leftovers, tmp_path
     ):
         process = start(*flags, "new")
-        wait_until(lambda: (tmp_path / ".new.partial/all-00000.arrow").exists(), process)
+        wait_until(lambda: (tmp_path / ".new.partial/train-00000.arrow").exists(), process)
         kill(process)
         assert not (tmp_path / "new").exists()
         assert leftovers(tmp_path)

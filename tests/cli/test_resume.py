@@ -15,7 +15,7 @@ def stopped(cli, monkeypatch):
     """Begins a run that dies after so many steps, with a state saved after each step, or none at all."""
 
     def call(*arguments: object, after: int = 5, save_every: int = 512) -> None:
-        tell_row = loop._Training._tell_row
+        tell_row = loop.Training._tell_row
 
         def stop(self, values):
             tell_row(self, values)
@@ -23,7 +23,7 @@ def stopped(cli, monkeypatch):
                 raise RuntimeError("the power is gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(loop._Training, "_tell_row", stop)
+            patched.setattr(loop.Training, "_tell_row", stop)
             cli("train", *arguments, "--save-every", save_every).error(1)
 
     return call

@@ -19,7 +19,7 @@ from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
-from extrapolate.training.loop import _Training, train
+from extrapolate.training.loop import Training, train
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 
 
@@ -75,7 +75,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_pa
     for micro in (256, 48):  # 16 windows at once; or five times three and one
         config = config_of(store, micro_batch_tokens=micro)
         run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
-        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+        training = Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch = torch.from_numpy(training.data.windows.batch(0, 16))
         loss = training.learner.gradients(batch)
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
@@ -134,7 +134,7 @@ def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path)
     for micro in (256, 48):
         config = config_of(store, micro_batch_tokens=micro, probes=PROBES)
         run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
-        training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+        training = Training(run, TrainingData(config.training, store), None, lambda row: None)
         batch, weight = training.data.batch(0, 16)
         losses.append(training.learner.gradients(batch, weight))
         gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
@@ -156,7 +156,7 @@ def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) ->
     """The same batches, and but for rounding the loss and gradients of torch's cross-entropy over all targets."""
     config = config_of(store)
     run = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes())
-    training = _Training(run, TrainingData(config.training, store), None, lambda row: None)
+    training = Training(run, TrainingData(config.training, store), None, lambda row: None)
     batch, weight = training.data.batch(32, 16)
     assert weight is None
     assert (batch.numpy() == training.data.windows.batch(32, 16)).all()
@@ -238,10 +238,10 @@ def test_progress_of_a_compiled_run_begins_after_its_first_pass(
     assert [what for what, _ in told].count("validating") >= 8  # at the beginning of each of four, and after passes
 
 
-def training_of(config: TrainedConfig, store: Store, path: Path) -> _Training:
+def training_of(config: TrainedConfig, store: Store, path: Path) -> Training:
     """A training that has not begun."""
     run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
-    return _Training(run, TrainingData(config.training, store), None, lambda row: None)
+    return Training(run, TrainingData(config.training, store), None, lambda row: None)
 
 
 def test_steps_are_adamws_with_every_setting_of_the_run(store: Store, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.config import TrainingConfig
 from extrapolate.training.data import TrainingData
-from extrapolate.training.loop import _Training, own_plan, train
+from extrapolate.training.loop import Training, own_plan, train
 from extrapolate.training.optimizer import learning_rate
 from extrapolate.training.stopping import Interrupted, stop_requests
 
@@ -55,9 +55,9 @@ def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> Tr
     return resolve(request, store)[0]
 
 
-def begun(config: TrainedConfig, store: Store, path: Path) -> _Training:
+def begun(config: TrainedConfig, store: Store, path: Path) -> Training:
     run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
-    return _Training(run, TrainingData(config.training, store), None, lambda row: None)
+    return Training(run, TrainingData(config.training, store), None, lambda row: None)
 
 
 def rates(steps: int, **more: float) -> list[float]:
@@ -97,8 +97,8 @@ def test_ten_validations_spread_over_a_run_the_last_at_its_end(
 
 def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: Path, monkeypatch) -> None:
     saved = []
-    save = _Training._save
-    monkeypatch.setattr(_Training, "_save", lambda self: saved.append(self.step) or save(self))
+    save = Training._save
+    monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step) or save(self))
     run = train(config_of(store, 10), store, tmp_path / "run", save_every=300, keep_every=300)
     # 300, 600, 900 and 1200 of 1280 tokens are passed after 3, 5, 8 and 10 steps of 128; the last is the end.
     assert saved == [3, 5, 8]
@@ -108,7 +108,7 @@ def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: P
 
 def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch) -> None:
     saved = []
-    monkeypatch.setattr(_Training, "_save", lambda self: saved.append(self.step))
+    monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step))
     train(config_of(store, 4), store, tmp_path / "fast")
     assert saved == []
     monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)
@@ -213,7 +213,7 @@ def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path) -> No
     ]:
         tensors.write(path, damaged, said)
         with pytest.raises(UserError, match=message):
-            _Training(training.run, training.data, None, lambda row: None)
+            Training(training.run, training.data, None, lambda row: None)
 
 
 def test_a_step_says_what_it_did(store: Store, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from extrapolate.runs.run import Run
 from extrapolate.training import stacked
 from extrapolate.training.config import TrainingConfig
 from extrapolate.training.learner import Learner
-from extrapolate.training.loop import NotFinite, Planned, train, train_many
+from extrapolate.training.loop import NotFinite, train
+from extrapolate.training.many import Planned, train_many
 from extrapolate.training.optimizer import optimizer_of
 from extrapolate.training.stacked import Stacked
 from extrapolate.training.stopping import Interrupted

@@ -18,7 +18,7 @@ import torch.nn.parallel
 from extrapolate.api import evaluate, train
 from extrapolate.cli import main
 from extrapolate.machine import ranks
-from extrapolate.training.loop import _Training
+from extrapolate.training.loop import Training
 
 LOADED = (torch, evaluate, train)
 count, folder, commands = int(sys.argv[1]), Path(sys.argv[2]), json.load(sys.stdin)
@@ -33,17 +33,17 @@ def free_port() -> int:
 def work(rank: int) -> list[int]:
     """The exit codes of the commands in this process."""
     codes = []
-    wishes = _Training._wishes
+    wishes = Training._wishes
     for number, command in enumerate(commands):
         err = os.open(folder / f"err-{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(err, 2)
         stop_at = command.get("stop_at")
 
-        def wished(training: _Training, stop_at: int | None = stop_at) -> tuple[bool, bool]:
+        def wished(training: Training, stop_at: int | None = stop_at) -> tuple[bool, bool]:
             asked, late = wishes(training)
             return asked or (rank == count - 1 and training.step + 1 == stop_at), late
 
-        _Training._wishes = wished
+        Training._wishes = wished
         ranks._ENDED = f"end of command {number}"  # of which a process has one, and here it has several
         try:
             main(command["argv"])
