@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,7 +226,14 @@ def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
         work, arguments = pickle.loads(pickle.dumps((work, arguments)))  # a process of its own could be given them
         return work(*arguments)
 
+    class Here(Executor):
+        def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
+            done: Future[object] = Future()
+            done.set_result(call(work, *arguments))
+            return done
+
     monkeypatch.setattr("extrapolate.benchmark.process.alone", call)
+    monkeypatch.setattr("extrapolate.benchmark.process.kept", Here)
     monkeypatch.setattr("extrapolate.benchmark.training.micro_batch_tokens", lambda *_: 128)
     monkeypatch.setattr("extrapolate.benchmark.encodings.BATCH_TOKENS", 128)
 

@@ -9,7 +9,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -106,20 +106,23 @@ def measure(config: TrainedConfig, group: list[Variant], seconds: float) -> dict
         began = time.perf_counter()
         while len(times[group[0]]) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(group):
             for variant, worker in workers.items():
-                times[variant].append(worker.submit(_timed_step).result())
+                times[variant].append(worker.submit(_timed_step, variant).result())
         tokens = config.training.micro_batch_size * config.training.seq_len
         return {
-            variant: Speed(times[variant], tokens, *worker.submit(_cost).result())
+            variant: Speed(times[variant], tokens, *worker.submit(_cost, variant).result())
             for variant, worker in workers.items()
         }
 
 
+@dataclass
 class _Prepared:
-    """What a worker's process keeps between steps."""
+    """What a worker's process keeps between steps: the step, and what others took from it so far."""
 
     step: Callable[[], None]
-    load = Load(0.0, 0.0, 0.0)
-    told = True
+    load: Load | None = field(default_factory=lambda: Load(0.0, 0.0, 0.0))
+
+
+_prepared: dict[Variant, _Prepared] = {}
 
 
 def _prepare(config: TrainedConfig, variant: Variant) -> None:
@@ -128,24 +131,28 @@ def _prepare(config: TrainedConfig, variant: Variant) -> None:
     if not variant.dropout:
         config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
     make = {"extrapolate": _our_step, "transformers": _peer_step, "floor": _floor_step}[variant.who]
-    _Prepared.step = staticmethod(make(config, variant))
+    step = make(config, variant)
     for _ in range(WARM_UP_STEPS):
-        _Prepared.step()
+        step()
+    _prepared[variant] = _Prepared(step)
 
 
-def _timed_step() -> float:
+def _timed_step(variant: Variant) -> float:
+    prepared = _prepared[variant]
     before, start = Load.now(), time.perf_counter()
-    _Prepared.step()
+    prepared.step()
     seconds, after = time.perf_counter() - start, Load.now()
-    if before is None or after is None:
-        _Prepared.told = False
+    if before is None or after is None or prepared.load is None:
+        prepared.load = None
     else:
-        _Prepared.load += after - before
+        prepared.load += after - before
     return seconds
 
 
-def _cost() -> tuple[float, float | None]:
-    return process.peak_memory_mib(), _Prepared.load.taken if _Prepared.told else None
+def _cost(variant: Variant) -> tuple[float, float | None]:
+    """The worker's peak memory, MiB, and the share of its time that others took."""
+    load = _prepared.pop(variant).load
+    return process.peak_memory_mib(), None if load is None else load.taken
 
 
 def _random_tokens(config: TrainedConfig) -> Tensor:
