@@ -100,9 +100,9 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        added = torch.from_numpy(values.astype("uint8") if values.dtype == bool else values.copy())
+        added = torch.from_numpy(values.copy())
         dist.all_reduce(added, group=_control())
-        return added.numpy().astype(values.dtype)
+        return added.numpy()
 
 
 ALONE = Ranks()
