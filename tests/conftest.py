@@ -1,6 +1,7 @@
 """What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
 
 import atexit
+import contextlib
 import os
 import pickle
 import random
@@ -329,3 +330,36 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The developer's own terminal settings must not decide a test."""
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
+
+
+_HOLD = (
+    "import sys, time; from pathlib import Path; from extrapolate import files\n"
+    "path = Path(sys.argv[1])\n"
+    "with files._held(path, path) if path.is_file() else files.locked(path):\n"
+    "    print('held', flush=True)\n"
+    "    time.sleep(60)\n"
+)
+
+
+@contextlib.contextmanager
+def other_process_holding(folder: Path) -> Iterator[Callable[[], None]]:
+    """Another process with the lock; yields what kills it as the system would."""
+    process = subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+
+    def kill() -> None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield kill
+    finally:
+        kill()
+        process.stdout.close()
+
+
+@pytest.fixture
+def holding() -> Callable[[Path], contextlib.AbstractContextManager[Callable[[], None]]]:
+    """Called with a folder, or a lock file: another process holds it, inside the `with`."""
+    return other_process_holding

@@ -10,7 +10,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.ranks import Ranks, joined, processes
+from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
@@ -108,80 +108,66 @@ def train_with(
     if fsdp and processes() == 1:
         raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
-        return _train_together(
-            ranks, request, data, out, resume, save_every, keep_every, start, extend, fsdp,
-            progress if ranks.first else QUIET,
-        )  # fmt: skip
-
-
-def _train_together(
-    ranks: Ranks,
-    request: TrainingRequest,
-    data: str | Path | Store | None,
-    out: Path | None,
-    resume: bool,
-    save_every: int | None,
-    keep_every: int | None,
-    start: Path | None,
-    extend: str | None,
-    fsdp: bool,
-    progress: Progress,
-) -> Run:
-    folder = out
-    extension: Recipe | None = None
-    there = run_in(folder) if resume and folder is not None else None
-    if request.trust_code:
-        for one in (there, Run.open(start) if start else None):
-            if one is not None:
-                one.trust_code()
-    if extend is not None and start is None and (there is None or there.trained.origin is None):
-        raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
-    store = _opened(data if data is not None else data_path(request))
-    if there is not None:
-        folder = there.path
-        resolved, user_file = resolve_resumed(there, request, start, extend, store)
-        if there.finished:
-            if ranks.first:
-                loop.tidy(folder)
-            progress.say(f"{folder} is already finished: nothing to do")
-            return there
-        store = store or Store.open(Path(resolved.data.path))
-    else:
-        if store is None:
-            store = (
-                Store.open(Path(Run.open(start).trained.data.path))
-                if start
-                else ranks.in_turn(lambda: default_store(progress))
-            )
-        if start:
-            resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
+        if not ranks.first:
+            progress = QUIET
+        folder = out
+        extension: Recipe | None = None
+        there = run_in(folder) if resume and folder is not None else None
+        if request.trust_code:
+            for one in (there, Run.open(start) if start else None):
+                if one is not None:
+                    one.trust_code()
+        if extend is not None and start is None and (there is None or there.trained.origin is None):
+            raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
+        store = opened_store(data if data is not None else data_path(request))
+        if there is not None:
+            folder = there.path
+            resolved, user_file = resolve_resumed(there, request, start, extend, store)
+            if there.finished:
+                if ranks.first:
+                    loop.tidy(folder)
+                progress.say(f"{folder} is already finished: nothing to do")
+                return there
+            store = store or Store.open(Path(resolved.data.path))
         else:
-            resolved, user_file = resolve(request, store)
-        folder = folder or Path("ckpt") / run_name(resolved)
-    train_tokens = store.manifest["splits"]["train"]["tokens"]
-    if resolved.training.tokens > train_tokens:
-        progress.say(f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
-    with progress.display("tokens") as display:
-        shown = Shown(resolved, folder.name, display.update)
-        run = loop.train(
-            resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
-            start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-            save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance, ranks=ranks,
-            fsdp=fsdp,
-        )  # fmt: skip
-    if not shown.last:
-        progress.say(f"{folder} is already finished: nothing to do")
+            if store is None:
+                store = (
+                    Store.open(Path(Run.open(start).trained.data.path))
+                    if start
+                    else ranks.in_turn(lambda: default_store(progress))
+                )
+            if start:
+                resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
+            else:
+                resolved, user_file = resolve(request, store)
+            folder = folder or Path("ckpt") / run_name(resolved)
+        train_tokens = store.manifest["splits"]["train"]["tokens"]
+        if resolved.training.tokens > train_tokens:
+            progress.say(
+                f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
+            )
+        with progress.display("tokens") as display:
+            shown = Shown(resolved, folder.name, display.update)
+            run = loop.train(
+                resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
+                start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
+                save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance, ranks=ranks,
+                fsdp=fsdp,
+            )  # fmt: skip
+        if not shown.last:
+            progress.say(f"{folder} is already finished: nothing to do")
+            return run
+        seconds = run.training_seconds()
+        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats, {seconds:.0f} s")
         return run
-    seconds = run.training_seconds()
-    progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats, {seconds:.0f} s")
-    return run
 
 
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _opened(data: str | Path | Store | None) -> Store | None:
+def opened_store(data: str | Path | Store | None) -> Store | None:
+    """The store that `data` is, or names; None for none."""
     return data if data is None or isinstance(data, Store) else Store.open(Path(data))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
-from extrapolate.api.train import Shown
+from extrapolate.api.train import Shown, opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
@@ -72,7 +72,7 @@ def train_many(
             spec, preset, None if config is None else Path(config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, training, trust_code,
         )  # fmt: skip
-        store = _store(data, request, progress)
+        store = opened_store(data if data is not None else data_path(request)) or default_store(progress)
         planned = [
             _planned(
                 replace(request, training=training | {"seed": seed, "lr": lr}), store, out, resume, len(all_lrs) > 1
@@ -97,13 +97,6 @@ def train_many(
     for run in runs:
         progress.say(f"trained {run.path}: {run.training_seconds():.0f} s")
     return runs
-
-
-def _store(data: str | Path | Store | None, request: TrainingRequest, progress: Progress) -> Store:
-    found = data if data is not None else data_path(request)
-    if isinstance(found, Store):
-        return found
-    return default_store(progress) if found is None else Store.open(Path(found))
 
 
 def _planned(

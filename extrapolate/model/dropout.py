@@ -4,6 +4,8 @@ There `torch.nn.Dropout` draws a number of its own for every element, one after 
 that takes 8 % of a step. Four elements share the 64 bits of one draw here, which takes a quarter of the time.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -43,16 +45,14 @@ class _Masked(torch.autograd.Function):
         return torch.ops.aten.native_dropout_backward(x, kept, scale)
 
     @staticmethod
-    def setup_context(
-        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, float], _: Tensor
-    ) -> None:
-        _, kept, ctx.scale = inputs  # type: ignore[attr-defined]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], _: Tensor) -> None:
+        _, kept, ctx.scale = inputs
         ctx.save_for_backward(kept)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
-        (kept,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return torch.ops.aten.native_dropout_backward(grad, kept, ctx.scale), None, None  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (kept,) = ctx.saved_tensors
+        return torch.ops.aten.native_dropout_backward(grad, kept, ctx.scale), None, None
 
 
 @torch.library.custom_op("extrapolate::kept", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))

@@ -3,9 +3,11 @@
 Shapes: N targets, V vocabulary, R rows at a time.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 # Rows are computed so many elements at a time: 1 MiB in float32, which stays in a core's cache.
 CHUNK_ELEMENTS = 2**18
@@ -25,7 +27,7 @@ class _CrossEntropy(torch.autograd.Function):
     """The loss of each target. Compiled code makes one pass of each half, and needs no chunks."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         chunks = zip(*(x.split(_rows(logits_NV)) for x in (logits_NV, targets_N)), strict=True)
         losses, norms = zip(*(_losses(*chunk) for chunk in chunks), strict=True)
         ctx.save_for_backward(logits_NV, targets_N, torch.cat(norms))
@@ -33,8 +35,8 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad_N: Tensor) -> tuple[Tensor, None]:
-        logits_NV, targets_N, norm_N = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, None]:
+        logits_NV, targets_N, norm_N = ctx.saved_tensors
         if torch.compiler.is_compiling():
             return _gradient(logits_NV, targets_N, norm_N, grad_N), None
         for chunk in zip(*(x.split(_rows(logits_NV)) for x in (logits_NV, targets_N, norm_N, grad_N)), strict=True):

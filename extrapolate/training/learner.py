@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from extrapolate.machine.devices import to_device
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import Plan
 from extrapolate.training.config import TrainingConfig
@@ -62,9 +63,7 @@ class Learner:
 
     def on_device(self, values: Tensor) -> Tensor:
         """Values on the model's device. A GPU copies them while the CPU goes on."""
-        if self.training.device == "cpu":
-            return values
-        return values.pin_memory().to(self.training.device, non_blocking=True)
+        return to_device(values, self.training.device)
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:
         """What a forward and a backward pass are in; `last` of the batch. With other processes, gradients are shared
