@@ -17,6 +17,7 @@ from extrapolate.model.config import ModelConfig
 from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.loss import cross_entropy
+from extrapolate.model.norm import RMSNorm
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 from extrapolate.model.size import check_model
@@ -111,9 +112,9 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, encoding: Encoding, seq_len: int) -> None:
         super().__init__()
         self.encoding = encoding
-        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.attention_norm = RMSNorm(config.width, eps=config.norm_eps)
         self.attention = Attention(config, seq_len)
-        self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.feed_forward_norm = RMSNorm(config.width, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
         self.dropout = Dropout(config.dropout)
 
@@ -154,7 +155,7 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.norm = RMSNorm(config.width, eps=config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tied_embeddings:
             self.head.weight = self.embedding.weight

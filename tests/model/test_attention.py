@@ -83,3 +83,20 @@ def test_a_bias_is_not_rounded_to_the_queries_precision() -> None:
         actual = attention.attend(q, k, v, attention.Scoring(encoding, pos))
     expected = dense(q, k, v, encoding.bias(pos, pos), None)
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_the_rounded_softmax(precision: torch.dtype) -> None:
+    """It is that of the softmax, in float64, to the precision in which the softmax is kept."""
+    torch.manual_seed(0)
+    scores, grad = torch.randn(2, 3, 8, 40), torch.randn(2, 3, 8, 40)
+    scores[..., 30:] = float("-inf")
+    exact = scores.double().requires_grad_()
+    (expected,) = torch.autograd.grad(exact.softmax(dim=-1), exact, grad.to(precision).double())
+    scores.requires_grad_()
+    rounded = attention._Softmax.apply(scores, precision)
+    (own,) = torch.autograd.grad(rounded, scores, grad.to(precision))
+    assert rounded.dtype == precision
+    assert own.dtype == torch.float32
+    tolerance = 4 * torch.finfo(precision).eps
+    torch.testing.assert_close(own.double(), expected, rtol=tolerance, atol=tolerance * expected.abs().max().item())
