@@ -3,7 +3,7 @@ import torch
 
 from extrapolate.benchmark import training as benchmark
 from extrapolate.benchmark.training import Speed, Variant, bench_config
-from extrapolate.cli import bench
+from extrapolate.cli.bench import training as shown
 
 
 def small(dropout: float = 0.0):
@@ -43,9 +43,9 @@ def test_a_ratio_is_of_the_same_rounds() -> None:
 
 def test_on_a_busy_machine_ratios_are_not_shown() -> None:
     quiet, busy = Speed([1.0], 10, 1.0, 0.01), Speed([2.0], 10, 1.0, 0.3)
-    rows = bench._rows({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): quiet}, with_dropout=False)
+    rows = shown.rows_of({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): quiet}, with_dropout=False)
     assert [row["of floor"] for row in rows] == ["1.00", "1.00"]
-    rows = bench._rows({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): busy}, with_dropout=False)
+    rows = shown.rows_of({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): busy}, with_dropout=False)
     assert [row["of floor"] for row in rows] == ["n/a", "n/a"]
     assert rows[1]["taken by others"] == "30%"
 
