@@ -31,7 +31,7 @@ from extrapolate.runs.resolve import micro_batch_tokens
 from extrapolate.training.optimizer import optimizer_of
 
 Who = Literal["extrapolate", "transformers", "floor"]
-WARM_UP_STEPS = 3  # the first of them compiles
+WARM_UP_STEPS = 2  # the first of them compiles
 LEAST_ROUNDS = 3
 MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
 

@@ -28,9 +28,10 @@ def test_a_group_is_one_mode_and_the_floor() -> None:
 
 @pytest.mark.usefixtures("quick_measurements")
 def test_variants_take_turns_and_have_as_many_steps() -> None:
-    speeds = benchmark.measure(small(), [Variant("extrapolate", "fp32"), Variant("floor", "fp32")], 0.01)
+    speeds = benchmark.measure(small(), [Variant("extrapolate", "fp32"), Variant("floor", "fp32")], 0.01, beside=1)
     assert len({len(speed.seconds) for speed in speeds.values()}) == 1
     assert all(len(speed.seconds) >= benchmark.LEAST_ROUNDS for speed in speeds.values())
+    assert all(len(speed.busy_seconds) >= benchmark.LEAST_ROUNDS for speed in speeds.values())
     assert all(speed.taken is None or 0 <= speed.taken <= 1 for speed in speeds.values())
 
 
@@ -39,6 +40,16 @@ def test_a_ratio_is_of_the_same_rounds() -> None:
     ours, theirs = Speed([1.0, 10.0, 1.0], 100, 0.0, None), Speed([2.0, 20.0, 2.0], 100, 0.0, None)
     assert ours.times_as_fast_as(theirs) == 2.0
     assert ours.tokens_per_s == 100
+    assert ours.busy_tokens_per_s is None
+
+
+def test_steps_beside_busy_programs_have_a_column_and_change_nothing_else() -> None:
+    quiet = Speed([1.0], 100, 0.0, 0.0)
+    loud = Speed([1.0], 100, 0.0, 0.0, busy_seconds=[4.0])
+    (before,) = shown.rows_of({Variant("floor", "fp32"): quiet}, with_dropout=False)
+    (row,) = shown.rows_of({Variant("floor", "fp32"): loud}, with_dropout=False, busy=2)
+    assert row.pop("tokens/s beside 2 busy") == "25"
+    assert row == before
 
 
 def test_on_a_busy_machine_ratios_are_not_shown() -> None:

@@ -13,6 +13,7 @@ from extrapolate.cli.bench import evaluation
 from extrapolate.cli.ending import what_to_say
 from extrapolate.cli.progress import duration, say
 from extrapolate.cli.render import Column, Kind, print_columns
+from extrapolate.data.sources import open_source
 from extrapolate.reports.page import Table
 from extrapolate.runs import provenance
 
@@ -24,6 +25,7 @@ def show(settings: Settings, markdown: bool) -> None:
     """
     for preset in settings.presets:
         bench_config(preset, settings.seq_len)
+    open_source(settings.source)
     evaluation.check(bench_config(benchmark.EVALUATED, settings.seq_len), settings.tokens)
     for peer in (peer for peer, found in peers.installed().items() if not found):
         say(peers.how_to_install(peer))
