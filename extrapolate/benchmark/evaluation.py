@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from extrapolate.benchmark import process
+from extrapolate.benchmark import busy, process
 from extrapolate.benchmark.training import transformers_llama
 from extrapolate.data.store import Split
 from extrapolate.evaluation.losses import BATCH_TOKENS
@@ -45,11 +45,25 @@ class Variant:
 
 @dataclass(frozen=True)
 class Cost:
-    """The median of the seconds for all factors, the process's peak memory in MiB, and each factor's mean loss."""
+    """The median of the seconds for all factors, the process's peak memory in MiB, each factor's mean loss, and how
+    many tokens of all factors were scored, the control's left out; and the seconds beside busy programs, where asked.
+    """
 
     seconds: float
     peak_mib: float
     losses: tuple[float, ...]
+    tokens: int
+    busy_seconds: float | None = None
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of the quiet rounds."""
+        return self.tokens / self.seconds
+
+    @property
+    def busy_tokens_per_s(self) -> float | None:
+        """None where nothing was measured beside busy programs."""
+        return None if self.busy_seconds is None else self.tokens / self.busy_seconds
 
     def furthest(self, other: "Cost") -> float:
         """The largest difference in loss at any factor, nats."""
@@ -65,10 +79,15 @@ def variants(peers: Sequence[str], protocols: Sequence[str], precisions: Sequenc
     return found + ([Variant("lm-eval rolling", "windows", "fp32")] if rolling else [])
 
 
-def measure(config: TrainedConfig, chosen: list[Variant], tokens: int) -> Iterator[tuple[Variant, Cost]]:
-    """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols."""
+def measure(
+    config: TrainedConfig, chosen: list[Variant], tokens: int, beside: int = 0
+) -> Iterator[tuple[Variant, Cost]]:
+    """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols.
+
+    Then it is measured again beside so many programs that compute all the time.
+    """
     for variant in chosen:
-        yield variant, process.alone(_measure, config, variant, tokens)
+        yield variant, process.alone(_measure, config, variant, tokens, beside)
 
 
 def long_window(config: TrainedConfig) -> Cost:
@@ -89,16 +108,32 @@ class RandomTokens(Split):
         return self.tokens[start:end]
 
 
-def _measure(config: TrainedConfig, variant: Variant, tokens: int) -> Cost:
+def _measure(config: TrainedConfig, variant: Variant, tokens: int, beside: int = 0) -> Cost:
     prepare = {"plain loop": _plain_loop, "lm-eval rolling": _lm_eval}.get(variant.who, _ours)
     prepare(config, variant, *_work(config, variant, least_tokens(config)))()  # the first calls of a kind are slower
-    score = prepare(config, variant, *_work(config, variant, tokens))
+    split, layout = _work(config, variant, tokens)
+    score = prepare(config, variant, split, layout)
+    seconds, losses = _median_seconds(score)
+    peak = process.peak_memory_mib()
+    with busy.programs(beside):
+        loud = _median_seconds(score)[0] if beside else None
+    return Cost(seconds, peak, losses, _scored(variant, split, layout), loud)
+
+
+def _median_seconds(score: Callable[[], tuple[float, ...]]) -> tuple[float, tuple[float, ...]]:
     times: list[float] = []
     while len(times) < 3 and sum(times) < ENOUGH_S:
         began = time.perf_counter()
         losses = score()
         times.append(time.perf_counter() - began)
-    return Cost(statistics.median(times), process.peak_memory_mib(), losses)
+    return statistics.median(times), losses
+
+
+def _scored(variant: Variant, split: Split, layout: Layout) -> int:
+    """How many tokens of all factors are scored; lm-eval scores every token of the documents for each."""
+    if variant.who == "lm-eval rolling":
+        return len(layout.rows) * int(np.diff(split.offsets).sum() - len(split.ids))
+    return sum(len(group.start_W) * group.scored for groups in layout.rows.values() for group in groups)
 
 
 def least_tokens(config: TrainedConfig) -> int:
@@ -244,4 +279,4 @@ def _long_window(config: TrainedConfig) -> Cost:
         progress=lambda inputs: None,
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
-    return Cost(time.perf_counter() - began, process.peak_memory_mib(), (loss,))
+    return Cost(time.perf_counter() - began, process.peak_memory_mib(), (loss,), LONG_WINDOW)

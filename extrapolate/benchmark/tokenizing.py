@@ -10,13 +10,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from extrapolate.benchmark import process
+from extrapolate.benchmark import busy, process
 from extrapolate.data.build import StoreSettings, build_store, cores
 from extrapolate.data.documents import Source
 from extrapolate.data.sources import open_source
@@ -43,12 +42,13 @@ class Speed:
     """Seconds from text to tokens on the disk, MB of text in each, and the most memory of all processes, MiB.
 
     Memory is the sum of what each process holds alone and its part of what several share (PSS); 0 where there is no
-    /proc to read it from.
+    /proc to read it from. The busy rate is that beside busy programs, None where there were none.
     """
 
     seconds: float
     mb_per_s: float
     peak_mib: float
+    busy_mb_per_s: float | None = None
 
 
 def variants() -> list[Variant]:
@@ -59,22 +59,28 @@ def variants() -> list[Variant]:
     return ours + [Variant("datasets", n, call, size) for n in counts for call in calls for size in BATCHES]
 
 
-def measure(source: str, text_field: str, megabytes: float, chosen: list[Variant]) -> Iterator[tuple[Variant, Speed]]:
+def measure(
+    source: str, text_field: str, megabytes: float, chosen: list[Variant], beside: int = 0
+) -> Iterator[tuple[Variant, Speed]]:
     """Measures each variant on the first so many MB of a source; a shorter one is said again with its lines shuffled.
 
+    Then it is measured again beside so many programs that compute all the time.
     Raises UserError where the source cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="extrapolate-bench-") as made:
         folder = Path(made)
         size = _prepare(open_source(source, text_field), megabytes * 1e6, folder)
         for variant in chosen:
-            with ThreadPoolExecutor(1) as thread:
-                measured = thread.submit(process.alone, _measure, variant, folder)
+            with process.kept() as worker:
+                measured = worker.submit(_measure, variant, folder)
                 peak = 0.0
                 while not measured.done():
                     peak = max(peak, sum(map(_held_mib, _children(os.getpid()))))
                     time.sleep(SAMPLED_S)
-            yield variant, Speed(measured.result(), size / measured.result() / 1e6, peak)
+                with busy.programs(beside):
+                    loud = worker.submit(_measure, variant, folder).result() if beside else None
+            mb = size / 1e6
+            yield variant, Speed(measured.result(), mb / measured.result(), peak, None if loud is None else mb / loud)
 
 
 def _prepare(source: Source, size: float, folder: Path) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extrapolate.benchmark import process
+from extrapolate.benchmark import busy, process
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.load import Load
@@ -30,8 +31,9 @@ from extrapolate.runs.resolve import micro_batch_tokens
 from extrapolate.training.optimizer import optimizer_of
 
 Who = Literal["extrapolate", "transformers", "floor"]
-WARM_UP_STEPS = 3  # the first of them compiles
+WARM_UP_STEPS = 2  # the first of them compiles
 LEAST_ROUNDS = 3
+MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
 
 
 @dataclass(frozen=True)
@@ -47,20 +49,29 @@ class Variant:
 @dataclass(frozen=True)
 class Speed:
     """A variant's steps, in the order of the rounds, seconds; its tokens a step, peak memory in MiB, and the share of
-    its time that other programs took (None where the system does not tell)."""
+    its time that other programs took (None where the system does not tell). `busy_seconds` are of steps beside busy
+    programs, which nothing else here counts."""
 
     seconds: list[float]
     tokens: int
     peak_mib: float
     taken: float | None
+    busy_seconds: list[float] = field(default_factory=list)
 
     @property
     def tokens_per_s(self) -> float:
         """Of the median step."""
         return self.tokens / statistics.median(self.seconds)
 
-    def times_as_fast_as(self, other: "Speed") -> float:
-        """The median over the rounds in which both took a step."""
+    @property
+    def busy_tokens_per_s(self) -> float | None:
+        """Of the median step beside busy programs; None where there was none."""
+        return self.tokens / statistics.median(self.busy_seconds) if self.busy_seconds else None
+
+    def times_as_fast_as(self, other: "Speed") -> float | None:
+        """The median over the rounds in which both took a step; None where other programs took too much of the time."""
+        if any((speed.taken or 0.0) > MOST_TAKEN for speed in (self, other)):
+            return None
         return statistics.median(theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=True))
 
 
@@ -96,22 +107,32 @@ def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> Tr
     )
 
 
-def measure(config: TrainedConfig, group: list[Variant], seconds: float) -> dict[Variant, Speed]:
-    """Measures the variants of a group for about so many seconds each, in turns."""
+def measure(config: TrainedConfig, group: list[Variant], seconds: float, beside: int = 0) -> dict[Variant, Speed]:
+    """Measures the variants of a group for about so many seconds each, in turns.
+
+    Then they are measured as long again beside so many programs that compute all the time.
+    """
     with contextlib.ExitStack() as stack:
         workers = {variant: stack.enter_context(process.kept()) for variant in group}
-        for variant, worker in workers.items():
-            worker.submit(_prepare, config, variant).result()
-        times: dict[Variant, list[float]] = {variant: [] for variant in group}
-        began = time.perf_counter()
-        while len(times[group[0]]) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(group):
-            for variant, worker in workers.items():
-                times[variant].append(worker.submit(_timed_step, variant).result())
-        tokens = config.training.micro_batch_size * config.training.seq_len
-        return {
-            variant: Speed(times[variant], tokens, *worker.submit(_cost, variant).result())
-            for variant, worker in workers.items()
-        }
+        for begun in [worker.submit(_prepare, config, variant) for variant, worker in workers.items()]:
+            begun.result()
+        quiet = _rounds(workers, seconds)
+        costs = {variant: worker.submit(_cost, variant).result() for variant, worker in workers.items()}
+        with busy.programs(beside):
+            loud = _rounds(workers, seconds) if beside else {}
+    tokens = config.training.micro_batch_size * config.training.seq_len
+    return {
+        variant: Speed(quiet[variant], tokens, *costs[variant], busy_seconds=loud.get(variant, [])) for variant in group
+    }
+
+
+def _rounds(workers: dict[Variant, ProcessPoolExecutor], seconds: float) -> dict[Variant, list[float]]:
+    """The seconds of each variant's steps."""
+    rounds: list[list[float]] = []
+    began = time.perf_counter()
+    while len(rounds) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(workers):
+        rounds.append([worker.submit(_timed_step, variant).result() for variant, worker in workers.items()])
+    return {variant: [times[place] for times in rounds] for place, variant in enumerate(workers)}
 
 
 @dataclass
@@ -151,7 +172,7 @@ def _timed_step(variant: Variant) -> float:
 
 def _cost(variant: Variant) -> tuple[float, float | None]:
     """The worker's peak memory, MiB, and the share of its time that others took."""
-    load = _prepared.pop(variant).load
+    load = _prepared[variant].load
     return process.peak_memory_mib(), None if load is None else load.taken
 
 

@@ -6,6 +6,7 @@ import typer
 
 from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, tokenize, train
 from extrapolate.cli.ending import Ended
+from extrapolate.cli.sections import Sections
 
 
 class _Group(typer.core.TyperGroup):
@@ -33,7 +34,7 @@ app.command("train")(train.train)
 app.command("eval-lengths")(eval_lengths.eval_lengths)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
-app.command("bench")(bench.bench)
+app.command("bench", cls=Sections)(bench.bench)
 app.command("check")(check.check)
 app.command("encodings")(catalogue.encodings)
 app.command("extensions")(catalogue.extensions)

@@ -34,6 +34,14 @@ def test_ours_and_a_plain_loop_have_equal_losses(protocol: str, config: TrainedC
     assert ours.furthest(plain) < 1e-5
 
 
+def test_the_rate_is_of_the_scored_tokens_of_all_factors(config: TrainedConfig) -> None:
+    cost = benchmark._measure(config, Variant("extrapolate", "windows", "fp32"), TOKENS, beside=1)
+    assert cost.tokens == len(benchmark.FACTORS) * TOKENS
+    assert cost.tokens_per_s * cost.seconds == pytest.approx(cost.tokens)
+    assert cost.busy_seconds is not None
+    assert cost.busy_tokens_per_s == cost.tokens / cost.busy_seconds
+
+
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="needs lm-eval")
 def test_lm_eval_rolls_over_the_same_documents(config: TrainedConfig) -> None:
     """Its windows begin with a token of its own, so that losses are near, not equal."""

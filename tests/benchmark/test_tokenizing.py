@@ -28,8 +28,9 @@ def test_both_are_measured(tmp_path: Path) -> None:
     for n in range(4):
         (tmp_path / f"{n}.txt").write_text("".join(f"line {m} of {n}\n" for m in range(400)))
     chosen = [Variant("extrapolate", 1), Variant("datasets", 1, "encode_batch_fast", 16)]
-    measured = dict(tokenizing.measure(str(tmp_path), "text", 0.02, chosen))
+    measured = dict(tokenizing.measure(str(tmp_path), "text", 0.02, chosen, beside=1))
     assert list(measured) == chosen
     for speed in measured.values():
         assert 0.019 < speed.seconds * speed.mb_per_s < 0.03
         assert speed.peak_mib > 20
+        assert speed.busy_mb_per_s

@@ -3,7 +3,7 @@ import torch
 
 from extrapolate.benchmark import training as benchmark
 from extrapolate.benchmark.training import Speed, Variant, bench_config
-from extrapolate.cli import bench
+from extrapolate.cli.bench import training as shown
 
 
 def small(dropout: float = 0.0):
@@ -28,9 +28,10 @@ def test_a_group_is_one_mode_and_the_floor() -> None:
 
 @pytest.mark.usefixtures("quick_measurements")
 def test_variants_take_turns_and_have_as_many_steps() -> None:
-    speeds = benchmark.measure(small(), [Variant("extrapolate", "fp32"), Variant("floor", "fp32")], 0.01)
+    speeds = benchmark.measure(small(), [Variant("extrapolate", "fp32"), Variant("floor", "fp32")], 0.01, beside=1)
     assert len({len(speed.seconds) for speed in speeds.values()}) == 1
     assert all(len(speed.seconds) >= benchmark.LEAST_ROUNDS for speed in speeds.values())
+    assert all(len(speed.busy_seconds) >= benchmark.LEAST_ROUNDS for speed in speeds.values())
     assert all(speed.taken is None or 0 <= speed.taken <= 1 for speed in speeds.values())
 
 
@@ -39,13 +40,23 @@ def test_a_ratio_is_of_the_same_rounds() -> None:
     ours, theirs = Speed([1.0, 10.0, 1.0], 100, 0.0, None), Speed([2.0, 20.0, 2.0], 100, 0.0, None)
     assert ours.times_as_fast_as(theirs) == 2.0
     assert ours.tokens_per_s == 100
+    assert ours.busy_tokens_per_s is None
+
+
+def test_steps_beside_busy_programs_have_a_column_and_change_nothing_else() -> None:
+    quiet = Speed([1.0], 100, 0.0, 0.0)
+    loud = Speed([1.0], 100, 0.0, 0.0, busy_seconds=[4.0])
+    (before,) = shown.rows_of({Variant("floor", "fp32"): quiet}, with_dropout=False)
+    (row,) = shown.rows_of({Variant("floor", "fp32"): loud}, with_dropout=False, busy=2)
+    assert row.pop("tokens/s beside 2 busy") == "25"
+    assert row == before
 
 
 def test_on_a_busy_machine_ratios_are_not_shown() -> None:
     quiet, busy = Speed([1.0], 10, 1.0, 0.01), Speed([2.0], 10, 1.0, 0.3)
-    rows = bench._rows({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): quiet}, with_dropout=False)
+    rows = shown.rows_of({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): quiet}, with_dropout=False)
     assert [row["of floor"] for row in rows] == ["1.00", "1.00"]
-    rows = bench._rows({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): busy}, with_dropout=False)
+    rows = shown.rows_of({Variant("extrapolate", "fp32"): quiet, Variant("floor", "fp32"): busy}, with_dropout=False)
     assert [row["of floor"] for row in rows] == ["n/a", "n/a"]
     assert rows[1]["taken by others"] == "30%"
 
