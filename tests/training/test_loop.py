@@ -125,6 +125,22 @@ def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) ->
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 
+def test_parameters_that_are_kept_in_range_train_compiled_in_micro_batches(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forward pass that overwrote them would spoil the gradients of the one before."""
+    real = torch.compile  # as on any machine, but for the code that is made in the end: that takes most of the time
+    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="aot_eager_decomp_partition"))
+    sizes = {"width": 16, "layers": 2, "heads": 1, "head_dim": 16, "ff_width": 16}
+    losses = []
+    for compiled in (False, True):
+        training = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "micro_batch_tokens": 128, "compile": compiled}
+        config, _ = resolve(TrainingRequest(pe="kerple", model=sizes, training=training), store)
+        run = train(config, store, tmp_path / str(compiled))
+        losses.append([row["loss"] for row in logged(run) if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
 PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
 
 
