@@ -122,3 +122,18 @@ def test_kerple_learns_as_the_authors_code_does(
     monkeypatch.setattr(KERPLE, "bias", overwriting)
     theirs = train(config, word_store, tmp_path / "theirs")
     assert ours.checkpoints("last")[0].sha256 == theirs.checkpoints("last")[0].sha256
+
+
+@pytest.mark.parametrize("spec", ["dape:base=kerple", "random:base=(dape:base=kerple)"])
+def test_a_wrapper_keeps_the_range_of_its_base(spec: str) -> None:
+    name, _, base = spec.partition(":base=")
+    layers = layer_encodings(name, {"base": base.strip("()")}, DIMS)
+    with torch.no_grad():
+        for parameter, values in layers[0].named_parameters():
+            if parameter.endswith("_H"):
+                values.fill_(-1.0)
+        layers[-1].constrain()
+    own = {name: values for name, values in numbers(layers[0]).items() if name.endswith("_H")}
+    assert len(own) == 2
+    for values in own.values():
+        assert values == pytest.approx([0.01] * H)
