@@ -45,10 +45,10 @@ docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made
 	$(BIN)/python docs/generate.py
 
 test: $(VENV)/test-installed  ## the whole test suite
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 faults: $(VENV)/test-installed  ## kills, full disks, flipped bits and damaged input, thousands of them, in about an hour (FAULTS=ci: in minutes); needs strace
-	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults -n auto --dist loadfile
+	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff check .

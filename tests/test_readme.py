@@ -64,8 +64,10 @@ def shortened(command: list[str]) -> list[str]:
         more = more[2:]
     if name == "tokenize" and parts[2].startswith("synthetic:"):
         parts[2] += ",documents=80"
+    if name == "train" and "--from" not in parts:
+        more += ["--layers", "1"]
     if "--preset" in parts:
-        more += ["--layers", "1", "--seq-len", "16", "--tokens", "256", "--batch-tokens", "128"]
+        more += ["--seq-len", "16", "--tokens", "256", "--batch-tokens", "128"]
     if name == "bench" and "--encodings" in parts:
         more += ["--pe", "none"]
     if name == "bench" and "--evaluation" in parts:
@@ -85,7 +87,7 @@ def test_the_two_commands_come_first_and_are_in_the_makefile() -> None:
         assert done.stdout
 
 
-@pytest.mark.usefixtures("quick_measurements", "small_stdlib")
+@pytest.mark.usefixtures("quick_measurements", "small_stdlib", "without_pictures")
 def test_every_command_runs(folder: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the README's order, in one folder: later commands use what earlier ones made."""
     ours = [command for command in commands() if command[0] == "extrapolate"]

@@ -22,7 +22,18 @@ from extrapolate.model.attention import chunk_context
 from extrapolate.model.plan import Plan
 
 _Places = Callable[..., tuple[Tensor, ...]]
-HOOKS = ("positions", "embed", "attention_input", "prepare", "rotate", "bias", "scores", "spectrum", "extended")
+HOOKS = (
+    "positions",
+    "embed",
+    "attention_input",
+    "prepare",
+    "rotate",
+    "bias",
+    "scores",
+    "constrain",
+    "spectrum",
+    "extended",
+)
 LENGTH = 64  # tokens in a window of the check
 WINDOWS = 2  # B: a hook that mistakes a window for something else must not pass by chance
 TOLERANCE = 1e-4  # of the largest number: float32 in another order of summation differs by less
@@ -48,6 +59,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
         pos_T = Asked(layers[0].eval(), file).positions(sample.index_T)
         for number, encoding in enumerate(layers):
             asked = Asked(encoding.eval(), file, number)
+            asked.call("constrain")
             check_places(asked, sample, pos_T)
             check_chunks(asked, sample, pos_T)
             check_bias_reads_positions(asked, sample, pos_T)

@@ -180,6 +180,12 @@ class Encoding(nn.Module):
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 
+    def constrain(self) -> None:
+        """Brings parameters that left their range back into it, in place; called without gradients.
+
+        Training calls it before its first step and after every step. The forward pass overwrites nothing.
+        """
+
     def share(self, first_layer: Self) -> None:
         """Takes from the first layer's instance what all layers share."""
         for name in self.shared_by_layers:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, Encoding, register
 
-SMALLEST = 0.01  # what the authors' code keeps the parameters above
+SMALLEST = 0.01  # the authors' code overwrites what is less
 LARGEST_POWER = 2.0
 
 
@@ -16,7 +16,7 @@ class KERPLE(Encoding):
     """Subtracts from each score a learned, slowly growing function of the distance r = i - j.
 
     "log": -p_h ln(1 + a_h r); "power": -a_h r^(p_h), 0 < p <= 2. Each head has its own p and a, shared by all
-    layers; they start uniform, p in 0..2 and a in 0..1, and are kept at 0.01 or more by overwriting.
+    layers; they start uniform, p in 0..2 and a in 0..1. Training keeps them at 0.01 or more.
     Beyond L: the decay goes on smoothly, and the loss stays about flat.
 
     Arguments: kernel, "log" (the paper's best) or "power".
@@ -35,11 +35,17 @@ class KERPLE(Encoding):
         self.a_H = nn.Parameter(torch.empty(dims.heads).uniform_(0, 1))
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor:
-        # Overwritten, as a gradient through a clamp would leave a parameter at its bound; not seen by autograd.
-        self.p_H.data.clamp_(SMALLEST, None if self.kernel == "log" else LARGEST_POWER)
-        self.a_H.data.clamp_(SMALLEST)
-        p_H11, a_H11 = self.p_H[:, None, None], self.a_H[:, None, None]
+        p_H11, a_H11 = (values_H[:, None, None] for values_H in self._within())
         distance_TS = (pos_T[:, None] - pos_S[None, :]).clamp(min=0)
         if self.kernel == "log":
             return -p_H11 * torch.log1p(a_H11 * distance_TS)
         return -a_H11 * distance_TS**p_H11
+
+    def constrain(self) -> None:
+        # Else a parameter out of its range would stay there: the clamp in `bias` has no gradient beyond its bounds.
+        for parameter, within in zip((self.p_H, self.a_H), self._within(), strict=True):
+            parameter.copy_(within)
+
+    def _within(self) -> tuple[Tensor, Tensor]:
+        """p and a within their ranges."""
+        return self.p_H.clamp(SMALLEST, None if self.kernel == "log" else LARGEST_POWER), self.a_H.clamp(SMALLEST)

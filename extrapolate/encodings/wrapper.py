@@ -66,6 +66,9 @@ class Wrapper(Encoding):
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
         return self.inner.scores(q_BHTK, k_BHSK, context)
 
+    def constrain(self) -> None:
+        self.inner.constrain()
+
     def spectrum(self) -> Spectrum | None:
         return self.inner.spectrum()
 

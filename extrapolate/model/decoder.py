@@ -205,6 +205,12 @@ class Model(nn.Module):
         encodings = (cast(Block, block).encoding for block in self.blocks)
         return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in encodings))
 
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """Brings the encodings' parameters that left their range back into it, in place."""
+        for block in self.blocks:
+            cast(Block, block).encoding.constrain()
+
     def hidden(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0) -> Tensor:
         """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
 

@@ -176,6 +176,7 @@ class Training:
         self.step = 0
         self.log = Log(run.path / LOG)
         self._restore()
+        self.model.constrain()
         self.learner = self._learner(fsdp)
         self.optimizer = self.learner.optimizer
         self._untold = self.tokens
@@ -283,6 +284,7 @@ class Training:
                 f"of {self.run.path}; a lower `lr` is the first thing to try"
             )
         self.optimizer.step()
+        self.model.constrain()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         seconds = time.perf_counter() - began

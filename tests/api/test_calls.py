@@ -146,6 +146,7 @@ def test_compare_has_a_row_a_pair_and_factor(runs: dict[str, Run]) -> None:
         xt.compare("nowhere")
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_report_writes_and_returns_its_tables(runs: dict[str, Run]) -> None:
     written = xt.report(runs["rope"].path.parent, out="made")
     assert set(written.tables["windows"]["Model"]) >= {"RoPE", "ExPE"}

@@ -33,7 +33,7 @@ def test_every_seed_and_learning_rate_has_its_folder(cli: Callable, tiny: list[s
         (["--lrs", "1e-3,1e-3"], "name at least one of --lrs, and each once"),
         (["--seeds", "0,1", "--seed", "3"], "--seeds and --lrs cannot be combined with --seed"),
         (["--lrs", "1e-3", "--from", "other"], "--seeds and --lrs cannot be combined with --from"),
-        (["--seeds", "0,1", "--pe", "kerple"], "KERPLE"),
+        (["--seeds", "0,1", "--pe", "random"], "Random"),
         (["--seeds", "0,1", "--preset", "expe-35m"], "several models at once train without dropout"),
     ],
 )

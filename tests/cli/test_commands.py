@@ -295,6 +295,7 @@ class TestEvalLengths:
 
 
 class TestUserEncoding:
+    @pytest.mark.usefixtures("without_pictures")
     def test_it_trains_and_evaluates_from_its_copy(self, cli, tiny, own_file, tmp_path):
         cli("train", "--pe", "mine/slope.py:Slope:slope=1", *tiny, "--out", "run").succeeded()
         run = tmp_path / "run"

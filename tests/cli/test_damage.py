@@ -179,6 +179,7 @@ class TestReport:
     def test_trained_but_not_evaluated(self, refused, ckpt):
         refused(["report", ckpt], "no evaluated run", "extrapolate eval-lengths")
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_rows_of_another_training_length(self, refused, cli, tiny, ckpt, tmp_path):
         cli("train", "--pe", "rope", *tiny, "--seq-len", 32, "--out", ckpt / "longer").succeeded()
         cli("eval-lengths", ckpt / "rope", ckpt / "longer", "--factors", "1", *FEW).succeeded()
@@ -193,6 +194,7 @@ class TestReport:
             (["--precision", "bf16"], "precision", "--precision"),
         ],
     )
+    @pytest.mark.usefixtures("without_pictures")
     def test_rows_of_another_kind(self, refused, cli, ckpt, flags, column, choice):
         cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW).succeeded()
         cli("eval-lengths", ckpt / "rope", "--factors", "1", *FEW, *flags).succeeded()

@@ -180,6 +180,7 @@ class TestTuning:
         assert "yarn" in set(rows_of(tuned)["extension"])
         assert "pi" not in set(rows_of(tuned)["extension"])
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_a_report_shows_it_beside_the_run_before_by_length(self, cli, tuned, ckpt):
         for run in (tuned, ckpt / "rope"):
             cli("eval-lengths", run, *FEW).succeeded()
@@ -191,6 +192,7 @@ class TestTuning:
         assert list(table.columns[1:4]) == ["Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)"]
         assert table.iloc[:, 1:4].notna().all(axis=None)
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_taken_off_it_is_not_the_run_that_never_had_it(self, cli, tuned, ckpt):
         flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
         cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
@@ -204,6 +206,7 @@ class TestTuning:
         page = Path("report/report.md").read_text()
         assert "tuned runs: 64, their training tokens on top of those of the run they started from" in page
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_tuned_runs_of_several_seeds_are_replicates(self, cli, ckpt, tiny):
         cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
         for seed, parent in ((0, "rope"), (1, "rope-s1")):

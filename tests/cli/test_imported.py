@@ -135,6 +135,7 @@ class TestBesideOwnRuns:
         cli("eval-lengths", "ckpt/rope", "hf:small-llama", "--data", bpe_store, *FEW).succeeded()
         return tmp_path / "ckpt"
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_a_report_has_both_and_says_what_is_unknown(self, cli, both, tmp_path) -> None:
         ended = cli("report", "ckpt").succeeded()
         table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
@@ -151,6 +152,7 @@ class TestBesideOwnRuns:
         assert "Trained elsewhere, and imported: small-llama; training corpus, tokens, precision, seed" in page
         assert not any(word in page for word in ("nan", "NaN", "<NA>", "None"))
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_a_report_on_imported_ones_alone(self, cli, both, tmp_path) -> None:
         cli("report", "ckpt/hf-small-llama").succeeded()
         page = " ".join((tmp_path / "report/report.md").read_text().split())

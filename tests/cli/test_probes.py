@@ -146,6 +146,7 @@ class TestEvaluate:
 
 
 class TestReport:
+    @pytest.mark.usefixtures("without_pictures")
     def test_probes_have_their_sections(self, cli, evaluated, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")
         cli("eval-lengths", runs / "rope", runs / "learned", *FEW, "--probes", "needle,copy").succeeded()

@@ -89,6 +89,7 @@ class TestACopyInARun:
         cli("train", "--config", sent / "config.json", "--out", "again").succeeded()  # it is known now
         assert marker.exists()
 
+    @pytest.mark.usefixtures("without_pictures")
     def test_what_only_reads_runs_nothing(self, cli, sent, marker, tmp_path) -> None:
         cli("report", sent.parent, "--out", tmp_path / "report").succeeded()
         cli("compare", sent.parent).succeeded()

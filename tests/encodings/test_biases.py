@@ -126,6 +126,8 @@ def test_the_bias_is_the_formula(spec: str, by_hand: Callable[[Encoding, int, in
     pos = torch.tensor(PLACES, dtype=torch.float32)
     first = len(PLACES) // 2  # the last queries only, as in a chunk
     for encoding in layers_of(spec):
+        with torch.no_grad():
+            encoding.constrain()
         bias = bias_of(encoding, pos[first:], pos)
         assert bias.shape == (H, len(PLACES) - first, len(PLACES))
         for t, i in enumerate(PLACES[first:]):

@@ -88,6 +88,7 @@ def test_the_losses_are_those_of_its_logits(store: Path) -> None:
     assert set(table["imported"]) == {"counts"}
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
     rope: Run, store: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ L, V = 16, 61
 SIZES = ModelConfig(
     vocab_size=V, width=32, layers=2, heads=2, kv_heads=1, head_dim=16, ff_width=48, qk_norm=True, ssmax=True
 )
-REFUSED = {"kerple": "data", "random": "random operation"}  # and what the reason names
+REFUSED = {"random": "random operation"}  # and what the reason names
 VARIANTS = ["fire:shared=true", "dape:base=fire", "expe:value_input=true", "fox:form=cable"]
 
 
@@ -58,6 +58,7 @@ def step(one: Learner, lr: float) -> None:
         group["lr"] = lr
     one.clip()
     one.optimizer.step()
+    one.model.constrain()
     one.optimizer.zero_grad(set_to_none=True)
 
 
