@@ -1,0 +1,221 @@
+"""xt.sweep"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate import files
+from extrapolate.api.report import report as write_report
+from extrapolate.api.tokenize import default_store, store_with
+from extrapolate.data.build import cores
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
+from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.runs.resolve import operations
+from extrapolate.runs.run import Run
+from extrapolate.studies import local, rates, state
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
+from extrapolate.studies.local import Running
+from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.status import STUDY
+from extrapolate.studies.study import Study, read_study
+from extrapolate.studies.tasks import Task, Tasks
+
+REPORT, RATES = "report", "learning_rates.parquet"
+# A token costs a training so many times what it costs an evaluation: it has a backward pass too.
+TRAINING_COST = 3
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, and the choice of
+    learning rates: a row a model and rate, empty where no model has several."""
+
+    folder: Path
+    runs: list[Run]
+    failed: dict[str, str]
+    learning_rates: pd.DataFrame
+
+
+def sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    jobs: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> Swept:
+    """Trains and evaluates every cell of a study, and writes a report on them.
+
+    study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
+    name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
+    again. jobs: trainings and evaluations at once, each in a process of its own with its share of the cores (default:
+    1, or one a core, whichever a short measurement finds to be faster).
+    trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
+
+    A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
+    trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
+    """
+    read, folder, ready = _ready(study, out, trust_code, progress)
+    for cell in ready:
+        for text, reason in cell.left_out.items():
+            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
+    with files.locked(folder):
+        files.write_text(folder / STUDY, read.text)
+        tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
+        _find_done(tasks, folder)
+        if jobs is None:
+            jobs = _jobs([cell for cell in ready if Task("evaluate", cell.name) not in tasks.done], progress)
+        with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
+            local.run(tasks, folder, jobs, _Screen(tasks, display).show)
+        return _finish(tasks, folder, progress)
+
+
+def estimate_sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    jobs: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> tuple[pd.DataFrame, Estimate]:
+    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is trained.
+
+    The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
+    training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
+    measured here. Arguments and errors are those of `sweep`.
+    """
+    _, _, ready = _ready(study, out, trust_code, progress)
+    jobs = _jobs(ready, progress) if jobs is None else jobs
+    with progress.display("kinds of cells") as display:
+        found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
+    rows = [
+        {
+            "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
+            "tokens": cell.config.training.tokens, "flops": operations(cell.config),
+            "training_s": found.training_s[cell.name], "evaluation_s": found.evaluation_s[cell.name],
+            "peak_mib": found.peak_mib[cell.name],
+        }
+        for cell in ready
+    ]  # fmt: skip
+    return pd.DataFrame(rows), found
+
+
+def _ready(
+    study: str | Path, out: str | Path | None, trust_code: bool, progress: Progress
+) -> tuple[Study, Path, list[Resolved]]:
+    """The study's file, the folder that it is done in, and its cells."""
+    read = read_study(Path(study))
+    folder = Path("sweeps") / read.file.stem if out is None else Path(out)
+    cells = cells_of(read)
+    stores = _stores(read, cells, progress)
+    return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+
+
+def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
+    """How many at once are fastest here."""
+    if min(cores(), len(cells)) < 2:
+        return 1
+    jobs, rates_of = fastest_jobs(cells)
+    shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
+    progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
+    return jobs
+
+
+def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str | None, Store]:
+    """The token stores that cells name, opened, or made as the study's file says."""
+    found: dict[str | None, Store] = {}
+    for cell in cells:
+        path = cell.settings.get("data")
+        if path in found:
+            continue
+        if path is None:
+            found[path] = default_store(progress)
+        elif path in study.stores:
+            found[path] = store_with(study.stores[path], Path(path), progress)
+        elif Path(path).exists():
+            found[path] = Store.open(Path(path))
+        else:
+            raise UserError(
+                f"{study.at(*cell.place)}: there is no token store {path}: make it with extrapolate tokenize, or say "
+                f"how in the file: [[store]], path = '{path}', source = ..."
+            )
+    return found
+
+
+def _find_done(tasks: Tasks, folder: Path) -> None:
+    """What an earlier call has finished, in the order in which tasks follow from each other."""
+    for cell in tasks.cells.values():
+        if state.trained(cell.path):
+            tasks.finish(Task("train", cell.name))
+    for cell in tasks.cells.values():
+        if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
+            continue
+        if state.read(folder, cell.name).evaluated == state.evaluation_key(cell.path, cell.evaluation):
+            tasks.finish(Task("evaluate", cell.name))
+
+
+class _Screen:
+    """One line for a study: how many cells are done, and how far those under way are."""
+
+    def __init__(self, tasks: Tasks, display: Display) -> None:
+        self.tasks, self.display = tasks, display
+
+    def show(self, running: Sequence[Running]) -> None:
+        tasks = self.tasks
+        total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
+        for name in filter(tasks.passed_over, tasks.cells):
+            total -= _cost(tasks.cells[name], "evaluate")
+            total -= _cost(tasks.cells[name], "train") if Task("train", name) not in tasks.done else 0
+        done = sum(_cost(tasks.cells[task.cell], task.kind) for task in (*tasks.done, *tasks.failed))
+        parts = []
+        for one in running:
+            share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
+            done += share * _cost(tasks.cells[one.task.cell], one.task.kind)
+            parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
+        note = f"{finished} of {len(tasks.cells)} cells done"
+        failed = len(tasks.without())
+        self.display.update(", ".join(parts), done, total, f"{note}, {failed} failed" if failed else note)
+
+
+def _cost(cell: Resolved, kind: str) -> float:
+    if kind == "train":
+        return cell.config.training.tokens
+    return cell.evaluation_inputs / TRAINING_COST
+
+
+def _finish(tasks: Tasks, folder: Path, progress: Progress) -> Swept:
+    failed = tasks.without()
+    for name, reason in failed.items():
+        state.write(folder, name, state.CellState(failed=reason))
+        progress.say(f"{name} failed: {reason}")
+    for name in filter(tasks.passed_over, tasks.cells):
+        state.write(folder, name, state.CellState(passed_over=True))
+    frame = _learning_rates(tasks)
+    if len(frame):
+        files.write_atomically(folder / RATES, frame.to_parquet)
+    runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
+    if runs:
+        write_report(runs, folder / REPORT, progress=progress)
+    return Swept(folder, runs, failed, frame)
+
+
+def _learning_rates(tasks: Tasks) -> pd.DataFrame:
+    rows = []
+    for first in dict.fromkeys(cells[0].name for cells in rates.grouped(c.cell for c in tasks.cells.values()).values()):
+        if (choice := tasks.choices.get(first)) is None:
+            continue
+        cell = tasks.cells[first]
+        for rate, loss in choice.losses.items():
+            rows.append(
+                {
+                    "encoding": cell.cell.settings["encoding"], "cell": first, "lr": rate, "val_loss": loss,
+                    "seeds": len(choice.seeds), "chosen": rate == choice.chosen,
+                    "edge": choice.edge if rate == choice.chosen else None,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)

@@ -1,0 +1,69 @@
+"""extrapolate sweep and extrapolate status"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sweep(
+    study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
+    out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="trainings and evaluations at once  [default: the faster of 1 and one a core]"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
+    ] = False,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="run Python files that the study names; read them first")
+    ] = False,
+) -> None:
+    """Train and evaluate every cell of a study, and report on them.
+
+    What is finished is never done again: run the same command after a stop, a kill or a failure.
+    """
+    from extrapolate.api import sweep as api
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import duration, say
+    from extrapolate.cli.render import print_table
+
+    if dry_run:
+        rows, whole = api.estimate_sweep(study, out, jobs=jobs, trust_code=trust_code, progress=CommandLine())
+        shown = rows.assign(
+            parameters=[f"{count:,}" for count in rows.pop("parameters")],
+            tokens=[f"{count:,}" for count in rows.pop("tokens")],
+            operations=[f"{count:.1e}" for count in rows.pop("flops")],
+            training=[duration(seconds) for seconds in rows.pop("training_s")],
+            evaluation=[duration(seconds) for seconds in rows.pop("evaluation_s")],
+            MiB=[f"{size:,.0f}" for size in rows.pop("peak_mib")],
+        )
+        print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
+        return
+    found = api.sweep(study, out, jobs=jobs, trust_code=trust_code, progress=CommandLine())
+    if found.runs:
+        say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
+    if found.failed:
+        raise RuntimeError(f"{len(found.failed)} cells failed; run the same command to try them again")
+
+
+def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:
+    """Show how far a study is: which cells are done, running, failed and left."""
+    from extrapolate.api.status import status as found
+    from extrapolate.cli.render import print_table
+
+    rows = found(folder)
+    counts = rows["status"].value_counts(sort=False)
+    shown = rows.assign(
+        tokens=[
+            f"{done:,}" if of != of or of is None else f"{done:,} of {of:,.0f}"
+            for done, of in zip(rows["tokens"], rows.pop("of"), strict=True)
+        ],
+        loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["loss"]],
+        val_loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["val_loss"]],
+        reason=rows["reason"].fillna(""),
+    )
+    if not rows["reason"].notna().any():
+        shown = shown.drop(columns="reason")
+    print_table(shown, f"{folder}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
