@@ -24,7 +24,7 @@ from extrapolate.studies.status import STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks
 
-REPORT, RATES = "report", "learning_rates.parquet"
+REPORT, RATES, JOBS = "report", "learning_rates.parquet", "jobs.json"
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
 
@@ -68,7 +68,7 @@ def sweep(
         tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
         _find_done(tasks, folder)
         if jobs is None:
-            jobs = _jobs([cell for cell in ready if Task("evaluate", cell.name) not in tasks.done], progress)
+            jobs = _jobs_of(folder, tasks, progress)
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             local.run(tasks, folder, jobs, _Screen(tasks, display).show)
         return _finish(tasks, folder, progress)
@@ -113,6 +113,18 @@ def _ready(
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+
+
+def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
+    """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
+    if not tasks.ready():
+        return 1
+    found = folder / JOBS
+    if found.is_file() and (known := int(files.read_json(found)["jobs"])) <= cores():
+        return known
+    jobs = _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
+    files.write_json(found, {"jobs": jobs})
+    return jobs
 
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:

@@ -23,8 +23,12 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of the whole study."""
-        return (sum(self.training_s.values()) + sum(self.evaluation_s.values())) / self.jobs
+        """Of the whole study: each cell in turn goes to the job that is free first."""
+        busy_until = [0.0] * self.jobs
+        for name, training_s in self.training_s.items():
+            first = busy_until.index(min(busy_until))
+            busy_until[first] += training_s + self.evaluation_s[name]
+        return max(busy_until)
 
 
 def kind_of(cell: Resolved) -> str:

@@ -41,13 +41,13 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             busy = {one.task for one in running}
             waiting = [task for task in tasks.ready() if task not in busy]
             for slot, task in zip(free, waiting, strict=False):
-                running.append(_start(task, tasks, folder, slot, shares[slot]))
+                running.append(_start(work_of(task, tasks, folder, jobs == 1), slot, shares[slot]))
             if not running:
                 return
             watch(running)
             heard = wait([one.child.connection for one in running], LOOK_EVERY_S)
             for one in [one for one in running if one.child.connection in heard]:
-                if _settled(one, tasks, folder):
+                if _settled(one, tasks, folder, jobs == 1):
                     one.child.end()
                     running.remove(one)
     except KeyboardInterrupt:
@@ -61,21 +61,24 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             one.child.end()
 
 
-def _start(task: Task, tasks: Tasks, folder: Path, slot: int, share: Share) -> Running:
-    child = Child(serve, f"the process of {task.cell}", share.environment())
-    child.send(share)
-    child.send(_work(task, tasks, folder))
-    return Running(task, child, slot)
+Work = tuple[Task, Resolved, Path, Path | None, bool]
 
 
-def _work(task: Task, tasks: Tasks, folder: Path) -> tuple[Task, Resolved, Path, Path | None]:
-    """What a process is told of a task."""
+def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
+    """What a process is told of a task: the arguments of `worker.perform`."""
     cell = tasks.cells[task.cell]
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
-    return task, cell, folder, parent
+    return task, cell, folder, parent, alone
 
 
-def _settled(one: Running, tasks: Tasks, folder: Path) -> bool:
+def _start(work: Work, slot: int, share: Share) -> Running:
+    child = Child(serve, f"the process of {work[0].cell}", share.environment())
+    child.send(share)
+    child.send(work)
+    return Running(work[0], child, slot)
+
+
+def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
     """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
     try:
         told = one.child.receive()
@@ -91,6 +94,6 @@ def _settled(one: Running, tasks: Tasks, folder: Path) -> bool:
         further = Task("evaluate", one.task.cell)
         if further in tasks.ready():
             one.task, one.told = further, None
-            one.child.send(_work(further, tasks, folder))
+            one.child.send(work_of(further, tasks, folder, alone))
             return False
     return True

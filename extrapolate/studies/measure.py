@@ -39,8 +39,8 @@ class Cost:
         return self.start_s + self.compile_s + self.step_s * cell.config.training.steps
 
     def evaluation_s(self, cell: Resolved) -> float:
-        """Of the cell's evaluation, from start to end."""
-        return self.start_s + self.input_s * cell.evaluation_inputs
+        """Of the cell's evaluation, by the process that trained it."""
+        return self.input_s * cell.evaluation_inputs
 
 
 def measure(cell: Resolved, jobs: int) -> Cost:
@@ -71,7 +71,7 @@ def serve(connection: Connection) -> None:
     with tempfile.TemporaryDirectory() as folder:
         start_s, steps = _train(cell, Path(folder) / "run", began)
         input_s = _evaluate(cell, Path(folder) / "run")
-    step_s = statistics.median(steps[WARM_UP_STEPS:])
+    step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
     compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
     reply(connection, Cost(start_s, compile_s, step_s, input_s, peak_memory_mib()))
 

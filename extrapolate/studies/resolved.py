@@ -25,6 +25,7 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.resuming import run_in
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell
+from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
 from extrapolate.training.fine_tuning import continued
 
@@ -117,12 +118,11 @@ def _continued(
 def _where(study: Study, cell: Cell, message: str) -> str:
     """The line of the setting that a message is about, as far as it tells."""
     field = _FIELD.search(message)
-    name = field[1] if field else "encoding"
-    places = [cell.place if cell.place[0] != "axes" else (), ("axes",), ("base",)]
-    for place in places:
-        if place and (*place, name) in study.lines:
-            return study.at(*place, name)
-    return study.at(*cell.place)
+    name = field[1] if field else "encoding" if cell.continues is None else "extend"
+    places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
+    if cell.continues is None:
+        places += [("axes", name), ("base", name)]
+    return study.at(*next((place for place in places if place in study.lines), cell.place))
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ class Told:
 Tell = Callable[[Told], None]
 
 
-def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, progress: Progress) -> None:
+def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress) -> None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues. Raises what `train` and `evaluate` raise.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Raises what
+    `train` and `evaluate` raise.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with
@@ -44,10 +45,11 @@ def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, progr
         state.write(folder, cell.name, CellState())
         train_with(
             cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
-            keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, progress=progress,
+            keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
+            progress=progress,
         )  # fmt: skip
         return
-    evaluate_with(cell.evaluation, cell.path, data=cell.data, progress=progress)
+    evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
     key = state.evaluation_key(cell.path, cell.evaluation)
     state.write(folder, cell.name, replace(state.read(folder, cell.name), evaluated=key, failed=None))
 
@@ -87,6 +89,6 @@ def serve(connection: Connection) -> None:
     take(connection.recv())
     with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
         while True:
-            task, cell, folder, parent = connection.recv()
-            perform(task, cell, folder, parent, Reporter(lambda told: reply(connection, told)))
+            task, cell, folder, parent, alone = connection.recv()
+            perform(task, cell, folder, parent, alone, Reporter(lambda told: reply(connection, told)))
             reply(connection, None)
