@@ -20,9 +20,10 @@ def sweep(
         bool, typer.Option("--trust-code", help="run Python files that the study names; read them first")
     ] = False,
 ) -> None:
-    """Train and evaluate every cell of a study, and report on them.
+    """Train and evaluate every cell of a study.
 
-    What is finished is never done again: run the same command after a stop, a kill or a failure.
+    A report on all cells is written at the end. What is finished is never done again: run the same command after a
+    stop, a kill or a failure.
     """
     from extrapolate.api import sweep as api
     from extrapolate.cli.flags import CommandLine
@@ -49,7 +50,10 @@ def sweep(
 
 
 def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:
-    """Show how far a study is: which cells are done, running, failed and left."""
+    """Show how far a study is.
+
+    Which cells are done, running, failed and left.
+    """
     from extrapolate.api.status import status as found
     from extrapolate.cli.render import print_table
 

@@ -157,7 +157,7 @@ class _Reader:
             if any(name == other.name for other in found):
                 raise self.wrong((*place, "name"), f"two fine-tunings are called {name!r}")
             if not isinstance(of, dict) or not isinstance(extend, str | None):
-                raise self.wrong(place, "`of` is {setting = value}, and `extend` is text")
+                raise self.wrong(place, "of is {setting = value}, and extend is text")
             self.check_settings(of, (*place, "of"))
             self.check_settings(settings, place)
             if frozen := sorted(set(settings) & (MODEL | {"preset", "data"})):
