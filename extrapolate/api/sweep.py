@@ -15,16 +15,17 @@ from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
-from extrapolate.studies import local, rates, state
+from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
-from extrapolate.studies.local import Running
+from extrapolate.studies.local import UnderWay
 from extrapolate.studies.resolved import Resolved, resolve_cells
 from extrapolate.studies.status import STUDY
 from extrapolate.studies.study import Study, read_study
-from extrapolate.studies.tasks import Task, Tasks
+from extrapolate.studies.tasks import Task, Tasks, share_of
 
 REPORT, RATES, JOBS = "report", "learning_rates.parquet", "jobs.json"
+ENGINES = ("local", "ray")
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
 
@@ -45,6 +46,11 @@ def sweep(
     out: str | Path | None = None,
     *,
     jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    array: tuple[int, int] | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Swept:
@@ -54,6 +60,13 @@ def sweep(
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
     again. jobs: trainings and evaluations at once, each in a process of its own with its share of the cores (default:
     1, or one a core, whichever a short measurement finds to be faster).
+
+    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program and `out` in the
+    same places. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what
+    Ray gives to each cell; 0.25 GPUs where four cells fit on one. array: (index, count): this call does one of `count`
+    shares of the cells, index 0 to count - 1, and writes no report, so that any scheduler can start them all; a call
+    without it then writes the report.
+
     trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
 
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
@@ -63,15 +76,26 @@ def sweep(
     for cell in ready:
         for text, reason in cell.left_out.items():
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")
-    with files.locked(folder):
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
+    if array is not None:
+        index, count = array
+        if not 0 <= index < count:
+            raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
+        ready = share_of(ready, index, count)
+    with files.locked(folder if array is None else folder / "array" / str(array[0])):
         files.write_text(folder / STUDY, read.text)
         tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
         _find_done(tasks, folder)
-        if jobs is None:
+        if engine == "local" and jobs is None:
             jobs = _jobs_of(folder, tasks, progress)
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
-            local.run(tasks, folder, jobs, _Screen(tasks, display).show)
-        return _finish(tasks, folder, progress)
+            screen = _Screen(tasks, display)
+            if engine == "ray":
+                ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
+            else:
+                local.run(tasks, folder, jobs or 1, screen.show)
+        return _finish(tasks, folder, progress, report=array is None)
 
 
 def estimate_sweep(
@@ -176,7 +200,7 @@ class _Screen:
     def __init__(self, tasks: Tasks, display: Display) -> None:
         self.tasks, self.display = tasks, display
 
-    def show(self, running: Sequence[Running]) -> None:
+    def show(self, running: Sequence[UnderWay]) -> None:
         tasks = self.tasks
         total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
         for name in filter(tasks.passed_over, tasks.cells):
@@ -200,7 +224,7 @@ def _cost(cell: Resolved, kind: str) -> float:
     return cell.evaluation_inputs / TRAINING_COST
 
 
-def _finish(tasks: Tasks, folder: Path, progress: Progress) -> Swept:
+def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
     failed = tasks.without()
     for name, reason in failed.items():
         state.write(folder, name, state.CellState(failed=reason))
@@ -208,10 +232,10 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress) -> Swept:
     for name in filter(tasks.passed_over, tasks.cells):
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
-    if len(frame):
+    if len(frame) and report:
         files.write_atomically(folder / RATES, frame.to_parquet)
     runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
-    if runs:
+    if runs and report:
         write_report(runs, folder / REPORT, progress=progress)
     return Swept(folder, runs, failed, frame)
 

@@ -1,9 +1,16 @@
 """extrapolate sweep and extrapolate status"""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from extrapolate.errors import UserError
+
+
+class Engine(StrEnum):
+    LOCAL, RAY = "local", "ray"
 
 
 def sweep(
@@ -12,6 +19,16 @@ def sweep(
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="trainings and evaluations at once  [default: the faster of 1 and one a core]"),
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="ray: on the machines of a cluster")] = Engine.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(help="with --engine ray: the cluster's; auto: this machine's  [default: a new one]"),
+    ] = None,
+    cpus: Annotated[float, typer.Option(min=0, help="with --engine ray: CPUs for each cell")] = 1,
+    gpus: Annotated[float, typer.Option(min=0, help="with --engine ray: GPUs for each cell, such as 0.25")] = 0,
+    array: Annotated[
+        str | None, typer.Option(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
@@ -42,8 +59,13 @@ def sweep(
         )
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
-    found = api.sweep(study, out, jobs=jobs, trust_code=trust_code, progress=CommandLine())
-    if found.runs:
+    found = api.sweep(
+        study, out, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
+        array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
+    )  # fmt: skip
+    if array is not None:
+        say(f"{len(found.runs)} cells evaluated; after all shares, the command without --array writes the report")
+    elif found.runs:
         say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
     if found.failed:
         raise RuntimeError(f"{len(found.failed)} cells failed; run the same command to try them again")
@@ -71,3 +93,11 @@ def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as swe
     if not rows["reason"].notna().any():
         shown = shown.drop(columns="reason")
     print_table(shown, f"{folder}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+
+
+def _share(text: str) -> tuple[int, int]:
+    try:
+        index, count = map(int, text.split("/"))
+    except ValueError:
+        raise UserError(f"--array {text}: give INDEX/COUNT, such as 0/8") from None
+    return index, count

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Protocol
 
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child
@@ -25,7 +26,19 @@ class Running:
     told: Told | None = field(default=None)
 
 
-Watch = Callable[[Sequence[Running]], None]
+class UnderWay(Protocol):
+    """A task that is being done."""
+
+    @property
+    def task(self) -> Task:
+        """Which."""
+
+    @property
+    def told(self) -> Told | None:
+        """How far it is, as far as that is known."""
+
+
+Watch = Callable[[Sequence[UnderWay]], None]
 
 
 def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:

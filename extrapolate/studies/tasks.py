@@ -91,3 +91,13 @@ class Tasks:
             }
             choice = rates.choose(group, losses)
             self.choices.update((cell.name, choice) for cell in group)
+
+
+def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved]:
+    """One of `count` shares of the cells, by number from 0. What is chosen or continued together stays together."""
+    of = {cell.name: cell for cell in cells}
+    units: dict[object, list[Resolved]] = {}
+    for cell in cells:
+        first = cell if cell.cell.continues is None else of[cell.cell.continues]
+        units.setdefault(first.cell.group, []).append(cell)
+    return [cell for unit in list(units.values())[index::count] for cell in unit]

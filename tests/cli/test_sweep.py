@@ -122,6 +122,20 @@ def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path:
     assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
 
 
+def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Each does its own cells; the call without a share finds all done, and writes the report."""
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    few.write_text(FEW.format(store=store))
+    cli("sweep", few, "--out", out, "--jobs", 1, "--array", "0/2").succeeded()
+    assert statuses(out) == {"rope-s0": "done", "alibi-s0": "left"}
+    assert not (out / "report").exists()
+    cli("sweep", few, "--out", out, "--jobs", 1, "--array", "1/2").succeeded()
+    cli("sweep", few, "--out", out).succeeded()
+    assert set(pd.read_parquet(out / "report" / "evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
+    for wrong in ("2/2", "0", "-1/2", "a/b"):
+        assert wrong in cli("sweep", few, "--out", out, "--array", wrong).error()
+
+
 def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.toml"
     few.write_text(FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseed = [0, 1]'))
