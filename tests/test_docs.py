@@ -191,8 +191,8 @@ def test_the_commands_of_the_page_of_several_models_run(tiny, cli, tmp_path) -> 
 
 def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     """Every section, and the names of its cells."""
-    study, store = re.findall(r"^```toml\n(.*?)^```", page("studies.md"), re.MULTILINE | re.DOTALL)
-    (tmp_path / "study.toml").write_text(study + store)
+    study, store, scale = re.findall(r"^```toml\n(.*?)^```", page("studies.md"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "study.toml").write_text(study + store + scale)
     read = read_study(tmp_path / "study.toml")
     names = [cell.name for cell in cells_of(read)]
     assert len(names) == 27 - 3 + 1 + 9

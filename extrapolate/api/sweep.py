@@ -20,7 +20,7 @@ from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.local import UnderWay
 from extrapolate.studies.resolved import Resolved, resolve_cells
-from extrapolate.studies.status import STUDY
+from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 
@@ -45,6 +45,7 @@ def sweep(
     study: str | Path,
     out: str | Path | None = None,
     *,
+    scale: str | None = None,
     jobs: int | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -58,8 +59,9 @@ def sweep(
 
     study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
-    again. jobs: trainings and evaluations at once, each in a process of its own with its share of the cores (default:
-    1, or one a core, whichever a short measurement finds to be faster).
+    again. scale: as the file's section [scale.NAME] changes it, in a folder of its own (default: as it is). jobs:
+    trainings and evaluations at once, each in a process of its own with its share of the cores (default: 1, or one a
+    core, whichever a short measurement finds to be faster).
 
     engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program and `out` in the
     same places. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what
@@ -72,7 +74,7 @@ def sweep(
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
     trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
     """
-    read, folder, ready = _ready(study, out, trust_code, progress)
+    read, folder, ready = _ready(study, out, scale, trust_code, progress)
     for cell in ready:
         for text, reason in cell.left_out.items():
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")
@@ -85,6 +87,7 @@ def sweep(
         ready = share_of(ready, index, count)
     with files.locked(folder if array is None else folder / "array" / str(array[0])):
         files.write_text(folder / STUDY, read.text)
+        files.write_json(folder / SCALE, {"scale": scale})
         tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
         _find_done(tasks, folder)
         if engine == "local" and jobs is None:
@@ -102,6 +105,7 @@ def estimate_sweep(
     study: str | Path,
     out: str | Path | None = None,
     *,
+    scale: str | None = None,
     jobs: int | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
@@ -112,7 +116,7 @@ def estimate_sweep(
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
     measured here. Arguments and errors are those of `sweep`.
     """
-    _, _, ready = _ready(study, out, trust_code, progress)
+    _, _, ready = _ready(study, out, scale, trust_code, progress)
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
@@ -129,11 +133,12 @@ def estimate_sweep(
 
 
 def _ready(
-    study: str | Path, out: str | Path | None, trust_code: bool, progress: Progress
+    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress
 ) -> tuple[Study, Path, list[Resolved]]:
     """The study's file, the folder that it is done in, and its cells."""
-    read = read_study(Path(study))
-    folder = Path("sweeps") / read.file.stem if out is None else Path(out)
+    read = read_study(Path(study), scale)
+    name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
+    folder = Path("sweeps") / name if out is None else Path(out)
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)

@@ -16,6 +16,9 @@ class Engine(StrEnum):
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="as the file's section of this name changes it, such as tiny")
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="trainings and evaluations at once  [default: the faster of 1 and one a core]"),
@@ -48,7 +51,9 @@ def sweep(
     from extrapolate.cli.render import print_table
 
     if dry_run:
-        rows, whole = api.estimate_sweep(study, out, jobs=jobs, trust_code=trust_code, progress=CommandLine())
+        rows, whole = api.estimate_sweep(
+            study, out, scale=scale, jobs=jobs, trust_code=trust_code, progress=CommandLine()
+        )
         shown = rows.assign(
             parameters=[f"{count:,}" for count in rows.pop("parameters")],
             tokens=[f"{count:,}" for count in rows.pop("tokens")],
@@ -60,7 +65,7 @@ def sweep(
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
     found = api.sweep(
-        study, out, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
+        study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
         array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     if array is not None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
 from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
 
-STUDY = "study.toml"
+STUDY, SCALE = "study.toml", "scale.json"
 Doing = Literal["done", "running", "failed", "passed over", "trained", "begun", "left"]
 
 
@@ -34,7 +35,8 @@ def status_of(folder: Path) -> list[CellStatus]:
     """Every cell of the study in a folder, in the order of its file. Raises UserError where there is no study."""
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
-    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY))]
+    scale = files.read_json(folder / SCALE)["scale"]
+    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, scale))]
 
 
 def _status(folder: Path, cell: Cell) -> CellStatus:

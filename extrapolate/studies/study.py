@@ -21,7 +21,8 @@ MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)
 # What a cell is made of: the encoding, sizes by name, the token store, and every setting of a model and its training.
 SETTINGS = frozenset({"encoding", "preset", "data", "keep_every"}) | MODEL | TRAINING
-SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate")
+SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "scale")
+SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
 TABLES = ("exclude", "cell", "fine_tune", "store")  # there may be several of each
 MOST_CELLS = 10_000
 
@@ -75,11 +76,30 @@ class Study:
         return at(self.file, self.lines, place)
 
 
-def read_study(file: Path) -> Study:
-    """Raises UserError where the file is not there or not TOML, or says what a study cannot have."""
-    raw = read_config_file(file)
+def read_study(file: Path, scale: str | None = None) -> Study:
+    """A study's file; with a scale, as its section [scale.NAME] changes it.
+
+    Raises UserError where the file is not there or not TOML, or says what a study cannot have, or has no such scale.
+    """
+    raw = _scaled(read_config_file(file), file, scale)
     text = file.read_text(encoding="utf-8")
     return _Reader(file, text).study(raw)
+
+
+def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any]:
+    """The sections, with what a scale says otherwise."""
+    scales = raw.pop("scale", {})
+    if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
+        raise UserError(f"{file}: a scale is a section with a name: [scale.tiny.base]")
+    if scale is None:
+        return raw
+    if scale not in scales:
+        raise UserError(f"{file} has no scale '{scale}'; {did_you_mean(scale, scales)}")
+    for name, changed in scales[scale].items():
+        if name not in SCALED or not isinstance(changed, dict):
+            raise UserError(f"{file}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
+        raw[name] = {**raw.get(name, {}), **changed}
+    return raw
 
 
 class _Reader:

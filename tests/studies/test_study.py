@@ -95,3 +95,20 @@ def test_a_store_has_a_path_and_a_source(tmp_path: Path) -> None:
         read(tmp_path, GOOD + '[[store]]\npath = "data/books"\n')
     study = read(tmp_path, GOOD + '[[store]]\npath = "data/books"\nsource = "books"\nvocab_size = 300\n')
     assert study.stores["data/books"].vocab_size == 300
+
+
+def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
+    text = (
+        GOOD + "[scale.tiny.base]\ntokens = 512\n[scale.tiny.axes]\nseed = [0]\n[scale.tiny.evaluate]\nfactors = [2]\n"
+    )
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    assert read_study(file).base["tokens"] == 4096
+    tiny = read_study(file, "tiny")
+    assert tiny.base == {"seq_len": 16, "tokens": 512}
+    assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
+    assert tiny.evaluation.factors == (2,)
+    with pytest.raises(UserError, match="has no scale 'tine'; did you mean 'tiny'"):
+        read_study(file, "tine")
+    with pytest.raises(UserError, match="has sections base, axes, evaluate, not cell"):
+        read(tmp_path, text + "[scale.odd.cell]\nseed = 1\n") and read_study(file, "odd")
