@@ -205,3 +205,7 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "studies").glob("*.toml")), ids=lambda path: path.stem)
 def test_the_studies_of_the_examples_are_sound(file: Path) -> None:
     assert cells_of(read_study(file))
+    if file.stem != "quick-start":
+        tiny = cells_of(read_study(file, "tiny"))
+        assert {cell.settings["data"] for cell in tiny} == {"data/stdlib"}
+        assert file.name in page("studies.md")
