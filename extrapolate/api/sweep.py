@@ -1,5 +1,6 @@
 """xt.sweep"""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 
-REPORT, RATES, JOBS = "report", "learning_rates.parquet", "jobs.json"
+REPORT, RATES, JOBS, ESTIMATE = "report", "learning_rates.parquet", "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
@@ -92,12 +93,18 @@ def sweep(
         _find_done(tasks, folder)
         if engine == "local" and jobs is None:
             jobs = _jobs_of(folder, tasks, progress)
+        estimated = _estimated(folder, tasks, jobs)
+        began = time.monotonic()
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
                 ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
+        if estimated is not None and array is None:
+            took = time.monotonic() - began
+            error = estimated / took - 1
+            progress.say(f"that took {took:,.0f} s; the dry run said {estimated:,.0f} s ({error:+.0%})")
         return _finish(tasks, folder, progress, report=array is None)
 
 
@@ -114,12 +121,16 @@ def estimate_sweep(
 
     The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
-    measured here. Arguments and errors are those of `sweep`.
+    measured here. Arguments and errors are those of `sweep`, which says at its end how far the estimate was off.
     """
-    _, _, ready = _ready(study, out, scale, trust_code, progress)
+    _, folder, ready = _ready(study, out, scale, trust_code, progress)
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
+    files.make_folder(folder)
+    files.write_json(
+        folder / ESTIMATE, {"jobs": jobs, "cells": [cell.name for cell in ready], "seconds": found.seconds}
+    )
     rows = [
         {
             "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
@@ -144,15 +155,25 @@ def _ready(
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
 
 
+def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:
+    """What a dry run of the same study and number of jobs said, seconds; None where some of it is done already."""
+    if tasks.done or not (folder / ESTIMATE).is_file():
+        return None
+    said = files.read_json(folder / ESTIMATE)
+    return float(said["seconds"]) if said["jobs"] == jobs and said["cells"] == list(tasks.cells) else None
+
+
 def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
     """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
     if not tasks.ready():
         return 1
     found = folder / JOBS
+    if not found.is_file() and (folder / ESTIMATE).is_file():
+        found = folder / ESTIMATE
     if found.is_file() and (known := int(files.read_json(found)["jobs"])) <= cores():
         return known
     jobs = _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
-    files.write_json(found, {"jobs": jobs})
+    files.write_json(folder / JOBS, {"jobs": jobs})
     return jobs
 
 

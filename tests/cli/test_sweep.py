@@ -142,7 +142,7 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
     outcome = cli("sweep", few, "--out", tmp_path / "out", "--dry-run", "--jobs", 1).succeeded()
     assert "2 cells, 1 at once: about" in outcome.out
     assert "rope-s1" in outcome.out
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "runs").exists()
 
 
 @pytest.mark.parametrize(
