@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate import files
+from extrapolate import files, results
 from extrapolate.api.report import report as write_report
 from extrapolate.api.tokenize import default_store, store_with
 from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
 from extrapolate.studies import local, rates, ray_engine, state
@@ -25,7 +26,7 @@ from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 
-REPORT, RATES, JOBS, ESTIMATE = "report", "learning_rates.parquet", "jobs.json", "estimate.json"
+REPORT, JOBS, ESTIMATE = "report", "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
@@ -259,7 +260,7 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:
-        files.write_atomically(folder / RATES, frame.to_parquet)
+        results.write_frame(folder / FILE, frame)
     runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     if runs and report:
         write_report(runs, folder / REPORT, progress=progress)
@@ -267,17 +268,12 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:
+    """A row for each model that has several learning rates, and each of these: as `reports.sections.learning_rates`."""
     rows = []
-    for first in dict.fromkeys(cells[0].name for cells in rates.grouped(c.cell for c in tasks.cells.values()).values()):
-        if (choice := tasks.choices.get(first)) is None:
+    for group in rates.grouped(cell.cell for cell in tasks.cells.values()).values():
+        if (choice := tasks.choices.get(group[0].name)) is None:
             continue
-        cell = tasks.cells[first]
         for rate, loss in choice.losses.items():
-            rows.append(
-                {
-                    "encoding": cell.cell.settings["encoding"], "cell": first, "lr": rate, "val_loss": loss,
-                    "seeds": len(choice.seeds), "chosen": rate == choice.chosen,
-                    "edge": choice.edge if rate == choice.chosen else None,
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+            taken = "" if rate != choice.chosen else "yes" if choice.edge is None else f"{choice.edge} of all"
+            rows.append((group[0].model_name, rate, loss, len(choice.seeds), taken))
+    return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])

@@ -30,6 +30,11 @@ class Cell:
         mine = {**self.settings, "continues": self.continues, "extend": self.extend}
         return tuple((name, repr(value)) for name, value in sorted(mine.items()) if name not in _CHOSEN)
 
+    @property
+    def model_name(self) -> str:
+        """Its name without its learning rate and seed."""
+        return re.sub(r"-lr[^-+]*(-\d+)?|-s\d+(?=$|\+)", "", self.name)
+
 
 def cells_of(study: Study) -> list[Cell]:
     """Every cell, in the order of the file: the grid, what is added to it, and what continues them.

@@ -77,8 +77,10 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
         f"{BEST}+pi": "done",
     }  # fmt: skip
     rates = pd.read_parquet(done / "learning_rates.parquet")
-    assert rates[["lr", "chosen"]].values.tolist() == [[1e-3, False], [3e-3, True]]
-    assert rates["edge"].tolist()[1] == "highest"
+    assert rates[["Model", "Learning rate", "Taken"]].values.tolist() == [
+        ["rope", 1e-3, ""], ["rope", 3e-3, "highest of all"],
+    ]  # fmt: skip
+    assert "A better learning rate may lie beyond the grid for: rope." in (done / "report/report.md").read_text()
     report = pd.read_parquet(done / "report" / "evals.parquet")
     assert set(report["run"]) == {BEST, "alibi-lr0.003-s0", f"{BEST}+pi"}
     assert set(report[report["run"] == BEST]["extension"]) == {"as-trained", "yarn:factor=4"}

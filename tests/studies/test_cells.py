@@ -34,6 +34,12 @@ def test_the_grid_is_every_combination_in_order(tmp_path: Path) -> None:
     assert found[-1].settings == {"seq_len": 16, "encoding": "expe:size=16", "lr": 3e-3, "seed": 1}
 
 
+@pytest.mark.parametrize("rate", ["1e-05", "0.003", "3.0"])
+def test_a_model_is_called_after_what_is_not_its_rate_or_seed(rate: str) -> None:
+    assert Cell(f"expe-size-16-L64-lr{rate}-s11", {}, ("axes",)).model_name == "expe-size-16-L64"
+    assert Cell(f"rope-lr{rate}-s0+pi", {}, ("axes",)).model_name == "rope+pi"
+
+
 def test_a_longer_axis_changes_no_name(tmp_path: Path) -> None:
     before = {cell.name for cell in cells(tmp_path, GRID)}
     after = {cell.name for cell in cells(tmp_path, GRID.replace("[0, 1]", "[0, 1, 2]"))}
