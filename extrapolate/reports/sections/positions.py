@@ -110,7 +110,7 @@ def _explained(found: Sequence[Failure]) -> str:
         f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
         f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
         "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
-        f"Resampled: {resampled}."
+        f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
 
 
