@@ -219,10 +219,10 @@ def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool) ->
     return {
         "ev": f"{one.factor:g}",
         "difference": "n/a" if found is None else f"{found.mean:+.3f}",
-        **({"by seed": ", ".join(f"{mean:+.3f}" for mean in one.by_seed)} if several else {}),
         interval_name: "" if found is None or found.low is None else f"[{found.low:+.3f}, {found.high:+.3f}]",
-        **({"p (Holm)": p_text(one.corrected)} if by_holm else {}),
         "verdict": one.verdict(),
+        **({"p (Holm)": p_text(one.corrected)} if by_holm else {}),
+        **({"by seed": ", ".join(f"{mean:+.3f}" for mean in one.by_seed)} if several else {}),
         "seeds": ", ".join(map(str, one.seeds)),
     }
 

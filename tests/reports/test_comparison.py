@@ -105,7 +105,7 @@ def test_some_seeds_that_diverge_are_no_verdict() -> None:
 
 def test_the_table_has_each_seeds_difference_beside_the_mean() -> None:
     shown = table([of_pair(rows(OVERLAPPING))], 0.95)
-    assert list(shown.columns) == ["model", "other", "ev", "difference", "by seed", "95% interval", "verdict", "seeds"]
+    assert list(shown.columns) == ["model", "other", "ev", "difference", "95% interval", "verdict", "by seed", "seeds"]
     assert shown.loc[0, ["difference", "by seed", "verdict", "seeds"]].to_list() == [
         "-0.084", "-0.107, -0.061", "tie", "0, 1",
     ]  # fmt: skip
