@@ -57,7 +57,8 @@ def compare(
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
         "Below zero the model is better than the other. For a win or a loss, the interval excludes zero and the "
-        f"difference is at least {least_difference:g} nats. {comparison.resampled(found)} {_many(found, correct)}"
+        f"difference is at least {least_difference:g} nats. {comparison.resampled(found)} "
+        + _many(found, correct, confidence)
     )
     if any(one.one_run and one.difference is not None for one in found):
         print_text(
@@ -73,11 +74,11 @@ def compare(
         say("some models share no seed, and cannot be compared: train and evaluate them with the same --seed")
 
 
-def _many(found: "Sequence[Comparison]", correct: str) -> str:
+def _many(found: "Sequence[Comparison]", correct: str, confidence: float) -> str:
     if correct == "none":
         return "Each interval stands for itself: of many intervals, some exclude zero by chance. --correct holm helps."
     count = sum(one.corrected is not None for one in found)
     return (
-        f"Verdicts are corrected for {count} comparisons (Holm): at most once in {1 / (1 - found[0].confidence):.0f} "
-        "such tables is any win or loss there by chance. Intervals are not corrected."
+        f"Verdicts are corrected for the number of comparisons, {count} (Holm): of {1 / (1 - confidence):.0f} such "
+        "tables, about one at most has a win or a loss by chance. Intervals are not corrected."
     )

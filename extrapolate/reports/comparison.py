@@ -252,9 +252,9 @@ def marked(found: Sequence[Comparison]) -> str:
     count = sum(one.corrected is not None for one in found)
     least = max((one.least for one in found), default=LEAST)
     said = (
-        f"{MARK} marks a difference that is sure: at least {least:g} nats, and its interval excludes zero also after a "
-        f"correction for the {count} comparisons in this table (Holm). The intervals themselves are not corrected. "
-        f"{resampled(found)}"
+        f"{MARK} marks a difference that is sure: at least {least:g} nats, and its interval excludes zero also after "
+        f"Holm's correction for the number of comparisons in this table, {count}. The intervals themselves are not "
+        f"corrected. {resampled(found)}"
     )
     if any(one.one_run for one in found):
         said += (

@@ -162,7 +162,7 @@ def test_a_correction_for_many_comparisons(cli, evaluated):
     assert counting["p_corrected"].to_list() == pytest.approx(holm(counting["p"].to_list()))
     assert not (counting["verdict"].str.startswith(("win", "loss")) & (counting["p_corrected"] >= 0.05)).any()
     out = " ".join(cli("compare", "ckpt", "--correct", "holm").succeeded().out.split())
-    assert f"corrected for {len(counting)} comparisons (Holm)" in out
+    assert f"corrected for the number of comparisons, {len(counting)} (Holm)" in out
     assert "p (Holm)" in out
     assert "unknown correction 'holms'; did you mean 'holm'?" in cli("compare", "ckpt", "--correct", "holms").error()
 

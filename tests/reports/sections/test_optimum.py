@@ -77,6 +77,6 @@ def test_a_model_below_the_optimum_is_told_in_bold() -> None:
     assert strong.markdown().startswith("**RoPE is below the optimum at 4x. ")
     table, said = (block.markdown() for block in part.blocks[-2:])
     assert table.splitlines()[2] == r"| RoPE | -0.100 [-0.110, -0.090] \* | 1 |"
-    assert "a correction for the 2 comparisons in this table (Holm)" in said
+    assert "Holm's correction for the number of comparisons in this table, 2." in said
     assert "another seed may give another order" in said
     assert list(part.files) == ["optimum_by_ev.parquet"]
