@@ -23,6 +23,7 @@ def compare(
     extensions: bool = False,
     confidence: float = 0.95,
     least_difference: float = LEAST,
+    correct: str = "none",
     seq_len: int | None = None,
     corpus: str | None = None,
     precision: str | None = None,
@@ -31,12 +32,15 @@ def compare(
 ) -> pd.DataFrame:
     """Compares evaluated runs pair by pair, and every one with its control, at every length and on the same targets.
 
-    Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), the ends
-    of its interval, a verdict, and the seeds that both have. A win or a loss has an interval without zero, and a
-    difference of at least `least_difference` nats.
+    Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), that of
+    each seed, the ends of its interval, its p value, a verdict, and the seeds that both have. A win or a loss has an
+    interval without zero, and a difference of at least `least_difference` nats. Intervals are over documents and
+    seeds. Where a model has one seed they are over documents alone, and the verdict ends in "(this run)".
 
     runs: evaluated runs, their folders, or folders of them. extensions: compare what was applied at inference too.
-    confidence: of the intervals. seq_len, corpus, precision, split: only such rows, where runs differ in them.
+    confidence: of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the chance
+    that any of them is false is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
+    seq_len, corpus, precision, split: only such rows, where runs differ in them.
 
     Raises UserError where nothing was evaluated, or rows cannot be compared.
     """
@@ -45,6 +49,7 @@ def compare(
         extensions=extensions,
         confidence=confidence,
         least_difference=least_difference,
+        correct=correct,
         only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
         progress=progress,
     )
@@ -59,8 +64,10 @@ def comparisons_of(
     least_difference: float,
     only: dict[str, object],
     progress: Progress,
+    correct: str = "none",
 ) -> list[Comparison]:
     """As `compare`, as objects."""
+    comparison.check_correction(correct)  # before seconds of work
     gathered = gather(folders_of(runs))
     for message in gathered.left_out:
         progress.say(message)
@@ -72,7 +79,7 @@ def comparisons_of(
     rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, given)
     for warning in warnings:
         progress.say(f"warning: {warning}")
-    found = list(comparison.comparisons(rows, confidence, least=least_difference))
+    found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)
     for one in below_optimum(found):
         where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
         progress.say(f"warning: {where}. {BELOW_OPTIMUM}")

@@ -2,10 +2,14 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from extrapolate.reports.comparison import Comparison
 
 
 def compare(
@@ -19,6 +23,9 @@ def compare(
     least_difference: Annotated[
         float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference is a tie")
     ] = 0.001,
+    correct: Annotated[
+        str, typer.Option(help="holm: correct verdicts for the number of comparisons; none: each stands for itself")
+    ] = "none",
     seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
@@ -37,6 +44,7 @@ def compare(
         extensions=extensions,
         confidence=confidence,
         least_difference=least_difference,
+        correct=correct,
         only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
         progress=CommandLine(),
     )
@@ -49,9 +57,14 @@ def compare(
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
         "Below zero the model is better than the other. For a win or a loss, the interval excludes zero and the "
-        f"difference is at least {least_difference:g} nats. Resampled: {comparison.resampled(found)}. "
-        "Each interval stands for itself: of many intervals, some exclude zero by chance."
+        f"difference is at least {least_difference:g} nats. {comparison.resampled(found)} "
+        + _many(found, correct, confidence)
     )
+    if any(one.one_run and one.difference is not None for one in found):
+        print_text(
+            "(this run): a model has one seed here. Interval and verdict are about that run, and another seed may "
+            "give another order. To compare encodings, train and evaluate each with three seeds or more."
+        )
     if any(one.clusters == "stretches" for one in found):
         say(
             f"fewer than {comparison.ENOUGH_DOCUMENTS} documents: contiguous stretches of 16 L tokens stand in. "
@@ -59,5 +72,13 @@ def compare(
         )
     if any(one.difference is None for one in found):
         say("some models share no seed, and cannot be compared: train and evaluate them with the same --seed")
-    if max(len(one.seeds) for one in found) < 2:
-        say("each model has one seed: a difference is one of these runs, and another seed may turn it around")
+
+
+def _many(found: "Sequence[Comparison]", correct: str, confidence: float) -> str:
+    if correct == "none":
+        return "Each interval stands for itself: of many intervals, some exclude zero by chance. --correct holm helps."
+    count = sum(one.corrected is not None for one in found)
+    return (
+        f"Verdicts are corrected for the number of comparisons, {count} (Holm): of {1 / (1 - confidence):.0f} such "
+        "tables, about one at most has a win or a loss by chance. Intervals are not corrected."
+    )

@@ -1,20 +1,25 @@
-"""How sure a difference in loss is: intervals over clusters of targets, and what they allow to be said.
+"""How sure a difference in loss is: intervals over clusters of targets and over seeds, and what they allow to be said.
 
 A cluster is what was drawn independently: a document, or a stretch of one. Losses within it go up and down together, so
-that clusters, and not targets, are resampled.
+that clusters, and not targets, are resampled. The design is crossed: all seeds of a model see the same clusters.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 
 from extrapolate.errors import UserError
+from extrapolate.evaluation import student_t
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
 ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
+TAIL = 0.005  # of the resamples: what is rarer is not read off them
+SMALLEST = 1e-10  # a p value that is smaller is given as this
 LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
 
 Verdict = Literal["win", "tie", "loss", "too few"]
@@ -51,37 +56,134 @@ class Interval:
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def interval(
-    sum_C: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
-    """The mean over targets of a quantity summed by cluster, and its studentised bootstrap interval.
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over targets, nats, and how far it may be from the truth: for its documents, and for its seeds.
 
-    sum_C holds each cluster's sum (nats), targets_C its targets, both [clusters]; clusters without targets count for
-    nothing. The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
-    A resample leaves every cluster its size and gives it the effect of one drawn with replacement (Efron and Tibshirani
-    1993, chapter 9): how few long documents decide the mean then shows in every resample. Each resample's deviation is
-    divided by its own standard error, so that intervals are as skewed as the effects are (the same, chapter 12).
-    The standard error itself lets the spread of effects depend on size; the draws do not.
+    clusters: how many were resampled. error: the standard error that comes from them, nats; None where nothing can be
+    said. deviation_R: the resamples' deviations, each divided by its own standard error, in rising order. by_seed: each
+    seed's mean, nats.
+    """
+
+    mean: float
+    clusters: int
+    error: float | None
+    deviation_R: np.ndarray
+    by_seed: tuple[float, ...]
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """Where the true mean lies, over documents, and over seeds where there are two or more.
+
+        Each end is as far from the mean as sqrt(documents^2 + seeds^2). `documents` is how far the studentised
+        bootstrap puts it, with the seeds averaged, and `seeds` how far Student's t does, over the seeds' means with one
+        degree of freedom less than there are seeds (Banerjee 1960: of two normal errors whose sizes are both estimated,
+        such an interval holds the truth at least as often as it says, whatever their ratio). The spread of the seeds'
+        means is also that of documents which seeds change differently. That part is in both terms, and makes the
+        interval wider, not narrower. With one seed, the interval is about these weights alone.
+        """
+        if self.error is None:
+            return Interval(self.mean, None, None, self.clusters)
+        tail = (1 - confidence) / 2
+        low, high = (self.mean - side * self._reach(tail, side) for side in (1, -1))
+        return Interval(self.mean, low, high, self.clusters)
+
+    def p(self) -> float | None:
+        """The least 1 - confidence at which the interval leaves out zero; None where there is no interval."""
+        if self.error is None:
+            return None
+        side, away = (1, self.mean) if self.mean > 0 else (-1, -self.mean)
+        if away > self._reach(SMALLEST / 2, side):
+            return SMALLEST
+        low, high = math.log(SMALLEST / 2), math.log(0.5)
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if away > self._reach(math.exp(middle), side) else (middle, high)
+        return min(1.0, 2 * math.exp(high))
+
+    def of_these_runs(self) -> "Estimate":
+        """As if the seeds' mean were one seed: intervals are then about these weights, and documents alone."""
+        return replace(self, by_seed=(self.mean,))
+
+    @cached_property
+    def seed_error(self) -> float:
+        """The standard error of the mean of the seeds' means, nats; 0 where there is one."""
+        count = len(self.by_seed)
+        return float(np.std(self.by_seed, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+
+    def _reach(self, tail: float, side: int) -> float:
+        """How far the end of an interval below (side 1) or above (side -1) lies from the mean, nats."""
+        assert self.error is not None
+        documents = max(0.0, self._deviation(tail, side)) * self.error
+        seeds = _t(tail, len(self.by_seed) - 1) * self.seed_error if self.seed_error else 0.0
+        return math.hypot(documents, seeds)
+
+    def _deviation(self, tail: float, side: int) -> float:
+        """The deviation that a share of `tail` exceeds. Beyond TAIL it goes on as Student's t does."""
+        if not len(self.deviation_R):
+            return 0.0
+        if tail < TAIL:
+            freedom = min(self.clusters - 1, 100)
+            return self._deviation(TAIL, side) * _t(tail, freedom) / _t(TAIL, freedom)
+        at = (tail if side < 0 else 1 - tail) * (len(self.deviation_R) - 1)
+        below, share = math.floor(at), at % 1
+        above = min(below + 1, len(self.deviation_R) - 1)
+        return side * float((1 - share) * self.deviation_R[below] + share * self.deviation_R[above])
+
+
+_t = lru_cache(maxsize=4096)(student_t.quantile)
+
+
+def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """The mean over targets, and over seeds, of a quantity summed by cluster, with what its interval is made of.
+
+    sum_SC holds each cluster's sum (nats) with each seed, [seeds, clusters], targets_C its targets, [clusters], which
+    are those of every seed; clusters without targets count for nothing. For a difference between two models, the sums
+    are differences on the same targets, of runs with the same seed.
+
+    The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
+    A resample leaves every cluster its size and gives it the effect of one drawn with replacement, of all seeds alike
+    (Efron and Tibshirani 1993, chapter 9): how few long documents decide the mean then shows in every resample. Each
+    resample's deviation is divided by its own standard error, so that intervals are as skewed as the effects are (the
+    same, chapter 12). The standard error itself lets the spread of effects depend on size; the draws do not.
     Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError where there is no target.
     """
     held_C = targets_C > 0
     if not held_C.any():
         raise UserError("there are no targets to average over")
-    targets_C = targets_C[held_C]
-    effect_C, share_C = sum_C[held_C] / targets_C, targets_C / targets_C.sum()
-    mean, count = float(sum_C.sum() / targets_C.sum()), len(effect_C)
+    by_seed = tuple(float(total) for total in sum_SC.sum(axis=1) / targets_C.sum())
+    sum_C, targets_C = sum_SC.mean(axis=0)[held_C], targets_C[held_C]
+    effect_C, share_C = sum_C / targets_C, targets_C / targets_C.sum()
+    mean, count, none = float(sum_C.sum() / targets_C.sum()), len(effect_C), np.zeros(0)
     if count < FEWEST or not math.isfinite(mean):
-        return Interval(mean, None, None, count)
+        return Estimate(mean, count, None, none, by_seed)
     error = float(standard_error(effect_C, share_C))
     if error <= ROUNDING * abs(effect_C).max():
-        return Interval(mean, mean, mean, count)
+        return Estimate(mean, count, 0.0, none, by_seed)
     drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
     effect_RC = (effect_C - effect_C.mean())[drawn_RC]
     error_R = standard_error(effect_RC, share_C)
     usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread
-    deviation_R = (effect_RC @ share_C)[usable_R] / error_R[usable_R]
-    below, above = np.quantile(deviation_R, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(mean, mean - float(above) * error, mean - float(below) * error, count)
+    deviation_R = np.sort((effect_RC @ share_C)[usable_R] / error_R[usable_R])
+    return Estimate(mean, count, error, deviation_R, by_seed)
+
+
+def interval(
+    sum_C: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """As `estimate`, of one seed, whose sums are sum_C, [clusters]: its interval."""
+    return estimate(sum_C[None], targets_C, resamples=resamples, seed=seed).interval(confidence)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """P values that hold for all of them at once: each may be compared with one bound, such as 0.05 (Holm 1979).
+
+    The chance that any difference that is not there falls below the bound is then at most the bound.
+    """
+    adjusted, most = [1.0] * len(p), 0.0
+    for rank, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
+        most = max(most, (len(p) - rank) * p[at])
+        adjusted[at] = min(1.0, most)
+    return adjusted
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,14 @@ def curve(panel: Any, x: Any, y: "pd.Series[Any]", model: str, style: Style) -> 
     panel.plot(x, shown, label=label(model) + (" (partly off the scale)" if beyond else ""), **style)
 
 
+def seeds_behind(panel: Any, rows: pd.DataFrame, style: Style) -> None:
+    """Draws one model's losses by factor, a thin line for each of its runs; nothing where it has one."""
+    if rows["run"].nunique() < 2:
+        return
+    for _, mine in rows.sort_values("factor").groupby("run"):
+        panel.plot(mine["factor"], drawable(mine["loss"]), color=style["color"], linewidth=0.6, alpha=0.6, zorder=1.5)
+
+
 def legend(panel: Any) -> None:
     """Says which line is which: all of them, or the first and the last, where they are too many."""
     handles, labels = panel.get_legend_handles_labels()

@@ -1,6 +1,7 @@
 """Where in the context the loss is what: curves by position in the window, and the failure length."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ class Failure:
     fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more, and surely above it;
     holds_to the end of the last of those, from L on, that are surely less than LEAST above it. Both are tokens, None
     where there is no such bucket, and surely is said of all buckets at once. Neither is known of too few clusters.
+    Both are of the mean over seeds, and so of these runs. by_seed is fails_from of each of them, in words, and empty
+    where there is one.
     """
 
     model: str
@@ -28,15 +31,21 @@ class Failure:
     clusters: int
     cluster: str
     seeds: int
+    by_seed: str = ""
 
     def text(self) -> str:
         """In words, for tables."""
+        by_seed = f"; by seed: {self.by_seed}" if self.by_seed else ""
         if self.clusters < FEWEST:
             return "too few"
         if self.holds_to == self.length:
-            return f"holds to {self.length}"
-        fails = "not found" if self.fails_from is None else str(self.fails_from)
-        return fails if self.holds_to is None else f"{fails} (holds to {self.holds_to})"
+            return f"holds to {self.length}{by_seed}"
+        fails = self.fails()
+        return (fails if self.holds_to is None else f"{fails} (holds to {self.holds_to})") + by_seed
+
+    def fails(self) -> str:
+        """fails_from in words."""
+        return "not found" if self.fails_from is None else str(self.fails_from)
 
 
 def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
@@ -113,6 +122,16 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
             )
         )
     return found
+
+
+def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
+    """The failures, each with those of its seeds, from the documents' rows that they come from."""
+    several = rows.groupby("model")["seed"].transform("nunique") > 1
+    each: dict[tuple[str, float], list[str]] = {}
+    for _, mine in rows[several].groupby("seed"):
+        for one in failures(by_position(mine)):
+            each.setdefault((one.model, one.factor), []).append(one.fails())
+    return [replace(one, by_seed=", ".join(each.get((one.model, one.factor), []))) for one in found]
 
 
 def failure_table(found: list[Failure], order: list[str]) -> pd.DataFrame:

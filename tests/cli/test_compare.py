@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.evaluation.statistics import interval
+from extrapolate.evaluation.statistics import holm, interval
 
 FEW = ["--factors", "1,4", "--max-targets", "2048", "--protocol", "windows"]
 
@@ -72,8 +72,16 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated, tiny):
     assert set(rows["n_seeds"]) == {2}
     assert rows["seeds"].to_list() == [[0, 1]] * len(rows)
     evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "rope-s1"))
-    mean = evals[evals["factor"] == 4].eval("loss - control_loss").mean()
-    assert rows[rows["factor"] == 4]["difference"].item() == pytest.approx(mean, abs=1e-9)
+    by_seed = evals[evals["factor"] == 4].eval("loss - control_loss")
+    row = rows[rows["factor"] == 4].iloc[0]
+    assert row["difference"] == pytest.approx(by_seed.mean(), abs=1e-9)
+    assert row["by_seed"] == pytest.approx(by_seed.to_list(), abs=1e-9)
+    assert "this run" not in row["verdict"]
+    out = cli("compare", "ckpt/rope", "ckpt/rope-s1").succeeded().out
+    assert "by seed" in out
+    assert ", ".join(f"{one:+.3f}" for one in by_seed) in out
+    assert "and 2 seeds." in out
+    assert "this run" not in out
 
 
 def test_only_shared_seeds_are_compared(cli, evaluated, tiny):
@@ -88,12 +96,12 @@ def test_only_shared_seeds_are_compared(cli, evaluated, tiny):
     rows = lines_of(ended).set_index(["model", "other"])
     pair = rows.loc[("RoPE", "RoPE + PI(1)")]
     assert pair["difference"].to_list() == [0.0, 0.0]
-    assert pair["verdict"].isin(["tie", "too few"]).all()
+    assert pair["verdict"].isin(["tie (this run)", "too few"]).all()
     assert pair["seeds"].to_list() == [[0], [0]]
     assert rows.loc[("RoPE", "its control")]["seeds"].to_list() == [[0, 1], [0, 1]]
     shown = cli("compare", "ckpt/rope", "ckpt/rope-s1", "--extensions").succeeded().out
-    line = next(line for line in shown.splitlines() if "RoPE + PI(1)" in line and "its control" not in line)
-    assert line.split()[-1] == "0"
+    lines = [line for line in shown.splitlines() if "RoPE + PI(1)" in line and "its control" not in line]
+    assert lines[-1].split()[-1] == "0"  # in the last part of the table, which is too wide for one
 
 
 def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated, tiny):
@@ -139,7 +147,24 @@ def test_the_table_says_what_it_shows(cli, evaluated):
     assert "90% interval" in out
     assert "Below zero the model is better than the other" in out
     assert "at least 0.001 nats" in out
-    assert any(word in out for word in ("win", "tie", "loss", "too few"))
+    assert any(f"{word} (this run)" in out for word in ("win", "tie", "loss"))
+    assert "another seed may give another order" in " ".join(out.split())
+    assert "by seed" not in out  # it would say the same as the mean
+    assert "p (Holm)" not in out
+
+
+def test_a_correction_for_many_comparisons(cli, evaluated):
+    plain = lines_of(cli("compare", "ckpt", "--json"))
+    rows = lines_of(cli("compare", "ckpt", "--json", "--correct", "holm"))
+    assert plain["p_corrected"].isna().all()
+    assert rows["p"].equals(plain["p"])
+    counting = rows.dropna(subset="p")
+    assert counting["p_corrected"].to_list() == pytest.approx(holm(counting["p"].to_list()))
+    assert not (counting["verdict"].str.startswith(("win", "loss")) & (counting["p_corrected"] >= 0.05)).any()
+    out = " ".join(cli("compare", "ckpt", "--correct", "holm").succeeded().out.split())
+    assert f"corrected for the number of comparisons, {len(counting)} (Holm)" in out
+    assert "p (Holm)" in out
+    assert "unknown correction 'holms'; did you mean 'holm'?" in cli("compare", "ckpt", "--correct", "holms").error()
 
 
 def test_extensions_are_compared_when_asked_for(cli, evaluated):

@@ -152,6 +152,10 @@ class TestReport:
                     lines = [line for line in text.splitlines() if line.startswith(f"| {row['model']} | ")]
                     line = next(line for line in lines if "[" in line or "too few" in line)
                     assert cell in line
+            mine = [row for row in compared if row["protocol"] == protocol and row["other"] == "its control"]
+            counting = sum(row["p"] is not None for row in mine)
+            assert f"Holm's correction for the number of comparisons in this table, {counting}." in text
+            assert "another seed may give another order" in text
 
     def test_the_papers_columns(self, evaluated, reported):
         table = pd.read_parquet(reported / "loss_by_ev.parquet")
@@ -234,6 +238,9 @@ class TestReport:
         both = pd.concat([rows_of(ckpt / "rope"), rows_of(ckpt / "rope-1")])
         assert len(table) == 1
         assert table["Loss (ev=1)"].item() == pytest.approx(both[both["protocol"] == "windows"]["loss"].mean())
+        page = (tmp_path / "report/report.md").read_text()
+        assert "and 2 seeds." in page
+        assert "another seed may give another order" not in page
 
     @pytest.mark.usefixtures("without_pictures")
     def test_only_shared_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
@@ -309,7 +316,7 @@ class TestReport:
         assert "+inf" in ended.out + page
         compared = [json.loads(line) for line in cli("compare", "odd", "--json").succeeded().out.splitlines()]
         verdicts = {row["verdict"] for row in compared if row["factor"] == 2 and row["other"] == "its control"}
-        assert verdicts == {"loss"}
+        assert verdicts == {"loss (this run)"}
 
     @pytest.mark.usefixtures("without_pictures")
     @pytest.mark.parametrize(

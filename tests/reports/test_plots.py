@@ -57,6 +57,23 @@ def test_the_axis_of_differences_is_that_of_the_data(monkeypatch: pytest.MonkeyP
     assert 0.85 < top < 0.9
 
 
+def test_every_seed_is_a_thin_line_behind_the_mean(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    one = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.0, 4.2]})
+    other = one[one["model"] == "RoPE"].assign(run="RoPE-s1", loss=[4.2, 5.0])
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    losses.draw(pd.concat([one, other]), plots.styles(one, ["RoPE", "ExPE"]), "title", tmp_path / "made.png")
+    rope = [line for line in axes[0].get_lines() if line.get_color() == "C0"]
+    thin, (mean,) = rope[:-1], rope[-1:]
+    assert [line.get_ydata().tolist() for line in thin] == [[4.0, 4.4], [4.2, 5.0]]
+    assert mean.get_ydata() == pytest.approx([4.1, 4.7])
+    assert all(line.get_linewidth() < mean.get_linewidth() for line in thin)
+    assert all(line.get_zorder() < mean.get_zorder() for line in thin)
+    assert [line.get_label() for line in axes[0].get_lines() if line.get_color() == "C1"] == ["ExPE"]
+    named = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert named == ["RoPE", "ExPE", "best control (context of L/2 to L)"]
+
+
 def rows_of(models: dict[str, list[float]], **columns: object) -> pd.DataFrame:
     rows = [
         {"model": model, "run": model, "extension": "as-trained", "factor": 2.0**at, "loss": loss, "control_loss": loss}

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports.positions import LEAST, by_position, failure_table, failures
+from extrapolate.reports.positions import LEAST, by_position, failure_table, failures, with_seeds
 
 L = 64
 
@@ -113,6 +113,15 @@ def test_curves_are_means_over_targets_and_seeds() -> None:
     assert one["loss"].to_numpy() == pytest.approx(weights.to_numpy())
     assert curve["seeds"].unique().tolist() == [2]
     assert curve.loc[0, "n_targets"] == first[first["position"] == 0]["n_targets"].sum()
+
+
+def test_the_failure_length_of_each_seed_stands_beside_that_of_their_mean() -> None:
+    frame = pd.concat([rows({64: 0.5}), rows({128: 0.2}, seed=1), rows({}, seed=2), rows({128: 0.1}, model="one seed")])
+    found = {one.model: one for one in with_seeds(failures(by_position(frame)), frame)}
+    assert found["RoPE"].by_seed == "64, 128, not found"
+    assert found["RoPE"].text() == "64; by seed: 64, 128, not found"
+    assert found["one seed"].by_seed == ""
+    assert found["one seed"].text() == "128"
 
 
 def test_too_few_to_say() -> None:

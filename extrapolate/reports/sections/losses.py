@@ -75,10 +75,12 @@ class Losses(Section):
         ]
         if (spread := tables.seed_spread(rows)) is not None:
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
+        against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
         blocks += [
             Picture("loss against length", f"{stem}.png"),
             Text(CONTROL_TEXT),
-            Table(comparison.against(compared, comparison.CONTROL, material.models(subject))),
+            Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
+            Text(comparison.marked(against)),
         ]
         if any(one.clusters == "stretches" for one in compared):
             blocks.append(Text(STRETCHES))
@@ -97,12 +99,15 @@ class Losses(Section):
 def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path: Path) -> None:
     """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
 
+    Where a model has several seeds, each is a thin line behind the mean.
     `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
     """
     figure, axes = plots.panels(1)
     for model in plots.drawn(style, rows):
-        mine = rows[rows["model"] == model].groupby("factor")["loss"].mean()
-        plots.curve(axes[0], mine.index, mine, model, style[model])
+        mine = rows[rows["model"] == model]
+        plots.seeds_behind(axes[0], mine, style[model])
+        mean = mine.groupby("factor")["loss"].mean()
+        plots.curve(axes[0], mean.index, mean, model, style[model])
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
     if (best := plots.drawable(control).min()) == best:  # some control has a loss that can be drawn
         axes[0].axhline(best, color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)")

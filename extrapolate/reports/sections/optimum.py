@@ -53,6 +53,7 @@ class Optimum(Section):
     def part(material: Material, subject: str) -> Part:
         best = optimum_by_ev(material.rows[subject], material.models(subject))
         compared = [one for one in material.compared if one.protocol == subject]
+        against = comparison.corrected([one for one in compared if one.other == OPTIMUM], "holm")
         blocks = [
             Text(OPTIMUM_TEXT),
             Table(best),
@@ -61,7 +62,8 @@ class Optimum(Section):
                 for one in below_optimum(compared)
             ),
             Text("Difference to the optimum, with its 95 % interval:"),
-            Table(comparison.against(compared, OPTIMUM, material.models(subject))),
+            Table(comparison.against(against, OPTIMUM, material.models(subject))),
+            Text(comparison.marked(against)),
         ]
         return Part(blocks, {f"optimum_by_ev{suffix(subject)}.parquet": parquet(best)})
 

@@ -10,7 +10,7 @@ from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import plots
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
-from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures
+from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -57,6 +57,10 @@ FAILURE_LENGTHS = Described(
             "Up to where, from L on, every bucket is surely less than 0.01 above the control.",
             f"the first bucket beyond L is not, or {_TOO_FEW}",
         ),
+        Column(
+            "by_seed", TEXT, "tokens", meaning="The failure length of each seed, in their order; an empty text where "
+            "there is one seed.",
+        ),
     ),
     base=LOSS_BY_POSITION,
 )  # fmt: skip
@@ -77,8 +81,9 @@ class Positions(Section):
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        curves = by_position(material.documents[material.documents["protocol"] == subject])
-        found = failures(curves)
+        documents = material.documents[material.documents["protocol"] == subject]
+        curves = by_position(documents)
+        found = with_seeds(failures(curves), documents)
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
         blocks: list[Block] = [
             Heading(2, "Where in the context"),
@@ -110,7 +115,7 @@ def _explained(found: Sequence[Failure]) -> str:
         f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
         f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
         "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
-        f"Resampled: {resampled}."
+        f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
 
 

@@ -65,14 +65,18 @@ def test_other_text_has_no_optimum() -> None:
 def test_a_model_below_the_optimum_is_told_in_bold() -> None:
     made = rows({"RoPE": {1: 2.6, 4: 1.9}, "ALiBi": {1: 2.6, 4: 2.5}}, {1: 2.5, 4: 2.0})
     losses = pd.DataFrame({"Model": ["RoPE", "ALiBi"]})
+    ends = {"RoPE": Interval(-0.1, -0.11, -0.09, 40), "ALiBi": Interval(0.5, 0.49, 0.51, 40)}
     compared = [
-        Comparison("windows", 4.0, model, OPTIMUM, Interval(mean, mean - 0.01, mean + 0.01, 40), "documents", (0,))
-        for model, mean in (("RoPE", -0.1), ("ALiBi", 0.5))
+        Comparison("windows", 4.0, model, OPTIMUM, found, "documents", (0,), these_runs=found, p=p, one_run=True)
+        for (model, found), p in zip(ends.items(), (0.03, 0.01), strict=True)
     ]
     material = Material(Evaluated({}, ()), {"windows": made}, {"windows": losses}, made, compared, made, {})
     assert Optimum.subjects(material) == ["windows"]
     part = Optimum.part(material, "windows")
     (strong,) = [block for block in part.blocks if isinstance(block, Text) and block.strong]
     assert strong.markdown().startswith("**RoPE is below the optimum at 4x. ")
-    assert part.blocks[-1].markdown().splitlines()[2] == "| RoPE | -0.100 [-0.110, -0.090] | 1 |"
+    table, said = (block.markdown() for block in part.blocks[-2:])
+    assert table.splitlines()[2] == r"| RoPE | -0.100 [-0.110, -0.090] \* | 1 |"
+    assert "Holm's correction for the number of comparisons in this table, 2." in said
+    assert "another seed may give another order" in said
     assert list(part.files) == ["optimum_by_ev.parquet"]
