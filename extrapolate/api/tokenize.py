@@ -76,10 +76,8 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"the longest {split['longest_document']:,}"
         )
     if (near := store.manifest["near_duplicates"]) is not None:
-        progress.say(
-            f"near-duplicates: {near['pairs']:,} pairs that may be held out are each in one split; else "
-            f"{near['apart']:,} would be in two"
-        )
+        kept = f", each kept in one split, of which {near['apart']:,} would be apart" if near["pairs"] else ""
+        progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
 

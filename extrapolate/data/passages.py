@@ -21,7 +21,7 @@ SKETCH = {"format": 1, "rensa": rensa.RMinHash.ALGORITHM_VERSION}
 
 _BLOCK = 2**16  # bytes at a time
 # Words are letters and digits, those of ASCII in lower case, and all that is not ASCII but punctuation: quotes, dashes.
-_LETTERS = bytes(ord(chr(byte).lower()) if byte >= 0x80 or chr(byte).isalnum() else 0x20 for byte in range(256))
+_LETTERS = bytes(byte if byte >= 0x80 or chr(byte).isalnum() else 0x20 for byte in bytes(range(256)).lower())
 _PUNCTUATION = {lead: re.compile(lead + rb"[\x80-\xbf]") for lead in (b"\xc2", b"\xe2\x80", b"\xe3\x80", b"\xef\xbc")}
 
 _BASE = 0x9E3779B97F4A7C15
