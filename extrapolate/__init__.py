@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.load import load as load
     from extrapolate.api.report import report as report
+    from extrapolate.api.status import status as status
+    from extrapolate.api.sweep import estimate_sweep as estimate_sweep
+    from extrapolate.api.sweep import sweep as sweep
     from extrapolate.api.tokenize import tokenize as tokenize
     from extrapolate.api.train import train as train
     from extrapolate.api.train_many import train_many as train_many
@@ -40,7 +43,10 @@ _PUBLIC = {
     "evaluate_probes": "api.evaluate",
     "foreign": "interop.foreign",
     "load": "api.load",
+    "estimate_sweep": "api.sweep",
     "report": "api.report",
+    "status": "api.status",
+    "sweep": "api.sweep",
     "tokenize": "api.tokenize",
     "train": "api.train",
     "train_many": "api.train_many",

@@ -21,6 +21,8 @@ from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
+from extrapolate.studies.cells import cells_of
+from extrapolate.studies.study import read_study
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
@@ -178,22 +180,32 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("quick_measurements")
-def test_the_commands_of_the_page_of_many_runs_run(tiny, cli, tmp_path) -> None:
-    """The loop as the shell reads it, its commands in this process; and again: what is finished is left alone."""
+def test_the_commands_of_the_page_of_several_models_run(tiny, cli, tmp_path) -> None:
+    fewer = {"train": [*tiny], "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"]}
     blocks = re.findall(r"^```sh\n(.*?)^```", page("many-runs.md"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
-    fewer = {
-        "train": [*tiny], "eval-lengths": ["--factors", "1,4", "--max-targets", "256"],
-        "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"],
-    }  # fmt: skip
-    finished = []
-    for script in (blocks[0], blocks[0].partition("extrapolate eval-lengths")[0], *blocks[1:]):
-        read = subprocess.run(
-            ["sh", "-c", f'extrapolate() {{ echo "$@"; }}\n{script}'], capture_output=True, text=True, check=True
-        )
-        ended = [cli(*line.split(), *fewer.get(line.split()[0], [])).succeeded() for line in read.stdout.splitlines()]
-        finished.append(sum("already finished" in one.err for one in ended))
-    assert finished == [0, 9, 0, 0]
-    assert len(list((tmp_path / "ckpt/many").iterdir())) == 9
+    for line in "".join(blocks).splitlines():
+        command = shlex.split(line)[1:]
+        cli(*command, *fewer[command[0]]).succeeded()
     assert len(list((tmp_path / "ckpt/rates").iterdir())) == 6
-    assert "RoPE" in (tmp_path / "report-many/report.md").read_text()
+
+
+def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
+    """Every section, and the names of its cells."""
+    study, store, scale = re.findall(r"^```toml\n(.*?)^```", page("studies.md"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "study.toml").write_text(study + store + scale)
+    read = read_study(tmp_path / "study.toml")
+    names = [cell.name for cell in cells_of(read)]
+    assert len(names) == 27 - 3 + 1 + 9
+    assert "rope-lr0.003-s1" in names
+    assert "rope-lr0.003-s1+pi" in names
+    assert read.stores["data/books"].vocab_size == 4096
+    assert read.evaluation.extend == ("pi", "yarn")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples" / "studies").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_studies_of_the_examples_are_sound(file: Path) -> None:
+    assert cells_of(read_study(file))
+    if file.stem != "quick-start":
+        tiny = cells_of(read_study(file, "tiny"))
+        assert {cell.settings["data"] for cell in tiny} == {"data/stdlib"}
+        assert file.name in page("studies.md")

@@ -148,12 +148,16 @@ def evaluate_with(
     seq_len: int | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
+    timed: bool = True,
 ) -> Evaluated:
-    """What `evaluate` and `evaluate_probes` do, both at once: see there."""
+    """What `evaluate` and `evaluate_probes` do, both at once: see there.
+
+    timed: the rows have the speed of the evaluation; not where other work runs beside.
+    """
     keep_freed_memory()
     with joined("what was evaluated before this setting is kept: run the same command again") as ranks:
         return _evaluate_together(
-            ranks, settings, runs, device, data, seq_len, trust_code, progress if ranks.first else QUIET
+            ranks, settings, runs, device, data, seq_len, trust_code, progress if ranks.first else QUIET, timed
         )
 
 
@@ -166,6 +170,7 @@ def _evaluate_together(
     seq_len: int | None,
     trust_code: bool,
     progress: Progress,
+    timed: bool,
 ) -> Evaluated:
     """All processes evaluate the same settings, and share the windows of each; the first writes."""
     where = device_of(device)
@@ -204,16 +209,22 @@ def _evaluate_together(
                 for rows, documents in lengths.evaluate(
                     run, store, settings, device=where, progress=advance, say=progress.say
                 ):
+                    rows = _as_timed(rows, timed)
                     if ranks.first:
                         results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
                         results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
                     evaluated.rows.extend(row | name for row in rows)
                 for rows in probing.evaluate(run, store, settings, device=where, progress=advance, say=progress.say):
+                    rows = _as_timed(rows, timed)
                     if ranks.first:
                         results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
                     evaluated.probe_rows.extend(row | name for row in rows)
     ranks.wait()
     return evaluated
+
+
+def _as_timed(rows: list[dict[str, Any]], timed: bool) -> list[dict[str, Any]]:
+    return rows if timed else [row | {"tokens_per_s": None} for row in rows]
 
 
 def _subjects(runs: Runs, seq_len: int | None, progress: Progress) -> list[Run | ForeignRun]:

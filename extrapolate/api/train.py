@@ -103,8 +103,9 @@ def train_with(
     extend: str | None,
     progress: Progress,
     fsdp: bool = False,
+    timed: bool = True,
 ) -> Run:
-    """What `train` does: see there."""
+    """What `train` does: see there. timed: how long it takes is kept; not where other work runs beside."""
     if fsdp and processes() == 1:
         raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
@@ -152,13 +153,14 @@ def train_with(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
                 save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance, ranks=ranks,
-                fsdp=fsdp,
+                fsdp=fsdp, timed=timed,
             )  # fmt: skip
         if not shown.last:
             progress.say(f"{folder} is already finished: nothing to do")
             return run
         seconds = run.training_seconds()
-        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats, {seconds:.0f} s")
+        took = "" if seconds is None else f", {seconds:.0f} s"
+        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats{took}")
         return run
 
 

@@ -19,10 +19,10 @@ from queue import SimpleQueue
 from tokenizers import Tokenizer
 
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.children import Child, reply
 from extrapolate.data.documents import Document
 from extrapolate.data.passages import passages
 from extrapolate.data.words import blocks, words
+from extrapolate.machine.children import Child, reply, tokenizing
 
 SMALL_CHARACTERS = 4_000_000  # starting processes takes longer than to encode this
 WORDS_KEPT = 2**20  # in all processes together, about 200 MB
@@ -142,7 +142,7 @@ class _Workers:
         self._in_flight = workers + 2
         try:
             for _ in range(workers):
-                child = Child(serve, threads=1)
+                child = Child(serve, "a process that tokenises", tokenizing(1))
                 self._children.append(child)
                 child.send((tokenizer.to_str(), dtype, WORDS_KEPT // workers, sketched))
                 self._idle.put(child)

@@ -11,9 +11,9 @@ import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from extrapolate import files
-from extrapolate.data.children import Child, reply
 from extrapolate.data.words import blocks
 from extrapolate.errors import UserError
+from extrapolate.machine.children import Child, reply, tokenizing
 
 EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
@@ -38,7 +38,7 @@ def learn_bpe(texts: Iterable[str], vocab_size: int, workers: int) -> Tokenizer:
             break
     else:
         return train_bpe(held, vocab_size)
-    with Child(serve_training, workers) as child:
+    with Child(serve_training, "a process that learns a vocabulary", tokenizing(workers)) as child:
         child.send(vocab_size)
         for text in chain(held, texts):
             child.send(text)

@@ -17,7 +17,14 @@ METRICS = plain(
     Column("loss", REAL, "nats per target", False, "The step's training loss.", "a row of the validation"),
     Column("lr", REAL, "", False, "The step's learning rate.", "a row of the validation"),
     Column("grad_norm", REAL, "", False, "The gradient's norm, before it is clipped.", "a row of the validation"),
-    Column("tokens_per_s", REAL, "tokens per second", False, "The step's speed.", "a row of the validation"),
+    Column(
+        "tokens_per_s",
+        REAL,
+        "tokens per second",
+        False,
+        "The step's speed.",
+        "a row of the validation, or other trainings of a study ran beside",
+    ),
     Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
 _EVALS = Described(

@@ -116,7 +116,8 @@ _COST = Group(
     (
         sometimes(
             "tokens_per_s", REAL, "inputs per second", "The speed of the evaluation.",
-            f"every window came with a longer one that starts at its place, or {ENDS}",
+            "every window came with a longer one that starts at its place, other work of a study ran beside, or "
+            f"{ENDS}",
         ),
         sometimes(
             "peak_mib", REAL, "MiB",

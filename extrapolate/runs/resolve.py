@@ -227,7 +227,7 @@ def with_automatic(config: TrainedConfig, given: Mapping[str, Any]) -> TrainingC
     if "micro_batch_tokens" not in given:
         automatic["micro_batch_tokens"] = micro_batch_tokens(config.model.vocab_size, training.device)
     if "compile" not in given:
-        automatic["compile"] = _operations(config) > COMPILE_ABOVE and can_compile(training.device)
+        automatic["compile"] = operations(config) > COMPILE_ABOVE and can_compile(training.device)
     return training.model_copy(update=automatic)
 
 
@@ -238,7 +238,7 @@ def micro_batch_tokens(vocab_size: int, device: str) -> int:
     return MICRO_BATCH_TOKENS[0 if vocab_size <= 8192 else 1]
 
 
-def _operations(config: TrainedConfig) -> float:
+def operations(config: TrainedConfig) -> float:
     """Floating point operations of the whole training, attention's scores left out: 6 a parameter and token."""
     sizes = config.model
     attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim

@@ -225,10 +225,16 @@ class Run:
         return checkpoint
 
     def training_seconds(self) -> float | None:
-        """Median step time times steps, seconds: what training took, whatever interrupted it."""
+        """Median step time times steps, seconds: what training took, whatever interrupted it.
+
+        None where it is not known, or the training shared the machine with others.
+        """
         if not isinstance(self.config, TrainedConfig) or not (self.path / METRICS).is_file():
             return None
-        rates = results.read_frame(self.path / METRICS)["tokens_per_s"].dropna().sort_values()
+        metrics = results.read_frame(self.path / METRICS)
+        if "tokens_per_s" not in metrics:
+            return None
+        rates = metrics["tokens_per_s"].dropna().sort_values()
         training = self.config.training
         return float(training.steps * training.batch_size * training.seq_len / rates.iloc[len(rates) // 2])
 

@@ -40,6 +40,24 @@ def resolve_fine_tuning(
         )
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
         raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
+    own_encoding = parent.own_encoding() if known.encoding.file_sha256 else None
+    return continued(known, str(start), own_encoding, parent.own_extension, origin_of(start), request, extend)
+
+
+def continued(
+    known: TrainedConfig,
+    name: str,
+    own_encoding: Path | None,
+    inherited: Recipe | None,
+    origin: dict[str, Any],
+    request: TrainingRequest,
+    extend: str | None,
+) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+    """What `resolve_fine_tuning` gives, from a configuration instead of a run.
+
+    name: what messages call the run that is continued; own_encoding: its copy of the user's file; inherited: its own
+    extension; origin: what the new run keeps of it.
+    """
     before = known.training
     training = before.model_dump() | {
         "lr": before.lr * TUNING_LR,
@@ -56,16 +74,16 @@ def resolve_fine_tuning(
         spec = specs.parse(request.pe or "")
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
-        encoding["name"] = f"{parent.own_encoding()}:{encoding['name'].rpartition(':')[2]}"
-    own = own_extension(extend, None if request.pe else parent.own_extension)
+        encoding["name"] = f"{own_encoding}:{encoding['name'].rpartition(':')[2]}"
+    own = own_extension(extend, None if request.pe else inherited)
     raw = known.model_dump() | {
         "encoding": encoding,
         "training": training | resolve.hardware(training),
         "extension": own.text if own else None,
         "extension_sha256": own.sha256() if own else None,
-        "origin": origin_of(start),
+        "origin": origin,
     }
-    config = configs.validate(raw, str(start))
+    config = configs.validate(raw, name)
     config = config.model_copy(update={"training": resolve.with_automatic(config, given)})
     config, user_file = resolve.with_resolved_encoding(config)
     check_own_extension(config, own, user_file)

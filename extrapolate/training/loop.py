@@ -64,6 +64,7 @@ def train(
     progress: Advance = unseen,
     ranks: Ranks = ALONE,
     fsdp: bool = False,
+    timed: bool = True,
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one that is there.
 
@@ -77,7 +78,8 @@ def train(
     with the state saved.
 
     ranks: the processes that train it together, which all call this; the first one writes. The files are those that
-    one process writes: any number of processes continues them. fsdp: they share the model out, too.
+    one process writes: any number of processes continues them. fsdp: they share the model out, too. timed: the
+    speed of steps is kept; not where other work ran beside.
     """
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
@@ -100,7 +102,7 @@ def train(
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            Training(run, data, start, report, progress, ranks, fsdp).loop(save_every, keep_every)
+            Training(run, data, start, report, progress, ranks, fsdp, timed).loop(save_every, keep_every)
         ranks.wait()
     return run
 
@@ -164,8 +166,10 @@ class Training:
         progress: Advance = unseen,
         ranks: Ranks = ALONE,
         fsdp: bool = False,
+        timed: bool = True,
     ) -> None:
         self.run, self.data, self.report, self.progress, self.ranks = run, data, report, progress, ranks
+        self.timed = timed
         self.training = run.trained.training
         self.model = initial_model(run)
         if start is not None:
@@ -288,12 +292,9 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         seconds = time.perf_counter() - began
-        return {
-            "loss": loss,
-            "lr": lr,
-            "grad_norm": float(norm),
-            "tokens_per_s": self.training.batch_size * self.training.seq_len / seconds,
-        }
+        row = {"loss": loss, "lr": lr, "grad_norm": float(norm)}
+        rate = self.training.batch_size * self.training.seq_len / seconds
+        return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:
         """Tells progress of so many tokens more, at first with those of the steps before."""

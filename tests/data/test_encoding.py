@@ -10,11 +10,11 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from extrapolate.data import encoding
-from extrapolate.data.children import Child
 from extrapolate.data.documents import Document
 from extrapolate.data.encoding import Encoder, encoded, splits_into_words
 from extrapolate.data.tokenizer import train_bpe
 from extrapolate.errors import UserError
+from extrapolate.machine.children import Child
 
 DRAWS = random.Random(0)
 DOCUMENTS = [Document(str(n), "".join(DRAWS.choices("abcd'  \n.é", k=n * 7 % 300))) for n in range(200)]

@@ -34,7 +34,9 @@ for name, examples in EXAMPLES.items():
 
 # Signals, disks and several processes take a minute at least; the suite has a few of its own in tests/cli.
 collect_ignore = (
-    ["test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_ranks.py"] if LEVEL == "short" else []
+    ["test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_sweep.py", "test_ranks.py"]
+    if LEVEL == "short"
+    else []
 )
 TIMES = {
     "ci": {"kills": 16, "signals": 4, "failures": 4},

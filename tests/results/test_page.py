@@ -31,6 +31,18 @@ def test_the_meaning_is_in_the_file(tmp_path: Path) -> None:
     assert metadata[b"unit"] == b"nats per target"
 
 
+# The runs are as those of a study in the folder above them.
+OF_A_STUDY = pd.DataFrame(
+    {
+        "Model": ["rope"] * 2,
+        "Learning rate": [1e-3, 3e-3],
+        "Validation loss": [5.0, None],
+        "Seeds": [1, 1],
+        "Taken": ["lowest of all", ""],
+    }
+)
+
+
 @pytest.fixture(scope="module")
 def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with evaluated runs in `ckpt`, one of them on a probe too, and their report in `report`."""
@@ -43,6 +55,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["report", made / "ckpt", "--out", made / "report"],
     ):
+        results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
         with pytest.raises(SystemExit) as ended:
             main(list(map(str, command)))
         assert not ended.value.code

@@ -1,14 +1,15 @@
 """Processes of this program that do one kind of work, and end when this one does.
 
-They are plain new processes, which import what their work needs and nothing else: never torch, and never the module
-that the user started, so that no script needs a guard against being run again.
+They are plain new processes, which import what their work needs and nothing else: never the module that the user
+started, so that no script needs a guard against being run again.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,23 +23,23 @@ Serve = Callable[[Connection], None]
 class Child:
     """A process that runs `serve(connection)`, a function of a module. It answers by `reply`.
 
-    `threads` is how many the tokenizers library uses in it, all that there are by default. Ctrl-C in a terminal does
-    not reach it: whoever started it ends it.
+    what: what it is called where it ends by itself; environment: variables that it has beside those of this process.
+    Ctrl-C in a terminal does not reach it: whoever started it ends it.
     """
 
-    def __init__(self, serve: Serve, threads: int | None = None) -> None:
-        self._connection, theirs = Pipe()
+    def __init__(self, serve: Serve, what: str, environment: Mapping[str, str] | None = None) -> None:
+        self.what = what
+        self.connection, theirs = Pipe()
         program = (
             f"from {serve.__module__} import {serve.__name__} as serve\n"
             f"from {__name__} import run; run(serve, {theirs.fileno()})"
         )
         package = str(Path(__file__).parents[2])
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, *filter(None, sys.path)])}
-        if threads is not None:
-            environment |= {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
+        path = os.pathsep.join([package, *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
-            stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment, process_group=0,
+            stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": path} | dict(environment or {}), process_group=0,
         )  # fmt: skip
         theirs.close()
 
@@ -51,7 +52,7 @@ class Child:
     def send(self, value: object) -> None:
         """Sends one value. Raises what `receive` does where the process has ended."""
         try:
-            self._connection.send(value)
+            self.connection.send(value)
         except (BrokenPipeError, ConnectionResetError):
             self.receive()
             raise
@@ -59,12 +60,23 @@ class Child:
     def receive(self) -> Any:
         """The next answer. Raises what was raised in the process, or RuntimeError where it ended without an answer."""
         try:
-            fine, value = self._connection.recv()
+            fine, value = self.connection.recv()
         except (EOFError, ConnectionResetError):
             raise RuntimeError(self._how_it_ended()) from None
         if not fine:
             raise value
         return value
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does: the work stops at the next place where it can go on from."""
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Until it has ended; what it still sends is not read."""
+        while self._process.poll() is None:
+            with contextlib.suppress(EOFError, OSError):
+                if self.connection.poll(0.1):
+                    self.connection.recv()
 
     def kill(self) -> None:
         """Ends the process, whatever it does. What is to be sent and received fails from now on."""
@@ -74,13 +86,13 @@ class Child:
         """Ends the process, for who alone has it."""
         self._process.kill()
         self._process.wait()
-        self._connection.close()
+        self.connection.close()
 
     def _how_it_ended(self) -> str:
         code = self._process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         memory = ": was there enough memory?" if code == -signal.SIGKILL else ""
-        return f"a process that tokenises ended by itself ({how}){memory}; run the same command again to go on"
+        return f"{self.what} ended by itself ({how}){memory}; run the same command again to go on"
 
 
 def reply(connection: Connection, value: object) -> None:
@@ -99,3 +111,8 @@ def run(serve: Serve, descriptor: int) -> None:
             connection.send((False, error))
         except Exception as error:
             connection.send((False, RuntimeError(f"{type(error).__name__}: {error}")))
+
+
+def tokenizing(threads: int) -> dict[str, str]:
+    """The environment in which the tokenizers library uses so many threads."""
+    return {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}

@@ -1,0 +1,279 @@
+"""xt.sweep"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.api.report import report as write_report
+from extrapolate.api.tokenize import default_store, store_with
+from extrapolate.data.build import cores
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
+from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports.sections.learning_rates import FILE, RATES
+from extrapolate.runs.resolve import operations
+from extrapolate.runs.run import Run
+from extrapolate.studies import local, rates, ray_engine, state
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
+from extrapolate.studies.local import UnderWay
+from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.status import SCALE, STUDY
+from extrapolate.studies.study import Study, read_study
+from extrapolate.studies.tasks import Task, Tasks, share_of
+
+REPORT, JOBS, ESTIMATE = "report", "jobs.json", "estimate.json"
+ENGINES = ("local", "ray")
+# A token costs a training so many times what it costs an evaluation: it has a backward pass too.
+TRAINING_COST = 3
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, and the choice of
+    learning rates: a row a model and rate, empty where no model has several."""
+
+    folder: Path
+    runs: list[Run]
+    failed: dict[str, str]
+    learning_rates: pd.DataFrame
+
+
+def sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    scale: str | None = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    array: tuple[int, int] | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> Swept:
+    """Trains and evaluates every cell of a study, and writes a report on them.
+
+    study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
+    name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
+    again. scale: as the file's section [scale.NAME] changes it, in a folder of its own (default: as it is). jobs:
+    trainings and evaluations at once, each in a process of its own with its share of the cores (default: 1, or one a
+    core, whichever a short measurement finds to be faster).
+
+    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program and `out` in the
+    same places. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what
+    Ray gives to each cell; 0.25 GPUs where four cells fit on one. array: (index, count): this call does one of `count`
+    shares of the cells, index 0 to count - 1, and writes no report, so that any scheduler can start them all; a call
+    without it then writes the report.
+
+    trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
+
+    A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
+    trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
+    """
+    read, folder, ready = _ready(study, out, scale, trust_code, progress)
+    for cell in ready:
+        for text, reason in cell.left_out.items():
+            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
+    if array is not None:
+        index, count = array
+        if not 0 <= index < count:
+            raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
+        ready = share_of(ready, index, count)
+    with files.locked(folder if array is None else folder / "array" / str(array[0])):
+        files.write_text(folder / STUDY, read.text)
+        files.write_json(folder / SCALE, {"scale": scale})
+        tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
+        _find_done(tasks, folder)
+        if engine == "local" and jobs is None:
+            jobs = _jobs_of(folder, tasks, progress)
+        estimated = _estimated(folder, tasks, jobs)
+        began = time.monotonic()
+        with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
+            screen = _Screen(tasks, display)
+            if engine == "ray":
+                ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
+            else:
+                local.run(tasks, folder, jobs or 1, screen.show)
+        if estimated is not None and array is None:
+            took = time.monotonic() - began
+            error = estimated / took - 1
+            progress.say(f"that took {took:,.0f} s; the dry run said {estimated:,.0f} s ({error:+.0%})")
+        return _finish(tasks, folder, progress, report=array is None)
+
+
+def estimate_sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    scale: str | None = None,
+    jobs: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> tuple[pd.DataFrame, Estimate]:
+    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is trained.
+
+    The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
+    training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
+    measured here. Arguments and errors are those of `sweep`, which says at its end how far the estimate was off.
+    """
+    _, folder, ready = _ready(study, out, scale, trust_code, progress)
+    jobs = _jobs(ready, progress) if jobs is None else jobs
+    with progress.display("kinds of cells") as display:
+        found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
+    files.make_folder(folder)
+    files.write_json(
+        folder / ESTIMATE, {"jobs": jobs, "cells": [cell.name for cell in ready], "seconds": found.seconds}
+    )
+    rows = [
+        {
+            "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
+            "tokens": cell.config.training.tokens, "flops": operations(cell.config),
+            "training_s": found.training_s[cell.name], "evaluation_s": found.evaluation_s[cell.name],
+            "peak_mib": found.peak_mib[cell.name],
+        }
+        for cell in ready
+    ]  # fmt: skip
+    return pd.DataFrame(rows), found
+
+
+def _ready(
+    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress
+) -> tuple[Study, Path, list[Resolved]]:
+    """The study's file, the folder that it is done in, and its cells."""
+    read = read_study(Path(study), scale)
+    name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
+    folder = Path("sweeps") / name if out is None else Path(out)
+    cells = cells_of(read)
+    stores = _stores(read, cells, progress)
+    return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+
+
+def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:
+    """What a dry run of the same study and number of jobs said, seconds; None where some of it is done already."""
+    if tasks.done or not (folder / ESTIMATE).is_file():
+        return None
+    said = files.read_json(folder / ESTIMATE)
+    return float(said["seconds"]) if said["jobs"] == jobs and said["cells"] == list(tasks.cells) else None
+
+
+def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
+    """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
+    if not tasks.ready():
+        return 1
+    found = folder / JOBS
+    if not found.is_file() and (folder / ESTIMATE).is_file():
+        found = folder / ESTIMATE
+    if found.is_file() and (known := int(files.read_json(found)["jobs"])) <= cores():
+        return known
+    jobs = _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
+    files.write_json(folder / JOBS, {"jobs": jobs})
+    return jobs
+
+
+def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
+    """How many at once are fastest here."""
+    if min(cores(), len(cells)) < 2:
+        return 1
+    jobs, rates_of = fastest_jobs(cells)
+    shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
+    progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
+    return jobs
+
+
+def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str | None, Store]:
+    """The token stores that cells name, opened, or made as the study's file says."""
+    found: dict[str | None, Store] = {}
+    for cell in cells:
+        path = cell.settings.get("data")
+        if path in found:
+            continue
+        if path is None:
+            found[path] = default_store(progress)
+        elif path in study.stores:
+            found[path] = store_with(study.stores[path], Path(path), progress)
+        elif Path(path).exists():
+            found[path] = Store.open(Path(path))
+        else:
+            raise UserError(
+                f"{study.at(*cell.place)}: there is no token store {path}: make it with extrapolate tokenize, or say "
+                f"how in the file: [[store]], path = '{path}', source = ..."
+            )
+    return found
+
+
+def _find_done(tasks: Tasks, folder: Path) -> None:
+    """What an earlier call has finished, in the order in which tasks follow from each other."""
+    for cell in tasks.cells.values():
+        if state.trained(cell.path):
+            tasks.finish(Task("train", cell.name))
+    for cell in tasks.cells.values():
+        if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
+            continue
+        if state.read(folder, cell.name).evaluated == state.evaluation_key(cell.path, cell.evaluation):
+            tasks.finish(Task("evaluate", cell.name))
+
+
+class _Screen:
+    """One line for a study: how many cells are done, and how far those under way are."""
+
+    def __init__(self, tasks: Tasks, display: Display) -> None:
+        self.tasks, self.display = tasks, display
+
+    def show(self, running: Sequence[UnderWay]) -> None:
+        tasks = self.tasks
+        total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
+        for name in filter(tasks.passed_over, tasks.cells):
+            total -= _cost(tasks.cells[name], "evaluate")
+            total -= _cost(tasks.cells[name], "train") if Task("train", name) not in tasks.done else 0
+        done = sum(_cost(tasks.cells[task.cell], task.kind) for task in (*tasks.done, *tasks.failed))
+        parts = []
+        for one in running:
+            share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
+            done += share * _cost(tasks.cells[one.task.cell], one.task.kind)
+            parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
+        note = f"{finished} of {len(tasks.cells)} cells done"
+        failed = len(tasks.without())
+        self.display.update(", ".join(parts), done, total, f"{note}, {failed} failed" if failed else note)
+
+
+def _cost(cell: Resolved, kind: str) -> float:
+    if kind == "train":
+        return cell.config.training.tokens
+    return cell.evaluation_inputs / TRAINING_COST
+
+
+def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
+    failed = tasks.without()
+    for name, reason in failed.items():
+        state.write(folder, name, state.CellState(failed=reason))
+        progress.say(f"{name} failed: {reason}")
+    for name in filter(tasks.passed_over, tasks.cells):
+        state.write(folder, name, state.CellState(passed_over=True))
+    frame = _learning_rates(tasks)
+    if len(frame) and report:
+        results.write_frame(folder / FILE, frame)
+    runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
+    if runs and report:
+        write_report(runs, folder / REPORT, progress=progress)
+    return Swept(folder, runs, failed, frame)
+
+
+def _learning_rates(tasks: Tasks) -> pd.DataFrame:
+    """A row for each model that has several learning rates, and each of these: as `reports.sections.learning_rates`."""
+    rows = []
+    for group in rates.grouped(cell.cell for cell in tasks.cells.values()).values():
+        if (choice := tasks.choices.get(group[0].name)) is None:
+            continue
+        for rate, loss in choice.losses.items():
+            taken = "" if rate != choice.chosen else "yes" if choice.edge is None else f"{choice.edge} of all"
+            rows.append((group[0].model_name, rate, loss, len(choice.seeds), taken))
+    return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])

@@ -1,0 +1,108 @@
+"""extrapolate sweep and extrapolate status"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from extrapolate.errors import UserError
+
+
+class Engine(StrEnum):
+    LOCAL, RAY = "local", "ray"
+
+
+def sweep(
+    study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
+    out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="as the file's section of this name changes it, such as tiny")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="trainings and evaluations at once  [default: the faster of 1 and one a core]"),
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="ray: on the machines of a cluster")] = Engine.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(help="with --engine ray: the cluster's; auto: this machine's  [default: a new one]"),
+    ] = None,
+    cpus: Annotated[float, typer.Option(min=0, help="with --engine ray: CPUs for each cell")] = 1,
+    gpus: Annotated[float, typer.Option(min=0, help="with --engine ray: GPUs for each cell, such as 0.25")] = 0,
+    array: Annotated[
+        str | None, typer.Option(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
+    ] = False,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="run Python files that the study names; read them first")
+    ] = False,
+) -> None:
+    """Train and evaluate every cell of a study.
+
+    A report on all cells is written at the end. What is finished is never done again: run the same command after a
+    stop, a kill or a failure.
+    """
+    from extrapolate.api import sweep as api
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import duration, say
+    from extrapolate.cli.render import print_table
+
+    if dry_run:
+        rows, whole = api.estimate_sweep(
+            study, out, scale=scale, jobs=jobs, trust_code=trust_code, progress=CommandLine()
+        )
+        shown = rows.assign(
+            parameters=[f"{count:,}" for count in rows.pop("parameters")],
+            tokens=[f"{count:,}" for count in rows.pop("tokens")],
+            operations=[f"{count:.1e}" for count in rows.pop("flops")],
+            training=[duration(seconds) for seconds in rows.pop("training_s")],
+            evaluation=[duration(seconds) for seconds in rows.pop("evaluation_s")],
+            MiB=[f"{size:,.0f}" for size in rows.pop("peak_mib")],
+        )
+        print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
+        return
+    found = api.sweep(
+        study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
+        array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
+    )  # fmt: skip
+    if array is not None:
+        say(f"{len(found.runs)} cells evaluated; after all shares, the command without --array writes the report")
+    elif found.runs:
+        say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
+    if found.failed:
+        raise RuntimeError(f"{len(found.failed)} cells failed; run the same command to try them again")
+
+
+def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:
+    """Show how far a study is.
+
+    Which cells are done, running, failed and left.
+    """
+    from extrapolate.api.status import status as found
+    from extrapolate.cli.render import print_table
+
+    rows = found(folder)
+    counts = rows["status"].value_counts(sort=False)
+    shown = rows.assign(
+        tokens=[
+            f"{done:,}" if of != of or of is None else f"{done:,} of {of:,.0f}"
+            for done, of in zip(rows["tokens"], rows.pop("of"), strict=True)
+        ],
+        loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["loss"]],
+        val_loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["val_loss"]],
+        reason=rows["reason"].fillna(""),
+    )
+    if not rows["reason"].notna().any():
+        shown = shown.drop(columns="reason")
+    print_table(shown, f"{folder}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+
+
+def _share(text: str) -> tuple[int, int]:
+    try:
+        index, count = map(int, text.split("/"))
+    except ValueError:
+        raise UserError(f"--array {text}: give INDEX/COUNT, such as 0/8") from None
+    return index, count

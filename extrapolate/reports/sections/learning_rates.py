@@ -1,0 +1,61 @@
+"""Which learning rate was taken for each model of a study, and what the others gave."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+FILE = "learning_rates.parquet"
+RATES = Described(
+    "learning_rates", "`learning_rates.parquet` of a study and of a report on one", "a model and a learning rate",
+    plain(
+        Column("Model", TEXT, meaning="What the cells are called that differ in learning rate and seed alone."),
+        Column("Learning rate", REAL, meaning="The peak learning rate."),
+        Column(
+            "Validation loss", REAL, "nats per token", False, "The mean over seeds, at the end of training.",
+            "the training of a seed failed",
+        ),
+        Column("Seeds", INT, meaning="How many seeds that is the mean of."),
+        Column(
+            "Taken", TEXT, meaning="`yes` for the rate with the lowest loss. `lowest of all`, `highest of all`: it is, "
+            "and lies at the end of the grid, so that a better one may lie beyond. Empty for the others.",
+        ),
+    ),
+)  # fmt: skip
+CHOICE = """\
+Each model was trained with several learning rates. The one with the lowest validation loss was taken, as the mean over
+seeds, and only its runs are in the tables."""
+EDGE = "A better learning rate may lie beyond the grid for: {}. Train them with more rates before you compare them."
+
+
+@sections.register("learning_rates")
+class LearningRates(Section):
+    """The choice of learning rates in a study."""
+
+    chapter = "Learning rates"
+    place = 90
+    files = (FILE,)
+    tables = (RATES,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["rates"] if len(_tables(material)) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        table = pd.concat(_tables(material), ignore_index=True)
+        at_edge = table[table["Taken"].str.endswith("of all")]["Model"].tolist()
+        blocks = [Text(CHOICE), *([Text(EDGE.format(", ".join(at_edge)), strong=True)] if at_edge else [])]
+        return Part([*blocks, Table(table, "Learning rates")], {FILE: parquet(table)})
+
+
+def _tables(material: Material) -> list[pd.DataFrame]:
+    """Those of the studies whose runs are in the report: a study's runs are in a folder of its own."""
+    studies = dict.fromkeys(folder.parent.parent for folder in material.evaluated.names)
+    return [results.read_frame(study / FILE) for study in studies if (study / FILE).is_file()]

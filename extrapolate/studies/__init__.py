@@ -1,0 +1,1 @@
+"""Studies: a grid of runs as the unit of work."""

@@ -1,0 +1,117 @@
+"""The cells of a study: one training each, with a name that stays when the grid grows."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from extrapolate.errors import UserError
+from extrapolate.studies.study import MOST_CELLS, FineTuning, Study
+
+_LABELS = {"seq_len": "L", "seed": "s"}
+_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: its settings by name; `continues` names the cell whose weights it starts from, `extend` the
+    extension that then belongs to it. `place` is where the study's file names it."""
+
+    name: str
+    settings: Mapping[str, Any]
+    place: tuple[str | int, ...]
+    continues: str | None = None
+    extend: str | None = None
+
+    @property
+    def group(self) -> tuple[tuple[str, str], ...]:
+        """What it shares with the cells that differ from it in learning rate and seed alone."""
+        mine = {**self.settings, "continues": self.continues, "extend": self.extend}
+        return tuple((name, repr(value)) for name, value in sorted(mine.items()) if name not in _CHOSEN)
+
+    @property
+    def model_name(self) -> str:
+        """Its name without its learning rate and seed."""
+        return re.sub(r"-lr[^-+]*(-\d+)?|-s\d+(?=$|\+)", "", self.name)
+
+
+def cells_of(study: Study) -> list[Cell]:
+    """Every cell, in the order of the file: the grid, what is added to it, and what continues them.
+
+    Raises UserError where two have one name, an exclusion leaves nothing out, or nothing is left.
+    """
+    count = 1
+    for values in study.axes.values():
+        count *= len(values)
+    if count > MOST_CELLS:
+        raise UserError(f"{study.at('axes')}: {count:,} combinations are too many: a study has at most {MOST_CELLS:,}")
+    found = [*_grid(study), *_added(study)]
+    for fine_tuning, number in zip(study.fine_tunings, itertools.count(), strict=False):
+        found += _continued(study, fine_tuning, number, found)
+    names: dict[str, Cell] = {}
+    for cell in found:
+        if cell.name in names:
+            raise UserError(f"{study.at(*cell.place)}: a second cell is called {cell.name}, with settings of its own")
+        names[cell.name] = cell
+    if not found:
+        raise UserError(f"{study.file}: every cell is excluded")
+    return found
+
+
+def _grid(study: Study) -> Iterator[Cell]:
+    if not study.axes:
+        return
+    used = [0] * len(study.exclude)
+    for values in itertools.product(*study.axes.values()):
+        varied = dict(zip(study.axes, values, strict=True))
+        settings = {**study.base, **varied}
+        hits = [number for number, one in enumerate(study.exclude) if matches(settings, one)]
+        for number in hits:
+            used[number] += 1
+        if not hits:
+            yield Cell(_name(study, settings, varied, ("axes",)), settings, ("axes",))
+    for number, count in enumerate(used):
+        if not count:
+            raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so that nothing is excluded")
+
+
+def _added(study: Study) -> Iterator[Cell]:
+    for number, one in enumerate(study.added):
+        first = {name: values[0] for name, values in study.axes.items()}
+        settings = {**study.base, **first, **one}
+        yield Cell(_name(study, settings, {**first, **one}, ("cell", number)), settings, ("cell", number))
+
+
+def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
+    of = [cell for cell in cells if cell.continues is None and matches(cell.settings, tuning.of)]
+    if not of:
+        raise UserError(f"{study.at('fine_tune', number)}: no cell has the settings that it continues")
+    place = ("fine_tune", number)
+    return [
+        Cell(f"{cell.name}+{_slug(tuning.name)}", {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend)
+        for cell in of
+    ]
+
+
+def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a cell has these settings."""
+    return all(name in settings and settings[name] == value for name, value in wanted.items())
+
+
+def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], place: tuple[str | int, ...]) -> str:
+    """`expe-size16-L128-lr0.003-s0`: the encoding, what the axes or the cell itself name, and the seed."""
+    if "encoding" not in settings:
+        raise UserError(f"{study.at(*place)}: name an encoding: encoding = 'rope'")
+    encoding = str(settings["encoding"])
+    parts = [_slug(encoding.rpartition("/")[2].replace(".py:", "-"))]
+    parts += [
+        f"{_LABELS.get(name, name)}{_slug(str(value).rstrip('/').rpartition('/')[2])}"
+        for name, value in varied.items()
+        if name not in ("encoding", "seed")
+    ]
+    return "-".join([*parts, f"s{settings.get('seed', 0)}"])
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")

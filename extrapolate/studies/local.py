@@ -1,0 +1,112 @@
+"""The engine of one machine: several tasks at once, each in a process of its own with its share of the cores."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Protocol
+
+from extrapolate.errors import UserError
+from extrapolate.machine.children import Child
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.shares import Share, core_shares
+from extrapolate.studies.tasks import Task, Tasks
+from extrapolate.studies.worker import Told, serve
+
+LOOK_EVERY_S = 1.0
+
+
+@dataclass
+class Running:
+    """A task under way: its process, the cores that it has, and what it told last."""
+
+    task: Task
+    child: Child
+    slot: int
+    told: Told | None = field(default=None)
+
+
+class UnderWay(Protocol):
+    """A task that is being done."""
+
+    @property
+    def task(self) -> Task:
+        """Which."""
+
+    @property
+    def told(self) -> Told | None:
+        """How far it is, as far as that is known."""
+
+
+Watch = Callable[[Sequence[UnderWay]], None]
+
+
+def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
+    """Does all tasks of the study in `folder`, so many at once; a failed one does not stop the others.
+
+    watch is called as they go on. On Ctrl-C every process saves what it has and ends, and KeyboardInterrupt goes on.
+    """
+    shares = core_shares(jobs)
+    running: list[Running] = []
+    try:
+        while True:
+            free = [slot for slot in range(jobs) if slot not in {one.slot for one in running}]
+            busy = {one.task for one in running}
+            waiting = [task for task in tasks.ready() if task not in busy]
+            for slot, task in zip(free, waiting, strict=False):
+                running.append(_start(work_of(task, tasks, folder, jobs == 1), slot, shares[slot]))
+            if not running:
+                return
+            watch(running)
+            heard = wait([one.child.connection for one in running], LOOK_EVERY_S)
+            for one in [one for one in running if one.child.connection in heard]:
+                if _settled(one, tasks, folder, jobs == 1):
+                    one.child.end()
+                    running.remove(one)
+    except KeyboardInterrupt:
+        for one in running:
+            one.child.interrupt()
+        for one in running:
+            one.child.wait()
+        raise
+    finally:
+        for one in running:
+            one.child.end()
+
+
+Work = tuple[Task, Resolved, Path, Path | None, bool]
+
+
+def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
+    """What a process is told of a task: the arguments of `worker.perform`."""
+    cell = tasks.cells[task.cell]
+    parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
+    return task, cell, folder, parent, alone
+
+
+def _start(work: Work, slot: int, share: Share) -> Running:
+    child = Child(serve, f"the process of {work[0].cell}", share.environment())
+    child.send(share)
+    child.send(work)
+    return Running(work[0], child, slot)
+
+
+def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
+    """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
+    try:
+        told = one.child.receive()
+    except MemoryError:
+        tasks.fail(one.task, "there was not enough memory")
+    except (UserError, RuntimeError, OSError) as error:
+        tasks.fail(one.task, str(error))
+    else:
+        if told is not None:
+            one.told = told
+            return False
+        tasks.finish(one.task)
+        further = Task("evaluate", one.task.cell)
+        if further in tasks.ready():
+            one.task, one.told = further, None
+            one.child.send(work_of(further, tasks, folder, alone))
+            return False
+    return True

@@ -1,0 +1,126 @@
+"""What a cell costs on this machine: the real training and the real evaluation, cut short.
+
+Where several jobs run at once, so many copies of the cell are measured at once: they share the machine's memory too.
+"""
+
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from extrapolate.machine.children import Child, reply
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.shares import core_shares, take
+
+TRAINING_S = 3.0  # of steps, at the least
+LEAST_STEPS = 6
+WARM_UP_STEPS = 2  # of which the first compiles
+EVALUATED_TARGETS = 4096
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds: to start a process and a model, to compile it, of a step, and of an input of the evaluation; and the
+    most memory that the process held, MiB."""
+
+    start_s: float
+    compile_s: float
+    step_s: float
+    input_s: float
+    peak_mib: float
+
+    def training_s(self, cell: Resolved) -> float:
+        """Of the cell's training, from start to end."""
+        return self.start_s + self.compile_s + self.step_s * cell.config.training.steps
+
+    def evaluation_s(self, cell: Resolved) -> float:
+        """Of the cell's evaluation, by the process that trained it."""
+        return self.input_s * cell.evaluation_inputs
+
+
+def measure(cell: Resolved, jobs: int) -> Cost:
+    """The cell's cost where so many jobs run at once, each with its share of the cores."""
+    children: list[Child] = []
+    try:
+        for share in core_shares(jobs):
+            child = Child(serve, f"the measurement of {cell.name}", share.environment())
+            children.append(child)
+            child.send((share, cell, time.time()))
+        costs: Sequence[Cost] = [child.receive() for child in children]
+    finally:
+        for child in children:
+            child.end()
+    return Cost(*(statistics.fmean(values) for values in zip(*map(_values, costs), strict=True)))
+
+
+def _values(cost: Cost) -> tuple[float, ...]:
+    return cost.start_s, cost.compile_s, cost.step_s, cost.input_s, cost.peak_mib
+
+
+def serve(connection: Connection) -> None:
+    """Measures one cell, in a process of its own."""
+    share, cell, began = connection.recv()
+    take(share)
+    from extrapolate.benchmark.process import peak_memory_mib
+
+    with tempfile.TemporaryDirectory() as folder:
+        start_s, steps = _train(cell, Path(folder) / "run", began)
+        input_s = _evaluate(cell, Path(folder) / "run")
+    step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
+    compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
+    reply(connection, Cost(start_s, compile_s, step_s, input_s, peak_memory_mib()))
+
+
+class _Enough(Exception):  # noqa: N818 (not an error)
+    """So many steps were taken."""
+
+
+def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]]:
+    """The seconds from `began` to the first step, and of every step."""
+    from extrapolate.data.store import Store
+    from extrapolate.training import loop
+
+    steps: list[float] = []
+    batch = cell.config.training.batch_size * cell.config.training.seq_len
+
+    def report(row: dict[str, Any]) -> None:
+        if "tokens_per_s" not in row:
+            return
+        steps.append(batch / row["tokens_per_s"])
+        if len(steps) >= LEAST_STEPS and sum(steps[WARM_UP_STEPS:]) >= TRAINING_S:
+            raise _Enough
+
+    config = cell.config.model_copy(update={"origin": None})
+    with contextlib.suppress(_Enough):
+        loop.train(
+            config, Store.open(cell.data), path, user_encoding=cell.user_file, extension=cell.own_extension,
+            report=report,
+        )  # fmt: skip
+    return max(0.0, time.time() - began - sum(steps)), steps
+
+
+def _evaluate(cell: Resolved, path: Path) -> float:
+    """Seconds of an input."""
+    from extrapolate.data.store import Store
+    from extrapolate.evaluation import lengths
+    from extrapolate.studies.resolved import Planned
+
+    settings = cell.evaluation
+    caps = {
+        protocol: min(settings.max_targets_of.get(protocol, EVALUATED_TARGETS), EVALUATED_TARGETS)
+        for protocol in settings.protocols
+    }
+    if not caps:
+        return 0.0
+    store = Store.open(cell.data)
+    short = replace(settings, max_targets=None, max_targets_of=caps, checkpoint="last", probes=())
+    planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None)
+    began = time.perf_counter()
+    for _ in lengths.evaluate(planned, store, short):
+        pass
+    return (time.perf_counter() - began) / lengths.expected_inputs(planned, store, short)

@@ -1,0 +1,59 @@
+"""Which learning rate is taken for each model of a study: the one whose validation loss is least, over seeds."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+
+from extrapolate.runs.run import METRICS
+from extrapolate.studies.cells import Cell
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The learning rates of one model, each with its mean validation loss over seeds, nats, and the one taken.
+
+    A loss is None where a seed's training failed. chosen is None where that holds for all. edge: the chosen one is the
+    lowest or the highest, so that a better one may lie beyond.
+    """
+
+    losses: Mapping[float, float | None]
+    seeds: tuple[int, ...]
+    chosen: float | None
+
+    @property
+    def edge(self) -> str | None:
+        """`lowest` or `highest`, where the chosen one is at the end of the grid."""
+        if self.chosen is None or len(self.losses) < 2:
+            return None
+        return {min(self.losses): "lowest", max(self.losses): "highest"}.get(self.chosen)
+
+
+def grouped(cells: Iterable[Cell]) -> dict[tuple[tuple[str, str], ...], list[Cell]]:
+    """Cells that are one model but for learning rate and seed."""
+    found: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.group, []).append(cell)
+    return found
+
+
+def choose(group: Sequence[Cell], losses: Mapping[str, float | None]) -> Choice:
+    """losses: validation losses by the cells' names, None where the training failed."""
+    by_rate: dict[float, list[float | None]] = {}
+    for cell in group:
+        by_rate.setdefault(cell.settings["lr"], []).append(losses[cell.name])
+    means = {
+        rate: None if any(loss is None for loss in found) else fmean(loss for loss in found if loss is not None)
+        for rate, found in by_rate.items()
+    }
+    whole = {rate: mean for rate, mean in means.items() if mean is not None and math.isfinite(mean)}
+    chosen = min(whole, key=lambda rate: (whole[rate], rate)) if whole else None
+    return Choice(means, tuple(sorted({cell.settings.get("seed", 0) for cell in group})), chosen)
+
+
+def validation_loss(run: Path) -> float:
+    """A finished run's last."""
+    return float(pd.read_parquet(run / METRICS)["val_loss"].dropna().iloc[-1])

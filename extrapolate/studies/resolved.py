@@ -1,0 +1,226 @@
+"""Cells made ready before anything runs: resolved configurations, opened stores, checked evaluations."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from extrapolate.data.probes.base import parse_probes
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
+from extrapolate.evaluation import lengths, probes
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.names import ALL, AS_TRAINED, WITHOUT_OWN
+from extrapolate.evaluation.plans import AppliedExtensions
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model.decoder import Model
+from extrapolate.runs import resolve
+from extrapolate.runs.config import TrainedConfig, differences
+from extrapolate.runs.resolve import TrainingRequest
+from extrapolate.runs.resuming import run_in
+from extrapolate.runs.weights import Checkpoint
+from extrapolate.studies.cells import Cell
+from extrapolate.studies.lines import Place
+from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
+from extrapolate.training.fine_tuning import continued
+
+_FIELD = re.compile(r"(?:model|training)\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A cell with all that decides its weights, where it is trained, and how it is evaluated.
+
+    The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
+    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads.
+    """
+
+    cell: Cell
+    path: Path
+    request: TrainingRequest
+    config: TrainedConfig
+    user_file: Path | None
+    data: Path
+    own_extension: Recipe | None
+    evaluation: EvaluationSettings
+    left_out: Mapping[str, str]
+    parameters: int
+    evaluation_inputs: int
+
+    @property
+    def name(self) -> str:
+        """The cell's."""
+        return self.cell.name
+
+
+def request_of(cell: Cell, study: Study, trust_code: bool = False) -> TrainingRequest:
+    """What `train` is asked for; of a cell that continues another, only what its own table names."""
+    settings = cell.settings
+    if cell.continues is not None:
+        settings = study.fine_tunings[int(cell.place[1])].settings
+    model, training = ({k: v for k, v in settings.items() if k in known} for known in (MODEL, TRAINING))
+    return TrainingRequest(
+        settings.get("encoding"), settings.get("preset"), None, model, training, trust_code=trust_code
+    )
+
+
+def resolve_cells(
+    study: Study, cells: Sequence[Cell], stores: Mapping[str | None, Store], runs: Path, trust_code: bool = False
+) -> list[Resolved]:
+    """Every cell, ready. `stores` are by the cells' `data`; `runs` is the folder of all runs.
+
+    Raises UserError, with the line of the study's file, where a cell cannot be trained or evaluated as it says, or its
+    folder holds a run with other settings.
+    """
+    found: dict[str, Resolved] = {}
+    for cell in cells:
+        store = stores[cell.settings.get("data")]
+        request = request_of(cell, study, trust_code)
+        own: Recipe | None = None
+        try:
+            if cell.continues is None:
+                config, user_file = resolve.resolve(request, store)
+            else:
+                config, user_file, own = _continued(found[cell.continues], cell, request)
+        except UserError as error:
+            raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
+        planned = Planned(runs / cell.name, config, user_file, own, store, cell.settings.get("keep_every"))
+        try:
+            settings, left_out = _evaluated(planned, store, study.evaluation)
+        except UserError as error:
+            at = study.at("evaluate", "extend" if "extension" in str(error) else "")
+            raise UserError(f"{at}: cell {cell.name}: {error}") from None
+        inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
+        found[cell.name] = Resolved(
+            cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
+            planned.build_model().parameter_count(), inputs,
+        )  # fmt: skip
+    _check_unchanged(list(found.values()))
+    return list(found.values())
+
+
+def _continued(
+    parent: Resolved, cell: Cell, request: TrainingRequest
+) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+    """What will be resolved once the cell that is continued is trained, but for the hash of its weights."""
+    origin = {
+        "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),
+        "label": "", "seq_len": parent.config.seq_len,
+    }  # fmt: skip
+    return continued(parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend)
+
+
+def _where(study: Study, cell: Cell, message: str) -> str:
+    """The line of the setting that a message is about, as far as it tells."""
+    field = _FIELD.search(message)
+    name = field[1] if field else "encoding" if cell.continues is None else "extend"
+    places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
+    if cell.continues is None:
+        places += [("axes", name), ("base", name)]
+    return study.at(*next((place for place in places if place in study.lines), cell.place))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that is not there yet, as far as the check of an evaluation asks for one."""
+
+    path: Path
+    config: TrainedConfig
+    user_file: Path | None
+    own_extension: Recipe | None
+    store: Store
+    keep_every: int | None
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.store.tokenizer()
+
+    @cached_property
+    def _model(self) -> Model:
+        encoding = self.config.encoding
+        name = encoding.name
+        if self.user_file is not None:
+            name = f"{self.user_file}:{name.rpartition(':')[2]}"
+        return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        if which not in ("last", "all"):
+            raise UserError(f"`checkpoint` is last or all, not {which}")
+        kept = 0 if self.keep_every is None or which == "last" else (self.config.training.tokens - 1) // self.keep_every
+        return [Checkpoint(self.path, 0, 0, "")] * (1 + kept)
+
+    def build_model(self) -> Model:
+        return self._model
+
+    def load_model(self, checkpoint: Checkpoint) -> Model:
+        return self._model
+
+    def training_seconds(self) -> float | None:
+        return None
+
+
+def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[EvaluationSettings, dict[str, str]]:
+    """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
+    model = planned.build_model()
+    applying, left_out = [], {}
+    for text in evaluation.extend:
+        if text in (ALL, WITHOUT_OWN, AS_TRAINED):
+            applying.append(text)
+            continue
+        recipe = recipes.parse(text)
+        try:
+            joined = AppliedExtensions(planned.own_extension, recipe).joined()
+            recipes.check_applies(joined or recipe, model)
+        except UserError as error:
+            left_out[text] = str(error).partition("; what applies")[0]
+        else:
+            applying.append(text)
+    most = evaluation.max_targets
+    settings = EvaluationSettings(
+        factors=evaluation.factors,
+        extensions=tuple(applying),
+        protocols=evaluation.protocols,
+        split=evaluation.split,
+        max_targets=most if isinstance(most, int) else None,
+        max_targets_of=most if isinstance(most, dict) else {},
+        checkpoint=evaluation.checkpoint,
+        precisions=evaluation.precisions,
+        probes=parse_probes(evaluation.probes) if evaluation.probes else (),
+        probe_trials=evaluation.probe_trials,
+    )
+    lengths.check(planned, store, settings)
+    probes.check(planned, store, settings)
+    return settings, left_out
+
+
+def _check_unchanged(cells: Sequence[Resolved]) -> None:
+    """Raises UserError where folders hold runs with other settings than their cells have now."""
+    changed: list[str] = []
+    for cell in cells:
+        there = run_in(cell.path)
+        if there is None:
+            continue
+        known, now = there.trained, cell.config
+        if known.origin is not None and now.origin is not None:  # what its weights are is not known before
+            now = now.model_copy(update={"origin": known.origin})
+        if different := differences(known, now):
+            changed.append(f"{cell.path} ({'; '.join(different)})")
+    if changed:
+        first, more = changed[:6], len(changed) - 6
+        raise UserError(
+            f"the study was changed, and {len(changed)} of its runs were trained with other settings: "
+            f"{', '.join(first)}{f', and {more} more' if more > 0 else ''}; give another `out`, or delete these folders"
+        )

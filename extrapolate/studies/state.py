@@ -1,0 +1,50 @@
+"""What is known of a cell on disk: its run, and a small file beside the runs. A killed study goes on from these."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from extrapolate import files
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.runs.run import CONFIG, Run
+
+RUNS, STATES = "runs", "state"
+
+
+@dataclass(frozen=True)
+class CellState:
+    """evaluated: which evaluation of which weights is complete, None for none. failed: why the cell's last task failed,
+    None where it did not. passed_over: another learning rate was better, so that nothing more is done."""
+
+    evaluated: str | None = None
+    failed: str | None = None
+    passed_over: bool = False
+
+
+def read(folder: Path, name: str) -> CellState:
+    """A cell's state in a study's folder."""
+    path = folder / STATES / f"{name}.json"
+    return CellState(**files.read_json(path)) if path.is_file() else CellState()
+
+
+def write(folder: Path, name: str, state: CellState) -> None:
+    """Writes it, atomically."""
+    (folder / STATES).mkdir(exist_ok=True)
+    files.write_json(folder / STATES / f"{name}.json", asdict(state))
+
+
+def trained(run: Path) -> bool:
+    """Whether a run is there and finished."""
+    return (run / CONFIG).is_file() and Run.open(run).finished
+
+
+def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
+    """A hash of the weights of a finished run and of how they are evaluated."""
+    weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
+    return _hash([weights, asdict(settings) | {"probes": [str(probe) for probe in settings.probes]}])
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

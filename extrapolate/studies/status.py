@@ -1,0 +1,89 @@
+"""How far a study is, read from its folder alone: another process may be at work in it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from extrapolate import files
+from extrapolate.errors import UserError
+from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
+from extrapolate.studies import state
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.study import read_study
+
+STUDY, SCALE = "study.toml", "scale.json"
+Doing = Literal["done", "running", "failed", "passed over", "trained", "begun", "left"]
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """A cell: what it is doing, the tokens that it was trained on, of how many (None where that is not known yet), its
+    last losses, nats, and why it failed."""
+
+    cell: str
+    status: Doing
+    tokens: int
+    of: int | None
+    loss: float | None
+    val_loss: float | None
+    reason: str | None
+
+
+def status_of(folder: Path) -> list[CellStatus]:
+    """Every cell of the study in a folder, in the order of its file. Raises UserError where there is no study."""
+    if not (folder / STUDY).is_file():
+        raise UserError(f"{folder} holds no study: it has no {STUDY}")
+    scale = files.read_json(folder / SCALE)["scale"]
+    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, scale))]
+
+
+def _status(folder: Path, cell: Cell) -> CellStatus:
+    run = folder / state.RUNS / cell.name
+    known = state.read(folder, cell.name)
+    last: dict[str, float] = {}
+    for row in _rows(run / LOG):
+        last.update(row)
+    trained = (run / WEIGHTS).is_file()
+    doing: Doing = "left"
+    if _locked(run):
+        doing = "running"
+    elif known.failed is not None:
+        doing = "failed"
+    elif known.passed_over:
+        doing = "passed over"
+    elif known.evaluated is not None:
+        doing = "done"
+    elif trained:
+        doing = "trained"
+    elif last:
+        doing = "begun"
+    return CellStatus(
+        cell.name, doing, int(last.get("tokens", 0)), _budget(run), last.get("loss"), last.get("val_loss"), known.failed
+    )
+
+
+def _rows(log: Path) -> Iterator[dict[str, float]]:
+    if not log.is_file():
+        return
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:  # the line that is being written
+            return
+
+
+def _budget(run: Path) -> int | None:
+    if not (run / CONFIG).is_file():
+        return None
+    return int(json.loads((run / CONFIG).read_text(encoding="utf-8"))["config"]["training"]["tokens"])
+
+
+def _locked(run: Path) -> bool:
+    """Whether a process holds a run's lock: the kernel's table tells, and trying the lock would keep others from it."""
+    lock, table = run / ".lock", Path("/proc/locks")
+    if not lock.is_file() or not table.is_file():
+        return False
+    inode = f":{lock.stat().st_ino} "
+    return any("FLOCK" in line and inode in line for line in table.read_text().splitlines())

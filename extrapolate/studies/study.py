@@ -1,0 +1,216 @@
+"""A study's file: what all its cells have, the axes of its grid, and what to evaluate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from extrapolate.data.build import StoreSettings
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
+from extrapolate.model.config import ModelConfig
+from extrapolate.runs.config import read_config_file
+from extrapolate.sections import Section
+from extrapolate.specs import did_you_mean
+from extrapolate.studies.lines import Place, at, places
+from extrapolate.training.config import TrainingConfig
+
+MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
+TRAINING = frozenset(TrainingConfig.model_fields)
+# What a cell is made of: the encoding, sizes by name, the token store, and every setting of a model and its training.
+SETTINGS = frozenset({"encoding", "preset", "data", "keep_every"}) | MODEL | TRAINING
+SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "scale")
+SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
+TABLES = ("exclude", "cell", "fine_tune", "store")  # there may be several of each
+MOST_CELLS = 10_000
+
+
+class Evaluation(Section):
+    """What is evaluated of every cell: as `xt.evaluate` has it. An extension is evaluated where it applies."""
+
+    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
+    extend: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
+    split: str = "test"
+    max_targets: int | dict[str, int] | None = None
+    checkpoint: str = "last"
+    precisions: tuple[str, ...] = ("fp32",)
+    probes: str | None = None
+    probe_trials: int = 64
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Trainings that continue cells: all whose settings agree with `of`. Its name ends theirs."""
+
+    name: str
+    of: Mapping[str, Any]
+    extend: str | None
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's file as it was read. `lines` says where everything stands, for messages.
+
+    base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
+    that are left out. added: settings of single cells beside the grid. stores: token stores by path, made where they
+    are missing.
+    """
+
+    file: Path
+    text: str
+    base: Mapping[str, Any]
+    axes: Mapping[str, tuple[Any, ...]]
+    exclude: tuple[Mapping[str, Any], ...]
+    added: tuple[Mapping[str, Any], ...]
+    fine_tunings: tuple[FineTuning, ...]
+    stores: Mapping[str, StoreSettings]
+    evaluation: Evaluation
+    lines: Mapping[Place, int]
+
+    def at(self, *place: str | int) -> str:
+        """Where a setting stands, to begin a message with."""
+        return at(self.file, self.lines, place)
+
+
+def read_study(file: Path, scale: str | None = None) -> Study:
+    """A study's file; with a scale, as its section [scale.NAME] changes it.
+
+    Raises UserError where the file is not there or not TOML, or says what a study cannot have, or has no such scale.
+    """
+    raw = _scaled(read_config_file(file), file, scale)
+    text = file.read_text(encoding="utf-8")
+    return _Reader(file, text).study(raw)
+
+
+def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any]:
+    """The sections, with what a scale says otherwise."""
+    scales = raw.pop("scale", {})
+    if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
+        raise UserError(f"{file}: a scale is a section with a name: [scale.tiny.base]")
+    if scale is None:
+        return raw
+    if scale not in scales:
+        raise UserError(f"{file} has no scale '{scale}'; {did_you_mean(scale, scales)}")
+    for name, changed in scales[scale].items():
+        if name not in SCALED or not isinstance(changed, dict):
+            raise UserError(f"{file}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
+        raw[name] = {**raw.get(name, {}), **changed}
+    return raw
+
+
+class _Reader:
+    def __init__(self, file: Path, text: str) -> None:
+        self.file, self.text, self.lines = file, text, places(text)
+
+    def study(self, raw: Mapping[str, Any]) -> Study:
+        for name in raw:
+            if name not in SECTIONS:
+                raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, SECTIONS)}")
+        base = self.section(raw, "base")
+        self.check_settings(base, ("base",))
+        study = Study(
+            self.file, self.text, base, self.axes(raw, base),
+            exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
+            fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
+            evaluation=self.evaluation(raw), lines=self.lines,
+        )  # fmt: skip
+        if not study.axes and not study.added:
+            raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
+        return study
+
+    def wrong(self, place: Place, message: str) -> UserError:
+        return UserError(f"{at(self.file, self.lines, place)}: {message}")
+
+    def section(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+        found = raw.get(name, {})
+        if not isinstance(found, dict):
+            raise self.wrong((name,), f"'{name}' is a section: write [{name}] on a line of its own")
+        return found
+
+    def tables(self, raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+        found = raw.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise self.wrong((name,), f"there may be several of '{name}': write [[{name}]] before each")
+        return found
+
+    def check_settings(self, given: Mapping[str, Any], place: Place) -> None:
+        for name, value in given.items():
+            if name not in SETTINGS:
+                raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
+            if isinstance(value, list | dict):
+                several = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
+                raise self.wrong((*place, name), f"{name} is one value here, not {value!r}{several}")
+
+    def axes(self, raw: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+        axes = self.section(raw, "axes")
+        for name, values in axes.items():
+            place = ("axes", name)
+            self.check_settings({name: None}, ("axes",))
+            if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
+                raise self.wrong(place, f"an axis lists its values: {name} = [1, 2], not {values!r}")
+            if repeated := [value for number, value in enumerate(values) if value in values[:number]]:
+                raise self.wrong(place, f"{name} lists {repeated[0]!r} twice")
+            if name in base:
+                raise self.wrong(place, f"{name} is an axis and stands in [base] too: take it out of one")
+        return {name: tuple(values) for name, values in axes.items()}
+
+    def settings(self, raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+        found = self.tables(raw, name)
+        for number, one in enumerate(found):
+            if not one:
+                raise self.wrong((name, number), f"[[{name}]] names no setting")
+            self.check_settings(one, (name, number))
+        return found
+
+    def fine_tunings(self, raw: Mapping[str, Any]) -> tuple[FineTuning, ...]:
+        found: list[FineTuning] = []
+        for number, one in enumerate(self.tables(raw, "fine_tune")):
+            place = ("fine_tune", number)
+            name, of, extend = one.get("name"), one.get("of", {}), one.get("extend")
+            settings = {key: value for key, value in one.items() if key not in ("name", "of", "extend")}
+            if not isinstance(name, str) or not name:
+                raise self.wrong(place, "give it a name, which ends the names of its runs: name = 'pi'")
+            if any(name == other.name for other in found):
+                raise self.wrong((*place, "name"), f"two fine-tunings are called {name!r}")
+            if not isinstance(of, dict) or not isinstance(extend, str | None):
+                raise self.wrong(place, "of is {setting = value}, and extend is text")
+            self.check_settings(of, (*place, "of"))
+            self.check_settings(settings, place)
+            if frozen := sorted(set(settings) & (MODEL | {"preset", "data"})):
+                raise self.wrong((*place, frozen[0]), f"{frozen[0]} is that of the run that is continued")
+            found.append(FineTuning(name, of, extend, settings))
+        return tuple(found)
+
+    def stores(self, raw: Mapping[str, Any]) -> dict[str, StoreSettings]:
+        found: dict[str, StoreSettings] = {}
+        known = StoreSettings.__dataclass_fields__
+        for number, one in enumerate(self.tables(raw, "store")):
+            place = ("store", number)
+            settings = dict(one)
+            path = settings.pop("path", None)
+            if not isinstance(path, str) or "source" not in settings:
+                raise self.wrong(place, "a store has a path and a source: path = 'data/books', source = 'books/'")
+            for name, value in settings.items():
+                if name not in known:
+                    raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+                wanted = int if "tokens" in name or name == "vocab_size" else str
+                if type(value) is not wanted:
+                    raise self.wrong((*place, name), f"{name} is {'a number' if wanted is int else 'text'}")
+            found[path] = StoreSettings(**settings)
+        return found
+
+    def evaluation(self, raw: Mapping[str, Any]) -> Evaluation:
+        given = self.section(raw, "evaluate")
+        try:
+            return Evaluation.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            message = f"{name}: {first['msg']}"
+            if first["type"] == "extra_forbidden":
+                message = f"unknown setting '{name}'; {did_you_mean(name, Evaluation.model_fields)}"
+            raise self.wrong(("evaluate", name), message) from None

@@ -1,0 +1,103 @@
+"""What is to be done for the cells of a study, and in which order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from extrapolate.studies import rates
+from extrapolate.studies.rates import Choice
+from extrapolate.studies.resolved import Resolved
+
+Kind = Literal["train", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """To train a cell, or to evaluate it."""
+
+    kind: Kind
+    cell: str
+
+
+class Tasks:
+    """Every task of a study. What is ready follows from what was done.
+
+    A cell is evaluated, and continued by others, once it is trained; of cells that differ in learning rate alone, only
+    those of the best one, once all of them are trained.
+    """
+
+    def __init__(self, cells: Sequence[Resolved], loss_of: Callable[[Resolved], float]) -> None:
+        """loss_of: the validation loss of a trained cell."""
+        self.cells = {cell.name: cell for cell in cells}
+        self.loss_of = loss_of
+        self.done: set[Task] = set()
+        self.failed: dict[Task, str] = {}
+        self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
+        self._groups = [
+            group
+            for group in rates.grouped(cell.cell for cell in cells).values()
+            if len({cell.settings.get("lr") for cell in group}) > 1
+        ]
+        self._grouped = {cell.name for group in self._groups for cell in group}
+
+    def finish(self, task: Task) -> None:
+        """It is done."""
+        self.done.add(task)
+        self._choose()
+
+    def fail(self, task: Task, reason: str) -> None:
+        """It failed, and so is nothing that needs it."""
+        self.failed[task] = reason
+        self._choose()
+
+    def ready(self) -> list[Task]:
+        """What can be done now and is not done, in the order of the cells, trainings first."""
+        every = [Task(kind, name) for kind in ("train", "evaluate") for name in self.cells]
+        return [task for task in every if task not in self.done and task not in self.failed and self._can(task)]
+
+    def chosen(self, name: str) -> bool:
+        """Whether a cell is evaluated: it is not, where another learning rate is better."""
+        choice = self.choices.get(name)
+        return name not in self._grouped or (
+            choice is not None and self.cells[name].cell.settings["lr"] == choice.chosen
+        )
+
+    def passed_over(self, name: str) -> bool:
+        """Whether nothing more is done with a cell, or with the one that it continues, for another rate is better."""
+        parent = self.cells[name].cell.continues
+        return (name in self.choices and not self.chosen(name)) or (parent is not None and self.passed_over(parent))
+
+    def without(self) -> dict[str, str]:
+        """The cells that can never be done, by name, with the reason."""
+        found = {task.cell: reason for task, reason in self.failed.items()}
+        for name, cell in self.cells.items():
+            if (parent := cell.cell.continues) in found:
+                found.setdefault(name, f"{parent}, which it continues, failed")
+        return found
+
+    def _can(self, task: Task) -> bool:
+        cell = self.cells[task.cell].cell
+        if task.kind == "evaluate":
+            return Task("train", cell.name) in self.done and self.chosen(cell.name)
+        return cell.continues is None or (Task("train", cell.continues) in self.done and self.chosen(cell.continues))
+
+    def _choose(self) -> None:
+        for group in self._groups:
+            trainings = [Task("train", cell.name) for cell in group]
+            if group[0].name in self.choices or not all(task in self.done or task in self.failed for task in trainings):
+                continue
+            losses: Mapping[str, float | None] = {
+                task.cell: self.loss_of(self.cells[task.cell]) if task in self.done else None for task in trainings
+            }
+            choice = rates.choose(group, losses)
+            self.choices.update((cell.name, choice) for cell in group)
+
+
+def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved]:
+    """One of `count` shares of the cells, by number from 0. What is chosen or continued together stays together."""
+    of = {cell.name: cell for cell in cells}
+    units: dict[object, list[Resolved]] = {}
+    for cell in cells:
+        first = cell if cell.cell.continues is None else of[cell.cell.continues]
+        units.setdefault(first.cell.group, []).append(cell)
+    return [cell for unit in list(units.values())[index::count] for cell in unit]

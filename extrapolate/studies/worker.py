@@ -1,0 +1,94 @@
+"""One task of a study, in a process of its own."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from extrapolate.machine.children import reply
+from extrapolate.progress import Display, Progress
+from extrapolate.studies import state
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.shares import take
+from extrapolate.studies.state import CellState
+from extrapolate.studies.tasks import Task
+from extrapolate.training.stopping import Interrupted
+
+EVERY_S = 0.2  # between two messages on progress
+
+
+@dataclass(frozen=True)
+class Told:
+    """How far a task is: so much of the total, tokens, and a note."""
+
+    what: str
+    done: float
+    total: float | None
+    note: str
+
+
+Tell = Callable[[Told], None]
+
+
+def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress) -> None:
+    """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
+
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Raises what
+    `train` and `evaluate` raise.
+    """
+    from extrapolate.api.evaluate import evaluate_with
+    from extrapolate.api.train import train_with
+
+    if task.kind == "train":
+        state.write(folder, cell.name, CellState())
+        train_with(
+            cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
+            keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
+            progress=progress,
+        )  # fmt: skip
+        return
+    evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
+    key = state.evaluation_key(cell.path, cell.evaluation)
+    state.write(folder, cell.name, replace(state.read(folder, cell.name), evaluated=key, failed=None))
+
+
+class Reporter:
+    """Progress that is told to the process that started this one."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+
+    def say(self, message: str) -> None:
+        """Nothing: a study has many runs, and says of each how far it is."""
+
+    def display(self, unit: str, stopped: str = "stopped") -> Display:
+        """A piece of work begins."""
+        return _Sent(self.tell)
+
+
+class _Sent:
+    def __init__(self, tell: Tell) -> None:
+        self.tell, self.last = tell, 0.0
+
+    def __enter__(self) -> "_Sent":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        if time.monotonic() - self.last >= EVERY_S or done == total:
+            self.last = time.monotonic()
+            self.tell(Told(what, done, total, note))
+
+
+def serve(connection: Connection) -> None:
+    """Does one task after the other, as it is sent them, and answers with how far each is, then with None."""
+    take(connection.recv())
+    with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
+        while True:
+            task, cell, folder, parent, alone = connection.recv()
+            perform(task, cell, folder, parent, alone, Reporter(lambda told: reply(connection, told)))
+            reply(connection, None)

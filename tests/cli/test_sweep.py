@@ -1,0 +1,177 @@
+"""extrapolate sweep and status: a study is done whole, goes on where it was done, and refuses what it cannot do."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import extrapolate as xt
+from extrapolate.cli import main
+
+Cli = Callable[..., Any]
+
+STUDY = """
+[base]
+data = "{store}"
+seq_len = 16
+tokens = 5120
+batch_tokens = 512
+layers = 1
+precision = "fp32"
+compile = false
+
+[axes]
+encoding = ["rope", "alibi"]
+lr = [1e-3, 3e-3]
+
+[[exclude]]
+encoding = "alibi"
+lr = 1e-3
+
+[[fine_tune]]
+name = "pi"
+of = {{encoding = "rope"}}
+extend = "pi:factor=2"
+seq_len = 32
+tokens = 1024
+
+[evaluate]
+factors = [1, 4]
+extend = ["yarn:factor=4"]
+protocols = ["windows"]
+max_targets = 512
+"""
+BEST, OTHER = "rope-lr0.003-s0", "rope-lr0.001-s0"
+CELLS = [OTHER, BEST, "alibi-lr0.003-s0", f"{OTHER}+pi", f"{BEST}+pi"]
+
+
+@pytest.fixture(scope="module")
+def study(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study's file."""
+    file = tmp_path_factory.mktemp("study") / "small.toml"
+    file.write_text(STUDY.format(store=store))
+    return file
+
+
+@pytest.fixture(scope="module")
+def done(study: Path) -> Path:
+    """The folder of the study, done. Not to be changed."""
+    out = study.parent / "out"
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", str(study), "--out", str(out), "--jobs", "2"])
+    assert not ended.value.code
+    return out
+
+
+def statuses(out: Path) -> dict[str, str]:
+    return dict(xt.status(out)[["cell", "status"]].itertuples(index=False))
+
+
+def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
+    assert statuses(done) == {
+        OTHER: "passed over", BEST: "done", "alibi-lr0.003-s0": "done", f"{OTHER}+pi": "passed over",
+        f"{BEST}+pi": "done",
+    }  # fmt: skip
+    rates = pd.read_parquet(done / "learning_rates.parquet")
+    assert rates[["Model", "Learning rate", "Taken"]].values.tolist() == [
+        ["rope", 1e-3, ""], ["rope", 3e-3, "highest of all"],
+    ]  # fmt: skip
+    assert "A better learning rate may lie beyond the grid for: rope." in (done / "report/report.md").read_text()
+    report = pd.read_parquet(done / "report" / "evals.parquet")
+    assert set(report["run"]) == {BEST, "alibi-lr0.003-s0", f"{BEST}+pi"}
+    assert set(report[report["run"] == BEST]["extension"]) == {"as-trained", "yarn:factor=4"}
+    assert set(report[report["run"] == "alibi-lr0.003-s0"]["extension"]) == {"as-trained"}
+
+
+def test_times_of_what_shared_the_machine_are_not_told(done: Path) -> None:
+    assert "tokens_per_s" not in pd.read_parquet(done / "runs" / BEST / "metrics.parquet")
+    report = pd.read_parquet(done / "report" / "evals.parquet")
+    assert report["tokens_per_s"].isna().all()
+    assert report["training_seconds"].isna().all()
+
+
+def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()}
+    cli("sweep", study, "--out", out).succeeded()
+    assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
+
+
+def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.toml"
+    changed.write_text(study.read_text().replace("tokens = 5120", "tokens = 6144"))
+    message = cli("sweep", changed, "--out", done).error()
+    assert "the study was changed, and 3 of its runs were trained with other settings" in message
+    assert f"{done}/runs/{BEST} (training.tokens: 5120 in the run, 6144 now)" in message
+
+
+FEW = STUDY.partition("lr =")[0] + '[evaluate]\nfactors = [1]\nprotocols = ["windows"]\nmax_targets = 512\n'
+
+
+def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Its run's folder is a file. It is tried again."""
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    few.write_text(FEW.format(store=store))
+    (out / "runs").mkdir(parents=True)
+    (out / "runs" / "rope-s0").write_text("in the way")
+    message = cli("sweep", few, "--out", out, "--jobs", 2).error(1)
+    assert message == "1 cells failed; run the same command to try them again"
+    assert statuses(out) == {"rope-s0": "failed", "alibi-s0": "done"}
+    assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
+
+
+def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Each does its own cells; the call without a share finds all done, and writes the report."""
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    few.write_text(FEW.format(store=store))
+    cli("sweep", few, "--out", out, "--jobs", 1, "--array", "0/2").succeeded()
+    assert statuses(out) == {"rope-s0": "done", "alibi-s0": "left"}
+    assert not (out / "report").exists()
+    cli("sweep", few, "--out", out, "--jobs", 1, "--array", "1/2").succeeded()
+    cli("sweep", few, "--out", out).succeeded()
+    assert set(pd.read_parquet(out / "report" / "evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
+    for wrong in ("2/2", "0", "-1/2", "a/b"):
+        assert wrong in cli("sweep", few, "--out", out, "--array", wrong).error()
+
+
+def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.toml"
+    few.write_text(FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseed = [0, 1]'))
+    outcome = cli("sweep", few, "--out", tmp_path / "out", "--dry-run", "--jobs", 1).succeeded()
+    assert "2 cells, 1 at once: about" in outcome.out
+    assert "rope-s1" in outcome.out
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
+        ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
+        ("factors = [1, 4]", "factors = [1, 4000]", "line 26: cell rope-lr0.001-s0: "),
+        ('["yarn:factor=4"]', '["yarm"]', "line 28: cell rope-lr0.001-s0: unknown extension 'yarm'"),
+        ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_trained(
+    cli: Cli, study: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    wrong = tmp_path / "wrong.toml"
+    assert old in study.read_text()
+    wrong.write_text(study.read_text().replace(old, new, 1))
+    assert f"{wrong}, {message}" in cli("sweep", wrong, "--out", tmp_path / "out").error()
+    assert not (tmp_path / "out").exists()
+
+
+def test_status_of_no_study(cli: Cli, tmp_path: Path) -> None:
+    assert cli("status", tmp_path).error() == f"{tmp_path} holds no study: it has no study.toml"
+
+
+def test_the_state_of_a_cell_is_a_small_file(done: Path) -> None:
+    record = json.loads((done / "state" / f"{BEST}.json").read_text())
+    assert record["failed"] is None
+    assert len(record["evaluated"]) == 16

@@ -1,0 +1,86 @@
+"""The cells of a study: the grid, what is left out, what is added, and their names."""
+
+from pathlib import Path
+
+import pytest
+
+from extrapolate.errors import UserError
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.study import read_study
+
+
+def cells(tmp_path: Path, text: str) -> list[Cell]:
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    return cells_of(read_study(file))
+
+
+GRID = """
+[base]
+seq_len = 16
+[axes]
+encoding = ["rope", "expe:size=16"]
+lr = [1e-3, 3e-3]
+seed = [0, 1]
+"""
+
+
+def test_the_grid_is_every_combination_in_order(tmp_path: Path) -> None:
+    found = cells(tmp_path, GRID)
+    assert [cell.name for cell in found] == [
+        "rope-lr0.001-s0", "rope-lr0.001-s1", "rope-lr0.003-s0", "rope-lr0.003-s1",
+        "expe-size-16-lr0.001-s0", "expe-size-16-lr0.001-s1", "expe-size-16-lr0.003-s0", "expe-size-16-lr0.003-s1",
+    ]  # fmt: skip
+    assert found[-1].settings == {"seq_len": 16, "encoding": "expe:size=16", "lr": 3e-3, "seed": 1}
+
+
+@pytest.mark.parametrize("rate", ["1e-05", "0.003", "3.0"])
+def test_a_model_is_called_after_what_is_not_its_rate_or_seed(rate: str) -> None:
+    assert Cell(f"expe-size-16-L64-lr{rate}-s11", {}, ("axes",)).model_name == "expe-size-16-L64"
+    assert Cell(f"rope-lr{rate}-s0+pi", {}, ("axes",)).model_name == "rope+pi"
+
+
+def test_a_longer_axis_changes_no_name(tmp_path: Path) -> None:
+    before = {cell.name for cell in cells(tmp_path, GRID)}
+    after = {cell.name for cell in cells(tmp_path, GRID.replace("[0, 1]", "[0, 1, 2]"))}
+    assert before < after
+
+
+def test_exclusions_and_additions(tmp_path: Path) -> None:
+    text = GRID + '[[exclude]]\nencoding = "rope"\nlr = 1e-3\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n'
+    names = [cell.name for cell in cells(tmp_path, text)]
+    assert "rope-lr0.001-s0" not in names
+    assert "rope-lr0.003-s0" in names
+    assert names[-1] == "alibi-lr0.1-s0"
+
+
+def test_an_exclusion_that_leaves_nothing_out_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"line 8: no cell has these settings"):
+        cells(tmp_path, GRID + '[[exclude]]\nencoding = "ropes"\n')
+
+
+def test_everything_excluded(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="every cell is excluded"):
+        cells(tmp_path, GRID + "[[exclude]]\nseq_len = 16\n")
+
+
+def test_an_added_cell_that_is_there_already(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"line 8: a second cell is called rope-lr0\.001-s0"):
+        cells(tmp_path, GRID + '[[cell]]\nencoding = "rope"\n')
+
+
+def test_fine_tunings_continue_the_cells_that_they_name(tmp_path: Path) -> None:
+    text = GRID + '[[fine_tune]]\nname = "long"\nof = {encoding = "rope", seed = 0}\nextend = "pi:factor=4"\n'
+    tuned = [cell for cell in cells(tmp_path, text) if cell.continues]
+    assert [(cell.name, cell.continues) for cell in tuned] == [
+        ("rope-lr0.001-s0+long", "rope-lr0.001-s0"), ("rope-lr0.003-s0+long", "rope-lr0.003-s0"),
+    ]  # fmt: skip
+    assert all(cell.extend == "pi:factor=4" for cell in tuned)
+    with pytest.raises(UserError, match="no cell has the settings that it continues"):
+        cells(tmp_path, text.replace("seed = 0", "seed = 7"))
+
+
+def test_too_many(tmp_path: Path) -> None:
+    text = f'[axes]\nencoding = ["rope"]\nseed = {list(range(200))}\nlayers = {list(range(1, 101))}\n'
+    with pytest.raises(UserError, match="20,000 combinations are too many"):
+        cells(tmp_path, text)

@@ -1,0 +1,114 @@
+"""Reading a study's file: what it says, and the line of what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from extrapolate.errors import UserError
+from extrapolate.studies.lines import places
+from extrapolate.studies.study import Study, read_study
+
+GOOD = """\
+# a study
+[base]
+seq_len = 16
+tokens = 4096
+
+[axes]
+encoding = ["rope", "alibi"]
+seed = [0, 1]
+
+[[exclude]]
+encoding = "alibi"
+seed = 1
+
+[[cell]]
+encoding = "expe"
+
+[[fine_tune]]
+name = "long"
+of = {encoding = "rope"}
+extend = "pi:factor=4"
+seq_len = 64
+
+[evaluate]
+factors = [1, 4]
+"""
+
+
+def read(tmp_path: Path, text: str) -> Study:
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    return read_study(file)
+
+
+def test_all_of_a_file_is_read(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD)
+    assert study.base == {"seq_len": 16, "tokens": 4096}
+    assert study.axes == {"encoding": ("rope", "alibi"), "seed": (0, 1)}
+    assert study.exclude == ({"encoding": "alibi", "seed": 1},)
+    assert study.added == ({"encoding": "expe"},)
+    (tuning,) = study.fine_tunings
+    assert (tuning.name, tuning.of, tuning.extend) == ("long", {"encoding": "rope"}, "pi:factor=4")
+    assert tuning.settings == {"seq_len": 64}
+    assert study.evaluation.factors == (1, 4)
+
+
+def test_places_are_lines() -> None:
+    lines = places(GOOD)
+    assert lines["base", "tokens"] == 4
+    assert lines["exclude", 0, "seed"] == 12
+    assert lines["fine_tune", 0, "of"] == 19
+    assert lines["evaluate",] == 23
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tokens = 4096", "token = 4096", "line 4: unknown setting 'token'; did you mean 'tokens'?"),
+        ("tokens = 4096", "tokens = [4096]", "line 4: tokens is one value here, not [4096] (several values make an"),
+        ("seed = [0, 1]", "seed = 3", "line 8: an axis lists its values: seed = [1, 2], not 3"),
+        ("seed = [0, 1]", "seed = [0, 0]", "line 8: seed lists 0 twice"),
+        ("seed = [0, 1]", "tokens = [1]", "line 8: tokens is an axis and stands in [base] too"),
+        ("[axes]", "[axis]", "line 6: unknown section 'axis'; did you mean 'axes'?"),
+        ("[[cell]]\n", "[cell]\n", "line 14: there may be several of 'cell': write [[cell]] before each"),
+        ('name = "long"\n', "", "line 17: give it a name"),
+        ("seq_len = 64", "layers = 2", "line 21: layers is that of the run that is continued"),
+        ("factors = [1, 4]", "factor = [1, 4]", "line 24: unknown setting 'factor'; did you mean 'factors'?"),
+        ("factors = [1, 4]", "factors = 'all'", "line 24: factors: Input should be"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UserError) as raised:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert str(raised.value).startswith(f"{tmp_path / 'study.toml'}, {message}")
+
+
+def test_a_file_without_cells(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no cells: list values under"):
+        read(tmp_path, "[base]\nseq_len = 16\n")
+
+
+def test_a_store_has_a_path_and_a_source(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="line 25: a store has a path and a source"):
+        read(tmp_path, GOOD + '[[store]]\npath = "data/books"\n')
+    study = read(tmp_path, GOOD + '[[store]]\npath = "data/books"\nsource = "books"\nvocab_size = 300\n')
+    assert study.stores["data/books"].vocab_size == 300
+
+
+def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
+    text = (
+        GOOD + "[scale.tiny.base]\ntokens = 512\n[scale.tiny.axes]\nseed = [0]\n[scale.tiny.evaluate]\nfactors = [2]\n"
+    )
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    assert read_study(file).base["tokens"] == 4096
+    tiny = read_study(file, "tiny")
+    assert tiny.base == {"seq_len": 16, "tokens": 512}
+    assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
+    assert tiny.evaluation.factors == (2,)
+    with pytest.raises(UserError, match="has no scale 'tine'; did you mean 'tiny'"):
+        read_study(file, "tine")
+    with pytest.raises(UserError, match="has sections base, axes, evaluate, not cell"):
+        read(tmp_path, text + "[scale.odd.cell]\nseed = 1\n") and read_study(file, "odd")

@@ -1,0 +1,108 @@
+"""What can be done when: trainings, the choice of a learning rate, what continues, evaluations."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from extrapolate.studies.cells import cells_of
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.study import read_study
+from extrapolate.studies.tasks import Task, Tasks
+
+STUDY = """
+[axes]
+encoding = ["rope", "alibi"]
+lr = [1e-3, 3e-3, 1e-2]
+seed = [0, 1]
+[[exclude]]
+encoding = "alibi"
+lr = 1e-3
+[[exclude]]
+encoding = "alibi"
+lr = 1e-2
+[[fine_tune]]
+name = "long"
+of = {encoding = "rope", seed = 0}
+"""
+
+
+def made(tmp_path: Path, losses: dict[str, float]) -> Tasks:
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY)
+    cells = [SimpleNamespace(cell=cell, name=cell.name) for cell in cells_of(read_study(file))]
+    return Tasks(cast(list[Resolved], cells), lambda cell: losses[cell.name])
+
+
+def rates(mean: dict[str, float]) -> dict[str, float]:
+    """Losses of RoPE's cells whose means over two seeds are these."""
+    return {f"rope-lr{rate}-s{seed}": loss + (0.1 if seed else -0.1) for rate, loss in mean.items() for seed in (0, 1)}
+
+
+def train_all(tasks: Tasks, failing: str = "") -> None:
+    for task in [task for task in tasks.ready() if task.kind == "train"]:
+        if task.cell == failing:
+            tasks.fail(task, "the loss is nan")
+        else:
+            tasks.finish(task)
+
+
+def names(tasks: Tasks, kind: str) -> list[str]:
+    return [task.cell for task in tasks.ready() if task.kind == kind]
+
+
+def test_only_trainings_at_first_and_a_model_with_one_rate_is_evaluated_at_once(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {})
+    assert len(names(tasks, "train")) == 8
+    assert not names(tasks, "evaluate")
+    tasks.finish(Task("train", "alibi-lr0.003-s1"))
+    assert names(tasks, "evaluate") == ["alibi-lr0.003-s1"]
+    tasks.finish(Task("train", "rope-lr0.003-s1"))
+    assert names(tasks, "evaluate") == ["alibi-lr0.003-s1"]  # RoPE's rates are not known yet
+
+
+@pytest.mark.parametrize(
+    ("means", "best", "edge"),
+    [
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}, 3e-3, None),
+        ({"0.001": 1.0, "0.003": 2.0, "0.01": 2.5}, 1e-3, "lowest"),
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 1.5}, 1e-2, "highest"),
+        ({"0.001": 2.0, "0.003": 2.0, "0.01": math.nan}, 1e-3, "lowest"),
+    ],
+)
+def test_the_best_rate_is_evaluated_and_continued(
+    tmp_path: Path, means: dict[str, float], best: float, edge: str | None
+) -> None:
+    tasks = made(tmp_path, rates(means))
+    train_all(tasks)
+    choice = tasks.choices["rope-lr0.001-s0"]
+    assert (choice.chosen, choice.edge, choice.seeds) == (best, edge, (0, 1))
+    chosen = [f"rope-lr{best:g}-s0", f"rope-lr{best:g}-s1"]
+    assert names(tasks, "evaluate") == [*chosen, "alibi-lr0.003-s0", "alibi-lr0.003-s1"]
+    assert names(tasks, "train") == [f"{chosen[0]}+long"]
+    passed_over = [name for name in tasks.cells if tasks.passed_over(name)]
+    assert len(passed_over) == 4 + 2  # of the grid, and what would continue them
+    for task in tasks.ready():
+        tasks.finish(task)
+    assert tasks.ready() == [Task("evaluate", f"{chosen[0]}+long")]
+
+
+def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    train_all(tasks, failing="rope-lr0.003-s1")
+    choice = tasks.choices["rope-lr0.003-s0"]
+    assert choice.chosen == 1e-2
+    assert choice.losses[3e-3] is None
+    assert tasks.without() == {"rope-lr0.003-s1": "the loss is nan"}
+
+
+def test_what_continues_a_failed_cell_is_left_out(tmp_path: Path) -> None:
+    losses: dict[str, Any] = rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5})
+    tasks = made(tmp_path, losses)
+    for task in [task for task in tasks.ready() if task.cell.startswith("rope")]:
+        tasks.fail(task, "no memory")
+    assert tasks.choices["rope-lr0.001-s0"].chosen is None
+    assert not [task for task in tasks.ready() if task.cell.startswith("rope")]
+    assert tasks.without()["rope-lr0.003-s0+long"] == "rope-lr0.003-s0, which it continues, failed"
