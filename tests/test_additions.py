@@ -44,7 +44,7 @@ def refusal(call, *arguments, **named):
         return str(error)
 
 def store_of(spec):
-    settings = StoreSettings(source=spec, vocab_size=260, min_heldout_tokens=20)
+    settings = StoreSettings(source=spec, vocab_size=260, min_heldout_tokens=20, dedup=False)
     return build_store(open_source(spec), settings, Path("stores") / str(len(spec)))
 
 def said_by(*arguments):

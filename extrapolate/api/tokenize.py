@@ -27,6 +27,7 @@ def tokenize(
     max_tokens: int | None = None,
     min_heldout_tokens: int = 8193,
     text_field: str = "text",
+    dedup: bool = True,
     workers: int | None = None,
     progress: Progress = QUIET,
 ) -> Store:
@@ -37,14 +38,17 @@ def tokenize(
     byte-level BPE that is trained, unless `tokenizer` names a `tokenizer.json` or `hf:NAME`. min_doc_tokens: shorter
     documents are left out. max_tokens: the store ends before the document that passes it (default: all).
     min_heldout_tokens: held-out documents have at least so many tokens. text_field: the column of text in `.jsonl`,
-    `.parquet` and Hugging Face data. workers: processes that encode (default: one a core).
+    `.parquet` and Hugging Face data. dedup: near-duplicates, such as editions of one book, go into one split.
+    workers: processes that encode (default: one a core).
 
     The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
     goes on from the last finished file of the store, unless the source was changed meanwhile.
 
     Raises UserError where the source cannot be read, or `out` holds something else.
     """
-    settings = StoreSettings(source, text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens)
+    settings = StoreSettings(
+        source, text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens, dedup
+    )
     return store_with(settings, Path(out), progress, workers)
 
 
@@ -55,9 +59,10 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         if not (out / "manifest.json").exists():
             raise UserError(f"{out} already exists and is not a token store; choose another `out`")
         store = Store.open(out)
-        there = store.manifest["settings"]
+        there = {"dedup": settings.dedup, **store.manifest["settings"]}
         if there == vars(settings):
-            progress.say(f"{out} is already there, made with the same settings: nothing to do")
+            earlier = "" if "dedup" in store.manifest["settings"] else ", before near-duplicates were looked for"
+            progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do")
             return store
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
         raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
@@ -70,6 +75,9 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens, "
             f"the longest {split['longest_document']:,}"
         )
+    if (near := store.manifest["near_duplicates"]) is not None:
+        kept = f", each kept in one split, of which {near['apart']:,} would be apart" if near["pairs"] else ""
+        progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
 

@@ -1,7 +1,8 @@
 """How fast text becomes tokens on the disk, beside `datasets.Dataset.map` with the same tokenizer, in one run.
 
 Each variant gets the same texts from the same Parquet file, and has a process of its own, with the children that it
-starts. The peer's reading of that file is not counted, ours is; the learning of the BPE is nobody's.
+starts. The peer's reading of that file is not counted, ours is; the learning of the BPE is nobody's. Near-duplicates
+are not looked for: the peer does not, and a text that is said again would be one.
 """
 
 import os
@@ -117,7 +118,7 @@ def _measure(variant: Variant, folder: Path) -> float:
 
 def _ours(variant: Variant, folder: Path) -> float:
     out, texts = folder / "store", str(folder / "texts.parquet")
-    settings = StoreSettings(texts, tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=1)
+    settings = StoreSettings(texts, tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=1, dedup=False)
     began = time.perf_counter()
     build_store(open_source(texts), settings, out, workers=variant.processes)
     seconds = time.perf_counter() - began

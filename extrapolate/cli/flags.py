@@ -34,6 +34,8 @@ def _in_flags(found: re.Match[str]) -> str:
     name, value = found.groups()
     if name not in flags():
         return found[0]
+    if value == "False":  # Typer's name for the opposite of a flag
+        return f"--no-{flags()[name].removeprefix('--')}"
     return flags()[name] if value in (None, "True") else f"{flags()[name]} {_shown(value)}"
 
 

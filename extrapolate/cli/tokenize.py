@@ -26,6 +26,9 @@ def tokenize(
     text_field: Annotated[
         str, typer.Option(help="the column of text in .jsonl, .parquet and Hugging Face data")
     ] = "text",
+    dedup: Annotated[
+        bool, typer.Option(help="keep near-duplicates, such as editions of one book, in one split")
+    ] = True,
     workers: Annotated[int | None, typer.Option(min=1, help="number of processes  [default: one a core]")] = None,
 ) -> None:
     """Turn documents into a token store.
@@ -44,6 +47,7 @@ def tokenize(
         max_tokens=max_tokens,
         min_heldout_tokens=min_heldout_tokens,
         text_field=text_field,
+        dedup=dedup,
         workers=workers,
         progress=CommandLine(),
     )

@@ -17,6 +17,7 @@ from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source
 from extrapolate.data.encoding import encoded
 from extrapolate.data.manifest import FORMAT
+from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import Process
 from extrapolate.errors import UserError
@@ -36,6 +37,7 @@ class StoreSettings:
     min_doc_tokens: int = 1
     max_tokens: int | None = None
     min_heldout_tokens: int = 8193
+    dedup: bool = True
 
 
 def build_store(
@@ -49,10 +51,10 @@ def build_store(
 
     Documents shorter than min_doc_tokens and repeated documents are left out. Of the documents of at least
     min_heldout_tokens, a quarter (by hash, at most 256, and 8 M tokens) become the test split, a twentieth (at most 64,
-    and 2 M tokens) the validation split. `progress(stage, bytes)` is called as text is read. workers: processes that
-    encode (default: one a core). Memory does not grow with the source. Where the source is a `Lasting` one and the work
-    is stopped or killed, or fails for want of something, the same call goes on with it. Raises UserError on unusable
-    input.
+    and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False.
+    `progress(stage, bytes)` is called as text is read. workers: processes that encode (default: one a core). Memory
+    does not grow with the source. Where the source is a `Lasting` one and the work is stopped or killed, or fails for
+    want of something, the same call goes on with it. Raises UserError on unusable input.
     """
     made_from = _made_from(source, settings)
 
@@ -69,7 +71,7 @@ def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None
     if not isinstance(source, Lasting) or (there := source.fingerprint()) is None:
         return None
     tokenizer = None if settings.tokenizer is None else tokenizers.load(settings.tokenizer).to_str()
-    return {"settings": vars(settings), "source": there, "tokenizer": tokenizer}
+    return {"settings": vars(settings), "source": there, "tokenizer": tokenizer, "sketch": SKETCH}
 
 
 def cores() -> int:
@@ -89,11 +91,13 @@ def _build(
         construction.begin(folder, made_from, _tokenizer(source, settings, progress, workers))
     # Synthetic documents are all of one length, so that none is too short.
     least = 1 if isinstance(source, Process) else settings.min_heldout_tokens
-    with closing(Construction(folder, settings.min_doc_tokens, settings.max_tokens, least)) as store:
+    # Two of them are alike by chance alone.
+    dedup = settings.dedup and not isinstance(source, Process)
+    with closing(Construction(folder, settings.min_doc_tokens, settings.max_tokens, least, dedup)) as store:
         if not store.whole:
             progress(ENCODING, store.read_bytes)
             batches = _batches(islice(source, store.read, None))
-            with closing(encoded(batches, store.tokenizer, store.dtype, workers)) as done:
+            with closing(encoded(batches, store.tokenizer, store.dtype, workers, dedup)) as done:
                 for document, found in done:
                     progress(ENCODING, found.size)
                     if not store.take(document.id, found):

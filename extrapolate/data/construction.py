@@ -1,11 +1,11 @@
 """A token store while it is made: what is on the disk already, and from where another process goes on.
 
 The folder has the shards that are finished, and beside them, until the end: the documents that may be held out (`long`
-shards), one record for every document, the digests that were seen, and `progress.json`, which says what counts of it.
+shards), one record for every document, the sketches of its passages, the digests that were seen, and `progress.json`,
+which says what counts of it.
 """
 
 import hashlib
-import os
 from bisect import bisect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,17 +16,19 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer
 
 from extrapolate import files
-from extrapolate.data import shards, writing
+from extrapolate.data import near_duplicates, shards, writing
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.encoding import Encoded
 from extrapolate.data.heldout import HeldOut
 from extrapolate.data.manifest import SPLITS, TOKENIZER, Content, Count
+from extrapolate.data.passages import PASSAGE
+from extrapolate.data.records import Records
 from extrapolate.data.seen import Seen
 from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
 from extrapolate.sections import Section
 
-PROGRESS, RECORDS, SEEN = "progress.json", "documents.bin", "seen.sqlite"
+PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
 # A document that is kept: its hash, its tokens without the end of text, and whether it may be held out.
 _RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?")])
 _RECORDS_AT_ONCE = 2**16
@@ -35,11 +37,12 @@ _RECORDS_AT_ONCE = 2**16
 class Progress(Section):
     """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
 
-    format: int = 1
+    format: int = 2  # the second has passages
     made_from: dict[str, Any]
     read: Count = 0
     read_bytes: Count = 0
     records: Count = 0
+    passages: Count = 0
     whole: bool = False  # the source is at its end
     train: list[str]
     train_part: dict[str, Count]
@@ -55,8 +58,8 @@ def can_go_on(folder: Path, made_from: Mapping[str, Any]) -> bool:
             return False
         for name, there in progress.files.items():
             shards.check_content(folder / name, there.bytes, there.sha256)
-        records = folder / RECORDS
-        return progress.records == 0 or records.stat().st_size >= progress.records * _RECORD.itemsize
+        sizes = {RECORDS: progress.records * _RECORD.itemsize, PASSAGES: progress.passages * PASSAGE.itemsize}
+        return all(size == 0 or (folder / name).stat().st_size >= size for name, size in sizes.items())
     except (UserError, OSError):
         return False
 
@@ -85,18 +88,23 @@ class Construction:
     """Takes documents, and makes a store of them, in a folder on which `begin` was called by now or long ago.
 
     Of documents shorter than `min_doc_tokens` and of repeated ones nothing is kept; the first that passes
-    `max_tokens` is the end.
+    `max_tokens` is the end. dedup: near-duplicates are looked for, among what was encoded with its passages.
     """
 
     def __init__(
-        self, folder: Path, min_doc_tokens: int = 1, max_tokens: int | None = None, min_heldout_tokens: int = 1
+        self,
+        folder: Path,
+        min_doc_tokens: int = 1,
+        max_tokens: int | None = None,
+        min_heldout_tokens: int = 1,
+        dedup: bool = False,
     ) -> None:
         progress = _progress(folder)
         assert progress is not None
         self._folder, self._progress = folder, progress
         self._min_doc_tokens, self._max_tokens = max(1, min_doc_tokens), max_tokens
         for path in folder.iterdir():  # what was begun since
-            if path.name not in (PROGRESS, RECORDS, *progress.files):
+            if path.name not in (PROGRESS, RECORDS, PASSAGES, *progress.files):
                 path.unlink()
         self.tokenizer = tokenizers.read(folder / TOKENIZER)
         self.vocab_size = max(self.tokenizer.get_vocab().values()) + 1  # ids can have gaps
@@ -109,9 +117,9 @@ class Construction:
         self._long = Shards(folder, "long", self.dtype, progress.long, EMPTY)
         self._heldout, self._seen = HeldOut(min_heldout_tokens), Seen(folder / SEEN)
         self._tokens = self._since_saved = 0
-        self._records = (folder / RECORDS).open("ab")
-        self._records.truncate(progress.records * _RECORD.itemsize)
-        self._count = progress.records
+        self._records = Records(folder / RECORDS, _RECORD, progress.records)
+        self._passages = Records(folder / PASSAGES, PASSAGE, progress.passages)
+        self._dedup = dedup
         for record in self._all_records():
             digest, tokens = record["digest"].tobytes(), int(record["tokens"])
             self._seen.add(digest)
@@ -128,16 +136,18 @@ class Construction:
                 self._save()
             long = self._heldout.may_hold(encoded.digest, count - 1)
             (self._long if long else self._train).add(document_id, encoded.size, encoded.tokens)
-            self._records.write(np.array((encoded.digest, count - 1, long), _RECORD).tobytes())
-            self._count, self._tokens = self._count + 1, self._tokens + count
-            self._since_saved += count
+            passages = np.frombuffer(encoded.passages, PASSAGE).copy()
+            passages["row"] = self._records.count
+            self._passages.add(passages)
+            self._records.add(np.array([(encoded.digest, count - 1, long)], _RECORD))
+            self._tokens, self._since_saved = self._tokens + count, self._since_saved + count
         self.read, self.read_bytes = self.read + 1, self.read_bytes + encoded.size
         return True
 
     @property
     def documents(self) -> int:
         """How many are kept."""
-        return self._count
+        return self._records.count
 
     def end(self) -> None:
         """The source has no more documents."""
@@ -148,14 +158,15 @@ class Construction:
         """Whoever goes on goes on from here."""
         self._train.end_file()
         self._long.end_file()
-        self._records.flush()
-        os.fsync(self._records.fileno())
+        self._records.sync()
+        self._passages.sync()
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = Progress(
             made_from=self._progress.made_from,
             read=self.read,
             read_bytes=self.read_bytes,
-            records=self._count,
+            records=self._records.count,
+            passages=self._passages.count,
             whole=self.whole,
             train=self._train.names,
             train_part=self._train.part,
@@ -170,7 +181,7 @@ class Construction:
 
         Raises UserError where there are too few documents for testing, validation and training.
         """
-        chosen = self._heldout.chosen()
+        chosen, near = self._chosen()
         parts = {name: Shards(self._folder, name, self.dtype, [], EMPTY) for name in SPLITS} | {"train": self._train}
         late = self._place_long(parts, chosen)
         for part in parts.values():
@@ -184,8 +195,18 @@ class Construction:
             "dtype": self.dtype,
             "splits": splits | {"train": splits["train"] | {"late": late}},
             "corpus_hash": self._corpus_hash(chosen),
+            "near_duplicates": near,
             "files": {name: there.get(name) or content(self._folder / name) for name in names},
         }
+
+    def _chosen(self) -> tuple[dict[int, str], dict[str, int] | None]:
+        """The split of every document that is held out, and what the manifest says of near-duplicates."""
+        drawn = self._heldout.chosen()
+        if not self._dedup:
+            return drawn, None
+        found = near_duplicates.find(self._passages, self._heldout.rows)
+        apart = sum(drawn.get(row, "train") != drawn.get(other, "train") for row, other in found.pairs)
+        return self._heldout.chosen(found.pairs, found.common), {"pairs": len(found.pairs), "apart": apart}
 
     def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> list[int]:
         """Writes every long document into its split. Returns the places in the training text of those that go there."""
@@ -213,18 +234,17 @@ class Construction:
         return identity.hexdigest()[:16]
 
     def _all_records(self) -> Iterator[np.void]:
-        self._records.flush()
-        with (self._folder / RECORDS).open("rb") as records:
-            while content := records.read(_RECORDS_AT_ONCE * _RECORD.itemsize):
-                yield from np.frombuffer(content, _RECORD)
+        for records in self._records.parts(_RECORDS_AT_ONCE):
+            yield from records
 
     def close(self) -> None:
         """Lets go of the files that are no part of a store."""
         self._seen.close()
         self._records.close()
+        self._passages.close()
 
     def remove_scaffold(self) -> None:
         """Removes them, from a store that is whole."""
         self.close()
-        for name in (PROGRESS, RECORDS, *self._long.names):
+        for name in (PROGRESS, RECORDS, PASSAGES, *self._long.names):
             (self._folder / name).unlink()

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import Document
+from extrapolate.data.passages import passages
 from extrapolate.data.words import blocks, words
 from extrapolate.machine.children import Child, reply, tokenizing
 
@@ -91,26 +92,29 @@ class _Words(dict[str, bytes]):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the store keeps of a text: the SHA-256 and the size of its UTF-8, and its tokens, as bytes."""
+    """What the store keeps of a text: the SHA-256 and the size of its UTF-8, its tokens, and its passages, as bytes."""
 
     digest: bytes
     size: int
     tokens: bytes
+    passages: bytes = b""
 
     @classmethod
-    def of(cls, text: str, encoder: Encoder) -> "Encoded":
-        """Raises UserError where the tokenizer fails on the text."""
+    def of(cls, text: str, encoder: Encoder, sketched: bool) -> "Encoded":
+        """sketched: with its passages. Raises UserError where the tokenizer fails on the text."""
         content = text.encode()
-        return cls(hashlib.sha256(content).digest(), len(content), encoder(text))
+        found = passages(content).tobytes() if sketched else b""
+        return cls(hashlib.sha256(content).digest(), len(content), encoder(text), found)
 
 
 def encoded(
-    batches: Iterable[list[Document]], tokenizer: Tokenizer, dtype: str, workers: int
+    batches: Iterable[list[Document]], tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool = False
 ) -> Generator[tuple[Document, Encoded], None, None]:
     """Every document of every batch with its tokens, in order; of the batches a few are in memory at a time.
 
-    `workers` is how many processes encode. A source of few characters is encoded by this process alone. Raises
-    UserError where the tokenizer fails on a text, RuntimeError where a process is killed.
+    `workers` is how many processes encode; `sketched`: the passages of every text are found too. A source of few
+    characters is encoded by this process alone. Raises UserError where the tokenizer fails on a text, RuntimeError
+    where a process is killed.
     """
     batches = iter(batches)
     first: list[list[Document]] = []
@@ -122,16 +126,16 @@ def encoded(
             break
     else:
         encoder = Encoder(tokenizer, dtype)
-        yield from ((document, Encoded.of(document.text, encoder)) for batch in first for document in batch)
+        yield from ((document, Encoded.of(document.text, encoder, sketched)) for batch in first for document in batch)
         return
-    with _Workers(tokenizer, dtype, workers) as pool:
+    with _Workers(tokenizer, dtype, workers, sketched) as pool:
         yield from pool.encoded(chain(first, batches))
 
 
 class _Workers:
     """Processes that encode. Each has a thread here, which gives it a batch and waits for the tokens."""
 
-    def __init__(self, tokenizer: Tokenizer, dtype: str, workers: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool) -> None:
         self._children: list[Child] = []
         self._idle: SimpleQueue[Child] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers)
@@ -140,7 +144,7 @@ class _Workers:
             for _ in range(workers):
                 child = Child(serve, "a process that tokenises", tokenizing(1))
                 self._children.append(child)
-                child.send((tokenizer.to_str(), dtype, WORDS_KEPT // workers))
+                child.send((tokenizer.to_str(), dtype, WORDS_KEPT // workers, sketched))
                 self._idle.put(child)
         except BaseException:
             self.__exit__()
@@ -181,7 +185,7 @@ def _done(batch: list[Document], future: Future[list[Encoded]]) -> Iterator[tupl
 
 def serve(connection: Connection) -> None:
     """What an encoding process does: it gets a tokenizer, then batches of texts, and answers each with their tokens."""
-    settings, dtype, words_kept = connection.recv()
+    settings, dtype, words_kept, sketched = connection.recv()
     encoder = Encoder(Tokenizer.from_str(settings), dtype, words_kept)
     while True:
-        reply(connection, [Encoded.of(text, encoder) for text in connection.recv()])
+        reply(connection, [Encoded.of(text, encoder, sketched) for text in connection.recv()])

@@ -1,10 +1,16 @@
 """Which documents are held out for validation and testing, decided while they come."""
 
 from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from extrapolate.data.store import HELDOUT
 from extrapolate.errors import UserError
+
+# So many times the documents that can be held out are kept back: near-duplicates of others may go to training.
+RESERVE = 2
 
 
 class Long(NamedTuple):
@@ -20,6 +26,9 @@ class HeldOut:
 
     How many follows from HELDOUT, and from how many long documents there are. The later ones of that order can already
     be let go of when they come, as nothing that comes after them brings them nearer to its beginning.
+
+    Near-duplicates are drawn as one, at the place of the last of them in that order. So a group of which one document
+    is too short, or was let go of, is for training.
     """
 
     def __init__(self, min_tokens: int) -> None:
@@ -37,16 +46,23 @@ class HeldOut:
         if self._beyond is not None and digest > self._beyond:
             return False
         insort(self._first, Long(digest, self._all - 1, tokens))
-        reach = sum(self._counts({name: most for name, (_, most, _) in HELDOUT.items()}).values())
+        most = {name: RESERVE * most for name, (_, most, _) in HELDOUT.items()}
+        reach = sum(_counts([(1, document.tokens) for document in self._first], most, RESERVE).values())
         if reach < len(self._first):
             self._beyond = self._first[reach].digest
             del self._first[reach:]
         return self._beyond is None or digest < self._beyond
 
-    def chosen(self) -> dict[int, str]:
+    @property
+    def rows(self) -> list[int]:
+        """The documents that may be held out."""
+        return [document.row for document in self._first]
+
+    def chosen(self, pairs: Iterable[tuple[int, int]] = (), never: Collection[int] = ()) -> dict[int, str]:
         """The split of every document that is held out, by its row.
 
-        Raises UserError where there are too few for testing, validation and training.
+        pairs: near-duplicates, by their rows; never: documents that are for training. Raises UserError where there are
+        too few for testing, validation and training.
         """
         if self._long < 2 or self._all < 3:
             raise UserError(
@@ -54,20 +70,64 @@ class HeldOut:
                 f"{self._longest}), and testing and validation need one each, training a third; "
                 "lower `min_heldout_tokens` or add documents"
             )
+        groups = list(self._groups(_united(pairs), set(never)))
         wanted = {name: min(most, round(share * self._long)) for name, (share, most, _) in HELDOUT.items()}
-        first = iter(self._first)
-        return {next(first).row: name for name, count in self._counts(wanted).items() for _ in range(count)}
+        sizes = [(len(group), sum(document.tokens for document in group)) for group in groups]
+        first = iter(groups)
+        chosen = {
+            document.row: name
+            for name, count in _counts(sizes, wanted).items()
+            for group in islice(first, count)
+            for document in group
+        }
+        if len(set(chosen.values())) < len(HELDOUT) or len(chosen) == self._all:
+            raise UserError(
+                f"too many of the {self._all} documents are near-duplicates, which go into one split together: none is "
+                "left for testing, validation or training; add documents, or give `dedup=False`"
+            )
+        return chosen
 
-    def _counts(self, wanted: dict[str, int]) -> dict[str, int]:
-        """How many each split takes: as many as are wanted and its number of tokens allows, and at least one."""
-        counts = {}
-        taken = 0
-        for name, (_, _, most_tokens) in HELDOUT.items():
-            count = tokens = 0
-            for document in self._first[taken : taken + max(1, wanted[name])]:
-                tokens += document.tokens
-                if count and tokens > most_tokens:
-                    break
-                count += 1
-            counts[name], taken = count, taken + count
-        return counts
+    def _groups(self, group_of: dict[int, int], never: set[int]) -> Iterator[list[Long]]:
+        """The groups that can be drawn, in the order of their last documents' hashes."""
+        sizes = Counter(group_of.values())
+        there: dict[int, list[Long]] = {}
+        excluded = {group_of.get(row, row) for row in never}
+        for document in self._first:
+            group = group_of.get(document.row, document.row)
+            there.setdefault(group, []).append(document)
+            if len(there[group]) == sizes.get(group, 1) and group not in excluded:
+                yield there[group]
+
+
+def _united(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The lowest row of every document's group, for all documents in pairs; groups are what pairs connect."""
+    lowest: dict[int, int] = {}
+
+    def find(row: int) -> int:
+        lowest.setdefault(row, row)
+        while lowest[row] != row:
+            lowest[row] = row = lowest[lowest[row]]
+        return row
+
+    for pair in pairs:
+        low, high = sorted(map(find, pair))
+        lowest[high] = low
+    return {row: find(row) for row in list(lowest)}
+
+
+def _counts(sizes: Sequence[tuple[int, int]], wanted: dict[str, int], reserve: int = 1) -> dict[str, int]:
+    """How many groups each split takes: as many as its numbers of documents and tokens allow, and at least one.
+
+    sizes: the documents and the tokens of each group.
+    """
+    counts = {}
+    taken = 0
+    for name, (_, _, most_tokens) in HELDOUT.items():
+        count = documents = tokens = 0
+        for some, many in islice(sizes, taken, None):
+            documents, tokens = documents + some, tokens + many
+            if count and (documents > wanted[name] or tokens > reserve * most_tokens):
+                break
+            count += 1
+        counts[name], taken = count, taken + count
+    return counts

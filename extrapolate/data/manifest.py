@@ -11,8 +11,8 @@ from extrapolate.sections import Section
 from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
-# says the places of training documents that were written late.
-FORMAT = 3
+# says the places of training documents that were written late, the fourth how many near-duplicates were found.
+FORMAT = 4
 TOKENIZER = "tokenizer.json"
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -67,7 +67,7 @@ class First(Section):
 
     format: int
     source: str
-    settings: dict[str, str | int | None]
+    settings: dict[str, str | int | bool | None]
     vocab_size: int = Field(strict=True, ge=1, le=2**32)
     eos_id: Count
     dtype: str
@@ -100,8 +100,24 @@ class Third(Second):
     splits: LateParts
 
 
+class Near(Section):
+    """Pairs of near-duplicates of which one at least could be held out.
+
+    `apart`: how many would stand in two splits, were they not kept together.
+    """
+
+    pairs: Count
+    apart: Count
+
+
+class Fourth(Third):
+    """A manifest of the fourth format. Without near-duplicates: they were not looked for."""
+
+    near_duplicates: Near | None
+
+
 SPLITS = tuple(Parts.model_fields)
-_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third}
+_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth}
 
 
 def read(path: Path) -> dict[str, Any]:

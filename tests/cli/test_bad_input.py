@@ -235,7 +235,10 @@ class TestSources:
             ("rows.jsonl", b'{"text": "fine"}\nnot json\n', ["rows.jsonl, line 2", "JSON"]),
             ("rows.jsonl", b"[1, 2]\n", ["rows.jsonl, line 1", "JSON object"]),
             ("rows.parquet", b"not parquet at all", ["rows.parquet is not a Parquet file"]),
-            ("page.html", b"<p>text</p>", ["page.html", "'.html'", ".txt"]),
+            ("page.docx", b"PK", ["page.docx", "'.docx'", ".txt"]),
+            ("page.html", b"<p></p>", ["page.html has no text in it"]),
+            ("text.txt.gz", b"\x1f\x8b\x08\x00", ["text.txt.gz is not a gzip file, or is damaged"]),
+            ("rows.jsonl.zst", b"{}", ["rows.jsonl.zst is not a zstd file, or is damaged"]),
         ],
     )
     def test_unreadable_file(self, refused, tmp_path, name, content, words):

@@ -75,10 +75,10 @@ class TestEncoder:
 class TestProcesses:
     @pytest.mark.usefixtures("several")
     def test_the_order_and_the_tokens_are_those_of_one_process(self, trained: Tokenizer) -> None:
-        found = list(encoded(iter(BATCHES), trained, "uint16", 3))
+        found = list(encoded(iter(BATCHES), trained, "uint16", 3, sketched=True))
         assert [document.id for document, _ in found] == [document.id for document in DOCUMENTS]
         encoder = Encoder(trained, "uint16")
-        assert [one for _, one in found] == [encoding.Encoded.of(d.text, encoder) for d in DOCUMENTS]
+        assert [one for _, one in found] == [encoding.Encoded.of(d.text, encoder, sketched=True) for d in DOCUMENTS]
 
     @pytest.mark.usefixtures("several")
     def test_few_batches_are_in_memory_at_a_time(self, trained: Tokenizer) -> None:

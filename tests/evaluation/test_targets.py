@@ -36,7 +36,7 @@ def store(documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
-    settings = StoreSettings(source="words", tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=200)
+    settings = StoreSettings("words", tokenizer=str(folder / "tokenizer.json"), min_heldout_tokens=200, dedup=False)
     return build_store(documents, settings, folder / "store")
 
 

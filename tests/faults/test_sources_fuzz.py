@@ -52,11 +52,24 @@ def test_json_lines(lines: list[bytes], ending: str, tmp_path: Path) -> None:
         document.id.encode()
 
 
+SUFFIXES = [".txt", ".md", ".parquet", ".html", ".rst", ".txt.gz", ".jsonl.zst", ".html.gz"]
+
+
 @FUZZING
-@given(content=st.binary(max_size=60), suffix=st.sampled_from([".txt", ".md", ".parquet"]))
+@given(content=st.binary(max_size=60), suffix=st.sampled_from(SUFFIXES))
 def test_files(content: bytes, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_bytes(content)
+    tried(lambda: list(open_source(str(path))))
+
+
+@FUZZING
+@given(
+    content=st.text(st.sampled_from("ab \n.:*`_|=-<>/&;\"'"), max_size=200), suffix=st.sampled_from([".html", ".rst"])
+)
+def test_markup(content: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(content)
     tried(lambda: list(open_source(str(path))))
 
 

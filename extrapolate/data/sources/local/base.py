@@ -1,39 +1,48 @@
 """Local files: which ones a path means, and what a kind of file is."""
 
 import glob
+import importlib.util
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from extrapolate import specs
 from extrapolate.data.documents import Document, check_size, fingerprint
 from extrapolate.data.sources.base import form, sources
+from extrapolate.data.sources.local.file import COMPRESSIONS, LocalFile
 from extrapolate.errors import UserError
 
 
 class FileKind(ABC):
     """How files with one suffix are read."""
 
+    compressible: ClassVar[bool] = True  # whether a compressed one can be read: from its beginning to its end
+    needs: ClassVar[str] = ""  # the package that reads it, which the extra `texts` installs
+
     @classmethod
     @abstractmethod
-    def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
+    def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
         """The documents of a file. `name` begins their ids; `text_field` is the column of text, where there are any.
 
         Raises UserError, naming the file and the place in it, where it cannot be read.
         """
 
     @classmethod
-    def size(cls, file: Path, text_field: str) -> int:
-        """About how many bytes of text a file has."""
-        return file.stat().st_size
+    def size(cls, file: LocalFile, text_field: str) -> int:
+        """About how many bytes of text a file has that is not compressed."""
+        return file.path.stat().st_size
 
 
 kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: ".txt"
 
 
 class LocalFiles:
-    """A file, every file of a folder that can be read, or the files that a glob matches, sorted by their paths."""
+    """A file, every file of a folder that can be read, or the files that a glob matches, sorted by their paths.
+
+    A file may be compressed: `a.txt.gz` is read as `a.txt` is.
+    """
 
     def __init__(self, spec: str, text_field: str) -> None:
         self.text_field = text_field
@@ -41,39 +50,56 @@ class LocalFiles:
             raise _no_source(spec)
         spec = os.path.expanduser(spec)
         path = Path(spec)
-        suffixes = kinds.names()
         if os.path.isdir(spec):  # unlike Path's it takes what can be no path
-            self.root, self.files = (
-                path,
-                sorted(p for p in path.rglob("*") if p.suffix in suffixes and p.is_file()),
-            )
-            if not self.files:
-                raise UserError(f"{spec} holds no {', '.join(suffixes)} file")
+            self.root = path
+            found = [p for p in path.rglob("*") if LocalFile(p).suffix in kinds.names() and p.is_file()]
+            if not found:
+                raise UserError(f"{spec} holds no {', '.join(kinds.names())} file")
         elif os.path.isfile(spec):
-            self.root, self.files = path.parent, [path]
+            self.root, found = path.parent, [path]
         else:
             self.root = Path()
-            self.files = sorted(p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file())
-            if not self.files:
+            found = [p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file()]
+            if not found:
                 raise _no_source(spec)
+        self.files = [LocalFile(path) for path in sorted(found)]
         for file in self.files:
-            if file.suffix not in suffixes:
-                raise UserError(f"{file}: cannot read '{file.suffix}' files; expected {', '.join(suffixes)}")
-            if file.stat().st_size == 0:
-                raise UserError(f"{file} is empty; remove it or name the files to use")
+            _check(file)
 
     def __iter__(self) -> Iterator[Document]:
         for file in self.files:
-            name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
-            yield from map(check_size, kinds[file.suffix].documents(file, _spelt(name), self.text_field))
+            path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
+            name = _spelt(path.as_posix())
+            yield from map(check_size, kinds[file.suffix].documents(file, name, self.text_field))
 
     def fingerprint(self) -> str:
         """Another one where a file is another, or was changed."""
-        return fingerprint(self.files)
+        return fingerprint(file.path for file in self.files)
 
-    def size(self) -> int:
-        """About how many bytes of text there are."""
+    def size(self) -> int | None:
+        """About how many bytes of text there are; None where some are compressed."""
+        if any(file.compression for file in self.files):
+            return None
         return sum(kinds[file.suffix].size(file, self.text_field) for file in self.files)
+
+
+def _check(file: LocalFile) -> None:
+    """Raises UserError where a file cannot be read, as far as that is seen from outside."""
+    if file.suffix not in kinds.names():
+        compressed = f"; each may be compressed, as in .txt{' or .txt'.join(COMPRESSIONS)}"
+        raise UserError(
+            f"{file}: cannot read '{''.join(file.path.suffixes[-2:]) if file.compression else file.suffix}' files; "
+            f"expected {', '.join(kinds.names())}{compressed}"
+        )
+    kind = kinds[file.suffix]
+    if file.compression and not kind.compressible:
+        raise UserError(f"{file}: a {file.suffix} file is compressed in itself; decompress what is around it")
+    if kind.needs and importlib.util.find_spec(kind.needs) is None:
+        raise UserError(
+            f"{file}: to read {file.suffix} files takes {kind.needs}; install it with: pip install 'extrapolate[texts]'"
+        )
+    if file.path.stat().st_size == 0:
+        raise UserError(f"{file} is empty; remove it or name the files to use")
 
 
 def _no_source(spec: str) -> UserError:
@@ -94,3 +120,18 @@ def decoded(raw: bytes, place: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{place} is not UTF-8 text: {error}") from error
+
+
+def holds_text(text: str, file: LocalFile) -> str:
+    """The text itself. Raises UserError, naming the file, where it is nothing but white space."""
+    if not text.strip():
+        raise UserError(f"{file} has no text in it; remove it or name the files to use")
+    return text
+
+
+def decoded_file(file: LocalFile) -> str:
+    """A whole file as text. Raises UserError, naming it, where it is binary, not UTF-8, or too large."""
+    try:
+        return decoded(file.read_bytes(), str(file))
+    except MemoryError:
+        raise UserError(f"{file} is larger than memory suffices for: cut it into several files") from None

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.fields import text_of
 from extrapolate.data.sources.local.base import FileKind, decoded, kinds
+from extrapolate.data.sources.local.file import LocalFile
 from extrapolate.errors import UserError
 
 
@@ -15,7 +15,7 @@ class JsonLines(FileKind):
     """Every line is a JSON object with a field of text, UTF-8: a document. Empty lines are left out."""
 
     @classmethod
-    def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
+    def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
         with file.open("rb") as lines:
             number = 0
             while True:

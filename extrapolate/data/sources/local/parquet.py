@@ -1,11 +1,11 @@
 """Parquet."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from extrapolate.data.documents import Document
 from extrapolate.data.sources.fields import missing, text_of
 from extrapolate.data.sources.local.base import FileKind, kinds
+from extrapolate.data.sources.local.file import LocalFile
 from extrapolate.errors import UserError
 
 # A row may be a book, and a table of them a single group of rows: little is read at a time.
@@ -16,8 +16,10 @@ _ROWS_AT_ONCE, _BUFFER_BYTES = 16, 2**20
 class Parquet(FileKind):
     """Every row is a document; one column has the text."""
 
+    compressible = False  # its end is read first
+
     @classmethod
-    def documents(cls, file: Path, name: str, text_field: str) -> Iterator[Document]:
+    def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
         import pyarrow as pa
 
         try:
@@ -28,23 +30,23 @@ class Parquet(FileKind):
             raise UserError(f"{file} is not a Parquet file, or is damaged: {error}") from error
 
     @classmethod
-    def size(cls, file: Path, text_field: str) -> int:
+    def size(cls, file: LocalFile, text_field: str) -> int:
         """The column's size, uncompressed; 0 where that cannot be read: who reads the documents says why."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            found = pq.read_metadata(file)
+            found = pq.read_metadata(file.path)
         except (pa.ArrowException, OSError):
             return 0
         columns = [found.row_group(i).column(j) for i in range(found.num_row_groups) for j in range(found.num_columns)]
         return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == text_field)
 
 
-def _rows(file: Path, name: str, text_field: str) -> Iterator[Document]:
+def _rows(file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(file, buffer_size=_BUFFER_BYTES)
+    table = pq.ParquetFile(file.path, buffer_size=_BUFFER_BYTES)
     if text_field not in table.schema_arrow.names:
         raise UserError(missing(text_field, table.schema_arrow.names, str(file)))
     number = 0

@@ -1,0 +1,46 @@
+"""reStructuredText."""
+
+import re
+from collections.abc import Iterator
+
+from extrapolate.data.documents import Document
+from extrapolate.data.sources.local.base import FileKind, decoded_file, holds_text, kinds
+from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.errors import UserError
+
+# No other file is read, nobody's settings are taken, and what is wrong with a text is not printed.
+_SETTINGS = {
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "_disable_config": True,
+    "report_level": 5,
+    "halt_level": 5,
+}
+
+
+@kinds.register(".rst")
+class RestructuredText(FileKind):
+    """The file is one document, UTF-8, of which the text is taken without its markup, by docutils."""
+
+    needs = "docutils"
+
+    @classmethod
+    def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
+        yield Document(name, holds_text(_text(decoded_file(file), file), file))
+
+
+def _text(source: str, file: LocalFile) -> str:
+    """Paragraphs and titles, with an empty line between them. What docutils does not know stays as it is written."""
+    from docutils import nodes
+    from docutils.core import publish_doctree
+
+    try:
+        tree = publish_doctree(source, settings_overrides=_SETTINGS)
+    except Exception as error:  # whatever a text brings it to
+        raise UserError(f"{file}: docutils cannot read it: {type(error).__name__}: {error}") from error
+    for node in list(tree.findall(nodes.system_message)):
+        # A directive of Sphinx: it stands whole in the message that it is unknown.
+        node.parent.replace(node, [block for block in node.children if isinstance(block, nodes.literal_block)])
+    for node in list(tree.findall(lambda node: isinstance(node, nodes.comment | nodes.substitution_definition))):
+        node.parent.remove(node)
+    return re.sub(r"\n{3,}", "\n\n", tree.astext()).strip() + "\n"

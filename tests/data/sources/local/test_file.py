@@ -1,0 +1,105 @@
+"""Compressed files: what is in them is read, and what is wrong with one is said in one message."""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from extrapolate.data.sources import open_source
+from extrapolate.errors import UserError
+
+TEXT = "First line,\r\nsecond: naïve café, 🙂\n" * 9
+
+
+def zstandard(content: bytes) -> bytes:
+    return pa.Codec("zstd").compress(content, asbytes=True)
+
+
+COMPRESS = pytest.mark.parametrize(
+    ("suffix", "compress"), [(".gz", gzip.compress), (".zst", zstandard)], ids=["gzip", "zstandard"]
+)
+
+
+@COMPRESS
+@pytest.mark.parametrize(
+    ("kind", "content", "texts"),
+    [
+        (".txt", TEXT, [TEXT]),
+        (".md", TEXT, [TEXT]),
+        (".jsonl", '{"text": "one"}\n\n{"text": "two é"}\n', ["one", "two é"]),
+        (".html", "<p>one <b>é</b>", ["one é\n"]),
+        (".rst", "one *é*", ["one é\n"]),
+    ],
+)
+def test_every_kind_of_file_may_be_compressed(
+    suffix: str, compress: Callable, kind: str, content: str, texts: list[str], tmp_path: Path, documents
+) -> None:
+    (tmp_path / f"a{kind}{suffix}").write_bytes(compress(content.encode()))
+    found = documents(tmp_path)
+    assert [document.text for document in found] == texts
+    assert all(document.id.startswith(f"a{kind}{suffix}") for document in found)
+    assert documents(tmp_path / f"a{kind}{suffix}") == found
+
+
+def test_files_that_were_compressed_in_parts_are_read_to_their_end(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"one ") + gzip.compress(b"two"))
+    (tmp_path / "b.txt.zst").write_bytes(zstandard(b"one ") + zstandard(b"two"))
+    assert [document.text for document in documents(tmp_path)] == ["one two"] * 2
+
+
+@COMPRESS
+@pytest.mark.parametrize("kind", [".txt", ".jsonl", ".html"])
+def test_a_truncated_file_is_refused(suffix: str, compress: Callable, kind: str, tmp_path: Path, documents) -> None:
+    content = compress(b"".join(b'{"text": "%s"}\n' % os.urandom(99).hex().encode() for _ in range(99)))
+    for size in (1, len(content) // 2, len(content) - 1):
+        (tmp_path / f"a{kind}{suffix}").write_bytes(content[:size])
+        with pytest.raises(UserError, match=rf"a{kind}{suffix} is not a \w+ file, or is damaged") as refused:
+            documents(tmp_path)
+        assert "\n" not in str(refused.value)
+
+
+@COMPRESS
+def test_what_is_not_compressed_is_refused(suffix: str, compress: Callable, tmp_path: Path, documents) -> None:
+    (tmp_path / f"a.txt{suffix}").write_text("text")
+    with pytest.raises(UserError, match=rf"a\.txt{suffix} is not a \w+ file, or is damaged"):
+        documents(tmp_path)
+
+
+@COMPRESS
+def test_what_is_wrong_inside_is_said_as_ever(suffix: str, compress: Callable, tmp_path: Path, documents) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    for content, said in [
+        ("café".encode("latin-1"), "is not UTF-8"),
+        (b"a\0", "is binary"),
+        (b"", "has nothing in it"),
+    ]:
+        path.write_bytes(compress(content))
+        with pytest.raises(UserError, match=rf"a\.txt{suffix} {said}"):
+            documents(path)
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match=rf"a\.txt{suffix} is empty"):
+        documents(path)
+
+
+def test_a_compressed_file_of_no_kind_is_refused(tmp_path: Path) -> None:
+    for name in ("a.gz", "a.tar.gz", "a.gz.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"text"))
+        with pytest.raises(UserError, match=rf"{name}: cannot read '.*gz' files; expected .*\.txt\.gz or \.txt\.zst"):
+            open_source(str(tmp_path / name))
+
+
+def test_parquet_is_compressed_in_itself(tmp_path: Path, write_parquet) -> None:
+    path = write_parquet(tmp_path / "a.parquet", ["one"])
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(UserError, match=r"b\.parquet\.gz: a \.parquet file is compressed in itself; decompress"):
+        open_source(str(tmp_path))
+
+
+def test_how_much_text_there_is_is_not_known_before(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    assert open_source(str(tmp_path)).size() == 4
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"text"))
+    assert open_source(str(tmp_path)).size() is None

@@ -1,0 +1,62 @@
+"""HTML: the text that a browser shows."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data.documents import Document
+from extrapolate.errors import UserError
+
+PAGE = """<!DOCTYPE html><html><head><title>Not shown</title><style>p { color: red }</style></head>
+<body><h1>Salt &amp; <em>pepper</em></h1>
+<p>A sentence that
+   goes on in the <a href="#">next</a> line,<br>and in a new one.</p><script>var x = "<p>no</p>"</script>
+<ul><li>one<li>two</ul><table><tr><td>a</td><td>b</td></tr><tr><td>c</table>
+<pre>def f():
+    return <i>1</i></pre><!-- nothing -->The end.</body></html>"""
+
+
+def test_paragraphs_are_apart_and_markup_is_gone(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.html").write_text(PAGE)
+    (tmp_path / "b.htm").write_text("no tag, café\n\n")
+    text = (
+        "Salt & pepper\n\nA sentence that goes on in the next line,\nand in a new one.\n\none\n\ntwo\n\na b\n\nc\n\n"
+        "def f():\n    return 1\n\nThe end.\n"
+    )
+    assert documents(tmp_path) == [Document("a.html", text), Document("b.htm", "no tag, café\n")]
+
+
+@pytest.mark.parametrize("page", ["<html></html>", "<script>x</script>", " \n", "<!-- -->"])
+def test_a_page_without_text_is_refused(page: str, tmp_path: Path, documents) -> None:
+    (tmp_path / "a.html").write_text(page)
+    with pytest.raises(UserError, match=r"a\.html has no text in it; remove it"):
+        documents(tmp_path)
+
+
+def test_another_character_set_is_refused(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.html").write_bytes("<p>café".encode("latin-1"))
+    with pytest.raises(UserError, match=r"a\.html is not UTF-8"):
+        documents(tmp_path)
+
+
+def test_many_open_tags_are_read(tmp_path: Path, documents) -> None:
+    (tmp_path / "a.html").write_text("<div><b>" * 2_000 + "text")
+    assert documents(tmp_path)[0].text == "text\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("a.html", "selectolax"), ("a.rst", "docutils"), ("a.rst.gz", "docutils")]
+)
+def test_without_the_package_it_says_what_to_install(
+    name: str, package: str, tmp_path: Path, documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text("text")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda asked, *more: None if asked == package else find(asked, *more)
+    )
+    with pytest.raises(
+        UserError, match=rf"{name}: .* takes {package}; install it with: pip install 'extrapolate\[texts\]'"
+    ):
+        documents(tmp_path)

@@ -1,0 +1,212 @@
+"""Documents with much text in common are found, whatever their order, and go into one split; others are left alone."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from extrapolate.data import writing
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.documents import Document
+from extrapolate.data.near_duplicates import CHAPTER, COMMON, NearDuplicates, find
+from extrapolate.data.passages import PASSAGE, passages
+from extrapolate.data.records import Records
+from extrapolate.data.sources import open_source
+from extrapolate.data.store import SPLITS, Store
+from extrapolate.data.tokenizer import learn_bpe
+
+DRAWS = random.Random(0)
+LEXICON = ["".join(DRAWS.choices("abcdefghijklmnop", k=DRAWS.randint(1, 9))) for _ in range(3000)]
+
+
+def written(words: int, seed: int) -> list[str]:
+    """Words that are drawn with the frequencies of a language: a few of them often."""
+    draws = random.Random(seed)
+    return [LEXICON[int(len(LEXICON) * draws.random() ** 3)] for _ in range(words)]
+
+
+def edition(words: list[str], seed: int, share: float = 0.02) -> list[str]:
+    """The same text with another preface, and some words changed, left out or added."""
+    draws = random.Random(seed)
+    changed = [
+        word if draws.random() > share else draws.choice(["", draws.choice(LEXICON), f"{word} {word}"])
+        for word in words
+    ]
+    return written(300, seed) + changed
+
+
+def typeset(words: list[str], width: int = 12) -> str:
+    """Sentences in lines, as a book has them, with quotes and dashes that are not ASCII."""
+    lines = [" ".join(words[at : at + width]) for at in range(0, len(words), width)]
+    return ",\n".join(f"“{line.capitalize()}—" for line in lines)
+
+
+def found(texts: list[str], folder: Path, rows: Iterable[int] | None = None) -> NearDuplicates:
+    records = Records(folder / "passages.bin", PASSAGE, 0)
+    for row, text in enumerate(texts):
+        one = passages(text.encode()).copy()
+        one["row"] = row
+        records.add(one)
+    near = find(records, range(len(texts)) if rows is None else rows)
+    records.close()
+    return near
+
+
+def together(*parts: list[str]) -> str:
+    return " ".join(" ".join(part) for part in parts)
+
+
+BOOKS = [written(6000, seed) for seed in range(6)]
+PLAIN = [" ".join(book) for book in BOOKS]
+
+
+def test_unrelated_documents_are_not(tmp_path: Path) -> None:
+    assert found(PLAIN, tmp_path) == (set(), set())
+
+
+def test_another_edition_is(tmp_path: Path) -> None:
+    texts = [*PLAIN, typeset(edition(BOOKS[2], 1))]
+    assert found(texts, tmp_path, [2]).pairs == found(texts, tmp_path, [6]).pairs == {(2, 6)}
+    assert not found(texts, tmp_path, [0, 1, 3]).pairs
+    assert found(texts, tmp_path).pairs == {(2, 6)}
+
+
+@pytest.mark.parametrize(("words", "pairs"), [(CHAPTER // 3, set()), (CHAPTER * 2, {(0, 6)})])
+def test_a_chapter_in_another_document_is_and_a_quotation_is_not(words: int, pairs: set, tmp_path: Path) -> None:
+    quoting = together(written(3000, 50), BOOKS[0][2000 : 2000 + words], written(7000, 51))
+    assert found([*PLAIN, quoting], tmp_path) == (pairs, set())
+
+
+def test_of_short_documents_half_is_enough(tmp_path: Path) -> None:
+    short = BOOKS[0][:600]
+    texts = [
+        together(short),
+        together(short[:500], written(200, 60)),  # most of it
+        together(short[:150], written(500, 61)),  # a quarter
+        together(written(9000, 62), short, written(9000, 63)),  # all of it, in a document where it is next to nothing
+    ]
+    assert found(texts, tmp_path).pairs == {(0, 1)}
+
+
+def test_what_stands_everywhere_makes_no_pairs(tmp_path: Path) -> None:
+    licence = written(3 * CHAPTER, 70)
+    texts = [together(written(4000, 80 + row), licence) for row in range(COMMON + 1)]
+    assert found(texts, tmp_path) == (set(), set())
+    assert len(found(texts[:3], tmp_path).pairs) == 3
+
+
+def test_a_document_of_what_stands_everywhere_is_known(tmp_path: Path) -> None:
+    form = written(1500, 71)
+    texts = [together(form, written(400, 90 + row)) for row in range(COMMON + 1)]
+    assert found([*PLAIN, *texts], tmp_path) == (set(), set(range(6, 6 + len(texts))))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "one two three", "?!", "word " * 40, "x" * 300_000, "слово дело " * 300, "字" * 900]
+)
+def test_a_text_of_any_kind_has_passages_or_none(text: str, tmp_path: Path) -> None:
+    assert found([text, PLAIN[0], PLAIN[1]], tmp_path) == (set(), set())
+
+
+def test_other_scripts_are_read_as_well(tmp_path: Path) -> None:
+    cyrillic = str.maketrans("abcdefghijklmnop", "абвгдежзиклмнопр")
+    texts = [text.translate(cyrillic) for text in (*PLAIN, " — ".join(edition(BOOKS[1], 3)))]
+    assert found(texts, tmp_path) == ({(1, 6)}, set())
+
+
+def test_most_passages_are_the_same_after_an_insertion() -> None:
+    whole, moved = (passages(text.encode()) for text in (PLAIN[0], together(written(77, 1), BOOKS[0])))
+    same = {one["sketch"].tobytes() for one in whole} & {one["sketch"].tobytes() for one in moved}
+    assert len(same) >= len(whole) - 1 > 20
+    assert whole["total"].tolist() == [whole["words"].sum()] * len(whole)
+    assert 0.8 * 6000 < whole["words"].sum() <= 6000
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    """40 books: each of the first six has another edition, and the next six a chapter that is too short to hold out."""
+    books = [written(2500, 100 + number) for number in range(40)]
+    texts = {f"book {number}": " ".join(book) for number, book in enumerate(books)}
+    texts |= {f"edition {number}": typeset(edition(books[number], number)) for number in range(6)}
+    texts |= {f"chapter {number}": " ".join(books[number][500:1900]) for number in range(6, 12)}
+    return [Document(name, text) for name, text in texts.items()]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("bpe") / "tokenizer.json"
+    learn_bpe([document.text for document in documents[:5]], 300, 1).save(str(path))
+    return str(path)
+
+
+def splits(documents: list[Document], tokenizer: str, out: Path, **changed: bool) -> tuple[dict, Store]:
+    settings = StoreSettings("books", tokenizer=tokenizer, min_heldout_tokens=9000, **changed)
+    store = build_store(documents, settings, out)
+    return {name: split for split in SPLITS for name in store.split(split).ids}, store
+
+
+def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
+    split_of, store = splits(documents, tokenizer, tmp_path / "store")
+    before, plain = splits(documents, tokenizer, tmp_path / "plain", dedup=False)
+    for number in range(6):
+        assert split_of[f"book {number}"] == split_of[f"edition {number}"]
+        assert split_of[f"book {number + 6}"] == split_of[f"chapter {number + 6}"] == "train"
+    apart = sum(before[f"book {number}"] != before[f"edition {number}"] for number in range(6))
+    apart += sum(before[f"book {number}"] != "train" for number in range(6, 12))
+    assert apart > 2
+    assert store.manifest["near_duplicates"] == {"pairs": 12, "apart": apart}
+    assert plain.manifest["near_duplicates"] is None
+    for name in SPLITS:
+        counts = [one.manifest["splits"][name]["documents"] for one in (store, plain)]
+        assert abs(counts[0] - counts[1]) <= 1
+
+
+def test_the_order_of_documents_does_not_matter(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
+    split_of, _ = splits(documents, tokenizer, tmp_path / "store")
+    for seed in (1, 2):
+        shuffled = random.Random(seed).sample(documents, len(documents))
+        assert splits(shuffled, tokenizer, tmp_path / str(seed))[0] == split_of
+
+
+def test_where_all_are_one_group_none_can_be_held_out(
+    documents: list[Document], tokenizer: str, tmp_path: Path
+) -> None:
+    words = documents[0].text.split()
+    editions = [Document(str(seed), " ".join(edition(words, seed))) for seed in range(4)]
+    with pytest.raises(ValueError, match=r"too many of the 4 documents are near-duplicates.*`dedup=False`"):
+        splits(editions, tokenizer, tmp_path / "store")
+    assert len(splits(editions, tokenizer, tmp_path / "store", dedup=False)[0]) == 4
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_goes_on_finds_what_was_read_before(
+    lost: bool, documents: list[Document], tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "SHARD_TOKENS", 100_000)
+    (tmp_path / "books").mkdir()
+    for number, document in enumerate(documents):
+        (tmp_path / "books" / f"{number:02}.txt").write_text(document.text)
+    settings = StoreSettings("books", tokenizer=tokenizer, min_heldout_tokens=9000)
+    source = open_source(str(tmp_path / "books"))
+    whole = build_store(source, settings, tmp_path / "whole")
+    read = []
+
+    def progress(stage: str, size: int) -> None:
+        read.append(size)
+        if len(read) == 45:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_store(source, settings, tmp_path / "store", progress)
+    passages_file = tmp_path / ".store.partial" / "passages.bin"
+    assert passages_file.stat().st_size > 100 * PASSAGE.itemsize
+    if lost:
+        passages_file.write_bytes(b"")
+    read.clear()
+    store = build_store(source, settings, tmp_path / "store", lambda stage, size: read.append(size))
+    assert (len(read) < len(documents)) == (not lost)
+    assert store.manifest["near_duplicates"]["pairs"] == 12
+    files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()} == files
+    assert store.corpus_hash == whole.corpus_hash
