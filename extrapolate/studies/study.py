@@ -197,9 +197,10 @@ class _Reader:
             for name, value in settings.items():
                 if name not in known:
                     raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
-                wanted = int if "tokens" in name or name == "vocab_size" else str
+                wanted = bool if name == "dedup" else int if "tokens" in name or name == "vocab_size" else str
                 if type(value) is not wanted:
-                    raise self.wrong((*place, name), f"{name} is {'a number' if wanted is int else 'text'}")
+                    kind = {bool: "true or false", int: "a number", str: "text"}[wanted]
+                    raise self.wrong((*place, name), f"{name} is {kind}, not {value!r}")
             found[path] = StoreSettings(**settings)
         return found
 
