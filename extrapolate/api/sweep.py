@@ -88,12 +88,17 @@ def sweep(
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
         ready = share_of(ready, index, count)
     with files.locked(folder if array is None else folder / "array" / str(array[0])):
-        files.write_text(folder / STUDY, read.text)
         files.write_json(folder / SCALE, {"scale": scale})
-        tasks = Tasks(ready, lambda cell: rates.validation_loss(cell.path))
+        files.write_text(folder / STUDY, read.text)
+        tasks = Tasks(
+            ready,
+            lambda cell: rates.validation_loss(cell.path),
+            lambda name, reason: state.write(folder, name, state.CellState(failed=reason)),
+        )
         _find_done(tasks, folder)
-        if engine == "local" and jobs is None:
-            jobs = _jobs_of(folder, tasks, progress)
+        if engine == "local" and tasks.ready():
+            jobs = _jobs_of(folder, tasks, progress) if jobs is None else jobs
+            files.write_json(folder / JOBS, {"jobs": jobs})
         estimated = _estimated(folder, tasks, jobs)
         began = time.monotonic()
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
@@ -166,16 +171,11 @@ def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:
 
 def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
     """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
-    if not tasks.ready():
-        return 1
-    found = folder / JOBS
-    if not found.is_file() and (folder / ESTIMATE).is_file():
-        found = folder / ESTIMATE
-    if found.is_file() and (known := int(files.read_json(found)["jobs"])) <= cores():
-        return known
-    jobs = _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
-    files.write_json(folder / JOBS, {"jobs": jobs})
-    return jobs
+    for found in (folder / JOBS, folder / ESTIMATE):
+        known = files.read_json(found).get("jobs") if found.is_file() else None
+        if isinstance(known, int) and 1 <= known <= cores():
+            return known
+    return _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
 
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
@@ -256,7 +256,7 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
     for name, reason in failed.items():
         state.write(folder, name, state.CellState(failed=reason))
         progress.say(f"{name} failed: {reason}")
-    for name in filter(tasks.passed_over, tasks.cells):
+    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:

@@ -73,7 +73,7 @@ def sweep(
     elif found.runs:
         say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
     if found.failed:
-        raise RuntimeError(f"{len(found.failed)} cells failed; run the same command to try them again")
+        raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:

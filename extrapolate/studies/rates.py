@@ -40,11 +40,11 @@ def grouped(cells: Iterable[Cell]) -> dict[tuple[tuple[str, str], ...], list[Cel
     return found
 
 
-def choose(group: Sequence[Cell], losses: Mapping[str, float | None]) -> Choice:
-    """losses: validation losses by the cells' names, None where the training failed."""
+def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:
+    """rates: learning rates by the cells' names; losses: validation losses, None where the training failed."""
     by_rate: dict[float, list[float | None]] = {}
     for cell in group:
-        by_rate.setdefault(cell.settings["lr"], []).append(losses[cell.name])
+        by_rate.setdefault(rates[cell.name], []).append(losses[cell.name])
     means = {
         rate: None if any(loss is None for loss in found) else fmean(loss for loss in found if loss is not None)
         for rate, found in by_rate.items()

@@ -31,8 +31,8 @@ class Running:
         log = self.path / LOG
         if self.task.kind != "train" or not log.is_file():
             return None
-        lines = log.read_text(encoding="utf-8").splitlines()
         with contextlib.suppress(ValueError, IndexError, KeyError, OSError):  # a line may be half written
+            lines = log.read_text(encoding="utf-8").splitlines()
             budget = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]["training"]["tokens"]
             return Told("training", float(json.loads(lines[-1])["tokens"]), float(budget), "")
         return None

@@ -57,6 +57,11 @@ class Resolved:
         """The cell's."""
         return self.cell.name
 
+    @property
+    def lr(self) -> float:
+        """The peak learning rate, also where the study leaves it to the preset."""
+        return self.config.training.lr
+
 
 def request_of(cell: Cell, study: Study, trust_code: bool = False) -> TrainingRequest:
     """What `train` is asked for; of a cell that continues another, only what its own table names."""
@@ -209,14 +214,21 @@ def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[
 def _check_unchanged(cells: Sequence[Resolved]) -> None:
     """Raises UserError where folders hold runs with other settings than their cells have now."""
     changed: list[str] = []
+    of = {cell.name: cell for cell in cells}
     for cell in cells:
         there = run_in(cell.path)
         if there is None:
             continue
         known, now = there.trained, cell.config
-        if known.origin is not None and now.origin is not None:  # what its weights are is not known before
+        different = []
+        if known.origin is not None and now.origin is not None:
             now = now.model_copy(update={"origin": known.origin})
-        if different := differences(known, now):
+            parent = run_in(of[cell.cell.continues or ""].path)
+            if parent is None or not parent.finished:
+                different = ["the run that it continues is gone"]
+            elif parent.checkpoints("last")[-1].sha256 != known.origin.weights_sha256:
+                different = ["the run that it continues has other weights now"]
+        if different := [*different, *differences(known, now)]:
             changed.append(f"{cell.path} ({'; '.join(different)})")
     if changed:
         first, more = changed[:6], len(changed) - 6

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import files
+from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.runs.run import CONFIG, Run
 
@@ -26,7 +27,12 @@ class CellState:
 def read(folder: Path, name: str) -> CellState:
     """A cell's state in a study's folder."""
     path = folder / STATES / f"{name}.json"
-    return CellState(**files.read_json(path)) if path.is_file() else CellState()
+    if not path.is_file():
+        return CellState()
+    try:
+        return CellState(**files.read_json(path))
+    except TypeError:
+        raise UserError(f"{path} is damaged: delete it; what the cell's run holds is kept") from None
 
 
 def write(folder: Path, name: str, state: CellState) -> None:

@@ -35,7 +35,7 @@ def status_of(folder: Path) -> list[CellStatus]:
     """Every cell of the study in a folder, in the order of its file. Raises UserError where there is no study."""
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
-    scale = files.read_json(folder / SCALE)["scale"]
+    scale = files.read_json(folder / SCALE)["scale"] if (folder / SCALE).is_file() else None
     return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, scale))]
 
 

@@ -1,6 +1,7 @@
 """A study's file: what all its cells have, the axes of its grid, and what to evaluate."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,24 @@ SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate",
 SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
 TABLES = ("exclude", "cell", "fine_tune", "store")  # there may be several of each
 MOST_CELLS = 10_000
+
+
+# What a value must be, in words, and whether it is.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "int": ("a whole number", lambda value: type(value) is int),
+    "float": ("a finite number", lambda value: type(value) in (int, float) and math.isfinite(value)),
+    "count": ("a whole number above 0", lambda value: type(value) is int and value > 0),
+    "text": ("text", lambda value: isinstance(value, str) and value != ""),
+}
+
+
+def _kind_of(name: str) -> str:
+    if name == "keep_every":
+        return "count"
+    fields = {**ModelConfig.model_fields, **TrainingConfig.model_fields}
+    kind = fields[name].annotation if name in fields else str
+    return kind.__name__ if kind in (bool, int, float) else "text"
 
 
 class Evaluation(Section):
@@ -83,7 +102,7 @@ def read_study(file: Path, scale: str | None = None) -> Study:
     """
     raw = _scaled(read_config_file(file), file, scale)
     text = file.read_text(encoding="utf-8")
-    return _Reader(file, text).study(raw)
+    return _Reader(file, text, scale).study(raw)
 
 
 def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any]:
@@ -98,13 +117,19 @@ def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any
     for name, changed in scales[scale].items():
         if name not in SCALED or not isinstance(changed, dict):
             raise UserError(f"{file}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
+        if not isinstance(raw.get(name, {}), dict):
+            raise UserError(f"{file}: '{name}' is a section: write [{name}] on a line of its own")
         raw[name] = {**raw.get(name, {}), **changed}
     return raw
 
 
 class _Reader:
-    def __init__(self, file: Path, text: str) -> None:
+    def __init__(self, file: Path, text: str, scale: str | None) -> None:
         self.file, self.text, self.lines = file, text, places(text)
+        scaled = {f"scale.{scale}.{name}": name for name in SCALED}
+        for (section, *rest), line in list(self.lines.items()):
+            if section in scaled:  # what it says otherwise is what counts
+                self.lines[(scaled[str(section)], *rest)] = line
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
@@ -144,16 +169,25 @@ class _Reader:
             if isinstance(value, list | dict):
                 several = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
                 raise self.wrong((*place, name), f"{name} is one value here, not {value!r}{several}")
+            self.check_value(name, value, (*place, name))
+
+    def check_value(self, name: str, value: Any, place: Place) -> None:
+        kind, fits = _KINDS[_kind_of(name)]
+        if not fits(value):
+            raise self.wrong(place, f"{name} is {kind}, not {value!r}")
 
     def axes(self, raw: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         axes = self.section(raw, "axes")
         for name, values in axes.items():
             place = ("axes", name)
-            self.check_settings({name: None}, ("axes",))
+            if name not in SETTINGS:
+                raise self.wrong(place, f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
             if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
                 raise self.wrong(place, f"an axis lists its values: {name} = [1, 2], not {values!r}")
             if repeated := [value for number, value in enumerate(values) if value in values[:number]]:
                 raise self.wrong(place, f"{name} lists {repeated[0]!r} twice")
+            for value in values:
+                self.check_value(name, value, place)
             if name in base:
                 raise self.wrong(place, f"{name} is an axis and stands in [base] too: take it out of one")
         return {name: tuple(values) for name, values in axes.items()}

@@ -23,20 +23,25 @@ class Tasks:
     """Every task of a study. What is ready follows from what was done.
 
     A cell is evaluated, and continued by others, once it is trained; of cells that differ in learning rate alone, only
-    those of the best one, once all of them are trained.
+    those of the best one, once all of them are trained. What continues a cell is evaluated at every rate of its own.
     """
 
-    def __init__(self, cells: Sequence[Resolved], loss_of: Callable[[Resolved], float]) -> None:
-        """loss_of: the validation loss of a trained cell."""
+    def __init__(
+        self,
+        cells: Sequence[Resolved],
+        loss_of: Callable[[Resolved], float],
+        tell: Callable[[str, str], None] = lambda name, reason: None,
+    ) -> None:
+        """loss_of: the validation loss of a trained cell; tell: is told of a cell that fails, and why."""
         self.cells = {cell.name: cell for cell in cells}
-        self.loss_of = loss_of
+        self.loss_of, self.tell = loss_of, tell
         self.done: set[Task] = set()
         self.failed: dict[Task, str] = {}
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self._groups = [
             group
-            for group in rates.grouped(cell.cell for cell in cells).values()
-            if len({cell.settings.get("lr") for cell in group}) > 1
+            for group in rates.grouped(cell.cell for cell in cells if cell.cell.continues is None).values()
+            if len({self.cells[cell.name].lr for cell in group}) > 1
         ]
         self._grouped = {cell.name for group in self._groups for cell in group}
 
@@ -48,6 +53,7 @@ class Tasks:
     def fail(self, task: Task, reason: str) -> None:
         """It failed, and so is nothing that needs it."""
         self.failed[task] = reason
+        self.tell(task.cell, reason)
         self._choose()
 
     def ready(self) -> list[Task]:
@@ -58,9 +64,7 @@ class Tasks:
     def chosen(self, name: str) -> bool:
         """Whether a cell is evaluated: it is not, where another learning rate is better."""
         choice = self.choices.get(name)
-        return name not in self._grouped or (
-            choice is not None and self.cells[name].cell.settings["lr"] == choice.chosen
-        )
+        return name not in self._grouped or (choice is not None and self.cells[name].lr == choice.chosen)
 
     def passed_over(self, name: str) -> bool:
         """Whether nothing more is done with a cell, or with the one that it continues, for another rate is better."""
@@ -78,7 +82,8 @@ class Tasks:
     def _can(self, task: Task) -> bool:
         cell = self.cells[task.cell].cell
         if task.kind == "evaluate":
-            return Task("train", cell.name) in self.done and self.chosen(cell.name)
+            trained = Task("train", cell.name) in self.done
+            return trained and self.chosen(cell.name) and not self.passed_over(cell.name)
         return cell.continues is None or (Task("train", cell.continues) in self.done and self.chosen(cell.continues))
 
     def _choose(self) -> None:
@@ -89,7 +94,7 @@ class Tasks:
             losses: Mapping[str, float | None] = {
                 task.cell: self.loss_of(self.cells[task.cell]) if task in self.done else None for task in trainings
             }
-            choice = rates.choose(group, losses)
+            choice = rates.choose(group, {cell.name: self.cells[cell.name].lr for cell in group}, losses)
             self.choices.update((cell.name, choice) for cell in group)
 
 

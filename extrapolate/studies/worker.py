@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone
         return
     evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
     key = state.evaluation_key(cell.path, cell.evaluation)
-    state.write(folder, cell.name, replace(state.read(folder, cell.name), evaluated=key, failed=None))
+    state.write(folder, cell.name, CellState(evaluated=key))
 
 
 class Reporter:

@@ -109,6 +109,19 @@ def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done:
     assert f"{done}/runs/{BEST} (training.tokens: 5120 in the run, 6144 now)" in message
 
 
+def test_what_continues_a_run_that_is_gone_is_not_kept(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    shutil.rmtree(out / "runs" / BEST)
+    message = cli("sweep", study, "--out", out).error()
+    assert f"{out}/runs/{BEST}+pi (the run that it continues is gone)" in message
+
+
+def test_a_damaged_state_is_named(cli: Cli, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    (out / "state" / f"{BEST}.json").write_text('{"bogus": 1}')
+    assert cli("status", out).error().startswith(f"{out}/state/{BEST}.json is damaged: delete it")
+
+
 FEW = STUDY.partition("lr =")[0] + '[evaluate]\nfactors = [1]\nprotocols = ["windows"]\nmax_targets = 512\n'
 
 
@@ -119,7 +132,7 @@ def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path:
     (out / "runs").mkdir(parents=True)
     (out / "runs" / "rope-s0").write_text("in the way")
     message = cli("sweep", few, "--out", out, "--jobs", 2).error(1)
-    assert message == "1 cells failed; run the same command to try them again"
+    assert message == "1 of the cells failed; run the same command to try again"
     assert statuses(out) == {"rope-s0": "failed", "alibi-s0": "done"}
     assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
 

@@ -70,6 +70,13 @@ def test_places_are_lines() -> None:
         ("seed = [0, 1]", "seed = 3", "line 8: an axis lists its values: seed = [1, 2], not 3"),
         ("seed = [0, 1]", "seed = [0, 0]", "line 8: seed lists 0 twice"),
         ("seed = [0, 1]", "tokens = [1]", "line 8: tokens is an axis and stands in [base] too"),
+        ("tokens = 4096", 'tokens = "4096"', "line 4: tokens is a whole number, not '4096'"),
+        ("tokens = 4096", "keep_every = 0", "line 4: keep_every is a whole number above 0, not 0"),
+        ("tokens = 4096", "data = 5", "line 4: data is text, not 5"),
+        ("tokens = 4096", "lr = nan", "line 4: lr is a finite number, not nan"),
+        ("tokens = 4096", "compile = 1", "line 4: compile is true or false, not 1"),
+        ("seed = [0, 1]", "seed = [true]", "line 8: seed is a whole number, not True"),
+        ('["rope", "alibi"]', '["rope", ""]', "line 7: encoding is text, not ''"),
         ("[axes]", "[axis]", "line 6: unknown section 'axis'; did you mean 'axes'?"),
         ("[[cell]]\n", "[cell]\n", "line 14: there may be several of 'cell': write [[cell]] before each"),
         ('name = "long"\n', "", "line 17: give it a name"),
@@ -108,6 +115,10 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
+    file.write_text(text.replace("tokens = 512", "tokens = 0.5"))
+    with pytest.raises(UserError, match="line 26: tokens is a whole number, not 0"):
+        read_study(file, "tiny")
+    file.write_text(text)
     with pytest.raises(UserError, match="has no scale 'tine'; did you mean 'tiny'"):
         read_study(file, "tine")
     with pytest.raises(UserError, match="has sections base, axes, evaluate, not cell"):

@@ -7,8 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from extrapolate.api.sweep import _finish
+from extrapolate.progress import QUIET
+from extrapolate.studies import state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
 from extrapolate.studies.tasks import Task, Tasks
 
@@ -29,10 +33,17 @@ of = {encoding = "rope", seed = 0}
 """
 
 
-def made(tmp_path: Path, losses: dict[str, float]) -> Tasks:
+PARTLY = '[axes]\nencoding = ["alibi"]\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n'
+PRESET_LR = 3e-3
+
+
+def made(tmp_path: Path, losses: dict[str, float], study: str = STUDY) -> Tasks:
     file = tmp_path / "study.toml"
-    file.write_text(STUDY)
-    cells = [SimpleNamespace(cell=cell, name=cell.name) for cell in cells_of(read_study(file))]
+    file.write_text(study)
+    cells = [
+        SimpleNamespace(cell=cell, name=cell.name, lr=cell.settings.get("lr", PRESET_LR))
+        for cell in cells_of(read_study(file))
+    ]
     return Tasks(cast(list[Resolved], cells), lambda cell: losses[cell.name])
 
 
@@ -96,6 +107,29 @@ def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
     assert choice.chosen == 1e-2
     assert choice.losses[3e-3] is None
     assert tasks.without() == {"rope-lr0.003-s1": "the loss is nan"}
+
+
+def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path) -> None:
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    train_all(tasks, failing="rope-lr0.01-s1")
+    _finish(tasks, tmp_path, QUIET, report=False)
+    assert state.read(tmp_path, "rope-lr0.01-s1") == CellState(failed="the loss is nan")
+    assert state.read(tmp_path, "rope-lr0.01-s0") == CellState(passed_over=True)
+
+
+def test_a_failure_is_told_at_once(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    tasks = made(tmp_path, {})
+    tasks.tell = lambda name, reason: told.append((name, reason))
+    tasks.fail(tasks.ready()[0], "no memory")
+    assert told == [("rope-lr0.001-s0", "no memory")]
+
+
+def test_cells_that_leave_the_rate_to_the_preset_have_one_too(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {"alibi-s0": 2.0, "alibi-lr0.1-s0": 3.0}, PARTLY)
+    train_all(tasks)
+    assert tasks.choices["alibi-s0"].losses == {PRESET_LR: 2.0, 0.1: 3.0}
+    assert names(tasks, "evaluate") == ["alibi-s0"]
 
 
 def test_what_continues_a_failed_cell_is_left_out(tmp_path: Path) -> None:
