@@ -229,6 +229,8 @@ class _Screen:
 
     def show(self, running: Sequence[UnderWay]) -> None:
         tasks = self.tasks
+        if not tasks.done and all(one.told is None for one in running):
+            return  # processes start: a rate that begins here says nothing of the work
         total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
         for name in filter(tasks.passed_over, tasks.cells):
             total -= _cost(tasks.cells[name], "evaluate")
