@@ -133,7 +133,7 @@ def estimate_sweep(
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
-    files.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     files.write_json(
         folder / ESTIMATE, {"jobs": jobs, "cells": [cell.name for cell in ready], "seconds": found.seconds}
     )
@@ -272,7 +272,7 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:
     """A row for each model that has several learning rates, and each of these: as `reports.sections.learning_rates`."""
     rows = []
-    for group in rates.grouped(cell.cell for cell in tasks.cells.values()).values():
+    for group in tasks.groups:
         if (choice := tasks.choices.get(group[0].name)) is None:
             continue
         for rate, loss in choice.losses.items():

@@ -13,9 +13,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from extrapolate.benchmark.process import peak_memory_mib
+from extrapolate.data.store import Store
+from extrapolate.evaluation import lengths
 from extrapolate.machine.children import Child, reply
-from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.resolved import Planned, Resolved
 from extrapolate.studies.shares import core_shares, take
+from extrapolate.training import loop
 
 TRAINING_S = 3.0  # of steps, at the least
 LEAST_STEPS = 6
@@ -66,8 +70,6 @@ def serve(connection: Connection) -> None:
     """Measures one cell, in a process of its own."""
     share, cell, began = connection.recv()
     take(share)
-    from extrapolate.benchmark.process import peak_memory_mib
-
     with tempfile.TemporaryDirectory() as folder:
         start_s, steps = _train(cell, Path(folder) / "run", began)
         input_s = _evaluate(cell, Path(folder) / "run")
@@ -82,9 +84,6 @@ class _Enough(Exception):  # noqa: N818 (not an error)
 
 def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]]:
     """The seconds from `began` to the first step, and of every step."""
-    from extrapolate.data.store import Store
-    from extrapolate.training import loop
-
     steps: list[float] = []
     batch = cell.config.training.batch_size * cell.config.training.seq_len
 
@@ -106,10 +105,6 @@ def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]
 
 def _evaluate(cell: Resolved, path: Path) -> float:
     """Seconds of an input."""
-    from extrapolate.data.store import Store
-    from extrapolate.evaluation import lengths
-    from extrapolate.studies.resolved import Planned
-
     settings = cell.evaluation
     caps = {
         protocol: min(settings.max_targets_of.get(protocol, EVALUATED_TARGETS), EVALUATED_TARGETS)

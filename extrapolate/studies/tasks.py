@@ -38,12 +38,12 @@ class Tasks:
         self.done: set[Task] = set()
         self.failed: dict[Task, str] = {}
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
-        self._groups = [
+        self.groups = [  # of cells that differ in learning rate and seed alone, where there are several rates
             group
             for group in rates.grouped(cell.cell for cell in cells if cell.cell.continues is None).values()
             if len({self.cells[cell.name].lr for cell in group}) > 1
         ]
-        self._grouped = {cell.name for group in self._groups for cell in group}
+        self._grouped = {cell.name for group in self.groups for cell in group}
 
     def finish(self, task: Task) -> None:
         """It is done."""
@@ -87,7 +87,7 @@ class Tasks:
         return cell.continues is None or (Task("train", cell.continues) in self.done and self.chosen(cell.continues))
 
     def _choose(self) -> None:
-        for group in self._groups:
+        for group in self.groups:
             trainings = [Task("train", cell.name) for cell in group]
             if group[0].name in self.choices or not all(task in self.done or task in self.failed for task in trainings):
                 continue

@@ -154,10 +154,10 @@ def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
 def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.toml"
     few.write_text(FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseed = [0, 1]'))
-    outcome = cli("sweep", few, "--out", tmp_path / "out", "--dry-run", "--jobs", 1).succeeded()
+    outcome = cli("sweep", few, "--dry-run", "--jobs", 1).succeeded()
     assert "2 cells, 1 at once: about" in outcome.out
     assert "rope-s1" in outcome.out
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not (tmp_path / "sweeps/few/runs").exists()
 
 
 @pytest.mark.parametrize(
