@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import gpu_hours
 import pictures
 
 from extrapolate.catalogue import encodings_page, extensions_page
@@ -10,6 +11,7 @@ from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
 from extrapolate.results.page import results_page
 
+DOCS = Path(__file__).parent
 PAGES = {
     "data.md": data_page,
     "encodings.md": encodings_page,
@@ -23,8 +25,9 @@ def main(folder: Path) -> None:
     """Writes every page and picture into a folder."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
+    gpu_hours.main(DOCS, folder)
     pictures.main(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
+    main(Path(sys.argv[1]) if sys.argv[1:] else DOCS)

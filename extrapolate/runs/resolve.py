@@ -239,8 +239,13 @@ def micro_batch_tokens(vocab_size: int, device: str) -> int:
 
 
 def operations(config: TrainedConfig) -> float:
-    """Floating point operations of the whole training, attention's scores left out: 6 a parameter and token."""
-    sizes = config.model
-    attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
-    parameters = sizes.layers * (attention + 3 * sizes.width * sizes.ff_width) + sizes.vocab_size * sizes.width
-    return 6.0 * parameters * config.training.tokens
+    """Floating point operations of the whole training.
+
+    6 a parameter and token, the embedding's table left out, and 6 a layer, width and token of context for attention's
+    scores and their sums of values, of which each token has half the training length on average.
+    """
+    sizes, training = config.model, config.training
+    heads = sizes.heads * sizes.head_dim
+    attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim + heads * training.seq_len
+    per_token = sizes.layers * (attention + 3 * sizes.width * sizes.ff_width) + sizes.vocab_size * sizes.width
+    return 6.0 * per_token * training.tokens

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from extrapolate.data.store import Store
 from extrapolate.machine import devices
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
 from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, resolve, run_name
+from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name
+from extrapolate.training.config import TrainingConfig
 
 USER_FILE = """
 from extrapolate.encodings.base import Encoding
@@ -289,3 +293,18 @@ class TestRunNames:
         for name in names:
             assert name.startswith("rope-theta=50")
             (tmp_path / f".{name}.{2**22}.partial").touch()
+
+
+@pytest.mark.parametrize("seq_len", [16, 64])
+def test_operations_are_those_that_torch_counts_of_a_step(seq_len: int) -> None:
+    """Attention computes whole squares of scores at these lengths, of which half are of the past."""
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48)
+    training = TrainingConfig(seq_len=seq_len, tokens=2 * seq_len, batch_tokens=2 * seq_len)
+    model = Model(sizes, "rope", {}, seq_len).train()
+    tokens_BT = torch.randint(0, 61, (2, seq_len + 1))
+    with FlopCounterMode(display=False) as counter:
+        model.loss(tokens_BT[:, :-1], tokens_BT[:, 1:]).backward()
+    counted = counter.get_flop_counts()["Global"]
+    expected = counted[torch.ops.aten.mm] + counted[torch.ops.aten.bmm] / 2
+    found = operations(TrainedConfig.model_construct(model=sizes, training=training))
+    assert found == pytest.approx(expected, rel=0.01)
