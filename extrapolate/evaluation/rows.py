@@ -144,6 +144,7 @@ def common(
         "seq_len": config.seq_len,
         "trained_length": config.trained_length,
         "imported": _imported_from(config),
+        "layers": config.model.layers if isinstance(config, TrainedConfig | ImportedConfig) else None,
         "parameters": model.parameter_count(),
         "own_extension": config.extension,
         "config_hash": config.config_hash(),

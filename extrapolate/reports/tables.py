@@ -13,6 +13,8 @@ from extrapolate.specs import did_you_mean
 FACTORS = (1e-9, 1e9)  # what a length can be of another
 # What all rows of one table must share.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+# What tells models of one encoding apart by their size, and how their names say it.
+SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
 
 
 def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
@@ -21,7 +23,12 @@ def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the runs' last checkpoints, restricted to `only`.
+    """The rows of the runs' last checkpoints, restricted to `only`. Raises UserError as `of_all_checkpoints` does."""
+    return last_checkpoints(of_all_checkpoints(evals, only))
+
+
+def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows restricted to `only`, also of checkpoints along the way. Models of several sizes are called by them.
 
     Raises UserError where they differ in corpus, training length, precision or split, nothing is left, or a factor is
     none.
@@ -42,7 +49,26 @@ def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
                 f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
                 f"choose with `{parameter}`"
             )
+    return told_apart(rows)
+
+
+def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each run's last checkpoint."""
     return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
+
+
+def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, with sizes in the names of models where one name stands for several: `RoPE, 2 layers`."""
+    named: list[str] = []
+    for column in SIZES:
+        several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
+        if several.any() and (rows.groupby("model")[column].nunique() > 1).any():
+            named.append(column)
+    names = rows["model"]
+    for column in named:
+        size = rows[column].map(SIZES[column].format, na_action="ignore")
+        names = names.where(size.isna(), names + ", " + size)
+    return rows.assign(model=names)
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:

@@ -72,6 +72,7 @@ _MODEL = Group(
         always("caption", TEXT, "", "What a table with this encoding must say about it; often an empty text."),
         always("seq_len", INT, "tokens", "The training length L, which factors count in."),
         always("trained_length", INT, "tokens", "The length of the training windows: not L where the run was tuned."),
+        sometimes("layers", INT, "", "The number of the model's blocks.", "another library runs the model"),
         sometimes(
             "parameters", INT, "", "The number of the model's parameters; shared ones count once.",
             "another library runs the model, and it is no torch module",

@@ -34,6 +34,7 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "setting_hash": "s",
         "training_machine": "m",
         "preset": "tiny",
+        "layers": 4,
         "tokens": 1000,
         "parameters": 10,
         "training_precision": "fp32",
@@ -93,6 +94,27 @@ def test_seeds_are_averaged_and_a_missing_loss_is_not_averaged_away() -> None:
 def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
     with pytest.raises(ValueError, match="a, b are all RoPE but differ in more than their seed"):
         tables.loss_by_ev(frame(row("a", "RoPE", 1, 4.0), row("b", "RoPE", 1, 4.4, seed=1)), None)
+
+
+def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
+    rows = frame(
+        row("a", "RoPE", 1, 4.0),
+        row("b", "RoPE", 1, 3.9, layers=8, parameters=20),
+        row("b", "RoPE + PI", 1, 3.9, layers=8, parameters=20),
+        row("c", "ALiBi", 1, 4.1),
+    )
+    named = tables.comparable(rows, {})
+    assert named["model"].tolist() == ["RoPE, 4 layers", "RoPE, 8 layers", "RoPE + PI, 8 layers", "ALiBi, 4 layers"]
+    assert len(tables.loss_by_ev(named, None)) == 4
+    by_width = tables.comparable(rows.assign(layers=None), {})
+    assert by_width["model"].tolist()[:2] == ["RoPE, 10 parameters", "RoPE, 20 parameters"]
+    by_preset = tables.comparable(rows.assign(preset=["s", "m", "m", None], imported=[None, None, None, "x"]), {})
+    assert by_preset["model"].tolist() == ["RoPE, s", "RoPE, m", "RoPE + PI, m", "ALiBi"]
+
+
+def test_seeds_of_one_size_keep_their_name() -> None:
+    rows = frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.4, config_hash="r", seed=1))
+    assert set(tables.comparable(rows, {})["model"]) == {"RoPE"}
 
 
 def test_the_same_seed_twice_is_not_a_replicate() -> None:
