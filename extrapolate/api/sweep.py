@@ -14,6 +14,7 @@ from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
@@ -90,6 +91,8 @@ def sweep(
     with files.locked(folder if array is None else folder / "array" / str(array[0])):
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
+        if array is None:
+            write_cells(folder, read.published, [_repeating(cell) for cell in ready if cell.cell.continues is None])
         tasks = Tasks(
             ready,
             lambda cell: rates.validation_loss(cell.path),
@@ -159,6 +162,11 @@ def _ready(
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+
+
+def _repeating(cell: Resolved) -> Repeating:
+    config = cell.config
+    return Repeating(cell.name, cell.cell.settings["encoding"], config.preset, config.model.layers, config.data.source)
 
 
 def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:

@@ -133,9 +133,14 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparisons(
-    rows: pd.DataFrame, confidence: float = 0.95, *, pairs: bool = True, least: float = LEAST
+    rows: pd.DataFrame,
+    confidence: float = 0.95,
+    *,
+    pairs: bool = True,
+    controls: bool = True,
+    least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """Every model with its control, and with the optimum where it is known; with `pairs`, every pair of models too.
+    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair.
 
     At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
     models, runs with the same seed are a pair, and only seeds that both have count. Two runs with one seed read the
@@ -148,7 +153,7 @@ def comparisons(
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
         models = {str(model): _Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
         for model, own in models.items():
-            for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")):
+            for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
                 difference = _difference(own.of(own.seeds), "loss", own.of(own.seeds), column)
                 if difference is not None:
                     setting |= {"seeds": own.seeds, "one_run": own.runs < 2}

@@ -12,6 +12,7 @@ from extrapolate.data.build import StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
 from extrapolate.model.config import ModelConfig
+from extrapolate.reports.published import published
 from extrapolate.runs.config import read_config_file
 from extrapolate.sections import Section
 from extrapolate.specs import did_you_mean
@@ -76,7 +77,7 @@ class Study:
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of single cells beside the grid. stores: token stores by path, made where they
-    are missing.
+    are missing. published: the published tables that it repeats.
     """
 
     file: Path
@@ -89,6 +90,7 @@ class Study:
     stores: Mapping[str, StoreSettings]
     evaluation: Evaluation
     lines: Mapping[Place, int]
+    published: tuple[str, ...] = ()
 
     def at(self, *place: str | int) -> str:
         """Where a setting stands, to begin a message with."""
@@ -133,7 +135,7 @@ class _Reader:
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
-            if name not in SECTIONS:
+            if name not in (*SECTIONS, "published"):
                 raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, SECTIONS)}")
         base = self.section(raw, "base")
         self.check_settings(base, ("base",))
@@ -141,11 +143,19 @@ class _Reader:
             self.file, self.text, base, self.axes(raw, base),
             exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
-            evaluation=self.evaluation(raw), lines=self.lines,
+            evaluation=self.evaluation(raw), lines=self.lines, published=self.published(raw.get("published", [])),
         )  # fmt: skip
         if not study.axes and not study.added:
             raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
         return study
+
+    def published(self, given: Any) -> tuple[str, ...]:
+        names = given if isinstance(given, list) else [given]
+        for name in map(str, names):
+            if name not in published():
+                known = did_you_mean(name, published())
+                raise self.wrong(("published",), f"unknown published table '{name}'; {known}")
+        return tuple(dict.fromkeys(names))
 
     def wrong(self, place: Place, message: str) -> UserError:
         return UserError(f"{at(self.file, self.lines, place)}: {message}")

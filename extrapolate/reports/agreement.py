@@ -1,0 +1,164 @@
+"""Whether our numbers order models, and lengths, as a published table does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from extrapolate.reports.comparison import Comparison
+
+# Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
+LEAST = 0.02
+LEAST_TIME = 0.1  # ratio: what two trainings on one machine differ in without a cause
+_EXACT = 1e-9  # 3.88 and 3.90 are 0.02 apart, which float64 does not quite say
+
+Order = Literal["same", "reversed", "not told", "missing"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number of a published table, and ours, None where there is none. model: what ours is called in our tables."""
+
+    row: str
+    column: str
+    group: str
+    quantity: str
+    factor: float | None
+    published: float
+    model: str | None
+    ours: float | None
+
+
+Compare = Callable[[list[tuple[Value, Value]]], Mapping[tuple[Value, Value], Comparison]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two values of a table that the paper orders: `lower` is the lower one there.
+
+    Both are of one column, or of one row at the shortest and the longest length. compared: our losses, `lower` less
+    `higher`, nats; None where the quantity is a time, or ours is missing.
+    """
+
+    lower: Value
+    higher: Value
+    compared: Comparison | None = None
+
+    @property
+    def by_length(self) -> bool:
+        """Whether it is one model at two lengths."""
+        return self.lower.row == self.higher.row
+
+    @property
+    def better(self) -> bool:
+        """Whether the paper's model gets better with length."""
+        return (self.lower.factor or 0.0) > (self.higher.factor or 0.0)
+
+    @property
+    def where(self) -> str:
+        """The column, or those of both lengths."""
+        if not self.by_length:
+            return self.lower.column
+        first, last = (self.higher, self.lower) if self.better else (self.lower, self.higher)
+        return f"{first.column} to {last.column}"
+
+    @property
+    def text(self) -> str:
+        """What the paper says: `ExPE below RoPE`, or `ExPE better`, which is with length."""
+        if not self.by_length:
+            return f"{self.lower.row} below {self.higher.row}"
+        return f"{self.lower.row} {'better' if self.better else 'worse'}"
+
+    @property
+    def one_run(self) -> bool:
+        """Whether the order is that of one run: a model of ours has one seed, or it is a time."""
+        return self.lower.quantity == "time" or (self.compared is not None and self.compared.one_run)
+
+    @property
+    def published(self) -> float:
+        """The difference in the paper, in its units: the lower number less the other."""
+        return self.lower.published - self.higher.published
+
+    @property
+    def difference(self) -> float | None:
+        """The same of ours: nats for losses and perplexities, a ratio for times; None where one is missing."""
+        if self.lower.ours is None or self.higher.ours is None:
+            return None
+        if self.lower.quantity == "time":
+            return self.lower.ours - self.higher.ours
+        return None if self.compared is None or self.compared.difference is None else self.compared.difference.mean
+
+    @property
+    def order(self) -> Order:
+        """How ours are ordered: as in the paper, the other way round, or so near to each other that it is not told."""
+        if self.lower.ours is None or self.higher.ours is None:
+            return "missing"
+        if self.lower.quantity == "time" and self.difference is not None:
+            return "not told" if abs(self.difference) < LEAST_TIME else "same" if self.difference < 0 else "reversed"
+        verdict = "" if self.compared is None else self.compared.verdict()
+        return "same" if verdict.startswith("win") else "reversed" if verdict.startswith("loss") else "not told"
+
+
+def pairs_of(values: Sequence[Value], compare: Compare) -> list[Pair]:
+    """The pairs that a table orders, with ours. `compare` is given those that have losses of ours."""
+    found = _ordered(values)
+    comparable = [(one, other) for one, other in found if one.quantity != "time" and one.model and other.model]
+    compared = compare(comparable)
+    return [Pair(one, other, compared.get((one, other))) for one, other in found]
+
+
+def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
+    """The lower value first: of one column and group, and of one row at its first and last length."""
+    found = [
+        (one, other)
+        for one, other in combinations(values, 2)
+        if one.column == other.column and one.group == other.group
+    ]
+    for row in dict.fromkeys(value.row for value in values):
+        by_length = [value for value in values if value.row == row and value.factor is not None]
+        by_length.sort(key=lambda value: value.factor or 0.0)
+        if by_length and by_length[0].factor != by_length[-1].factor:
+            found.append((by_length[0], by_length[-1]))
+    return [
+        (one, other) if one.published < other.published else (other, one)
+        for one, other in found
+        if abs(one.published - other.published) >= LEAST - _EXACT
+    ]
+
+
+_SENTENCES: dict[Order, str] = {
+    "same": "Ours agree", "reversed": "Ours are the other way round", "not told": "Ours cannot tell",
+    "missing": "We have none of",
+}  # fmt: skip
+
+
+def summary(pairs: Sequence[Pair]) -> str:
+    """How many pairs agree, of models and of lengths."""
+    said = []
+    for by_length, what in ((False, "pairs of rows"), (True, "rows by length")):
+        if orders := [pair.order for pair in pairs if pair.by_length is by_length]:
+            counts = ", ".join(f"{orders.count(order)} {word}" for order, word in _COUNTED.items() if order in orders)
+            said.append(f"The paper orders {len(orders)} {what}. In ours: {counts}.")
+    return " ".join(said) or "The paper's numbers are too near to each other to be ordered."
+
+
+_COUNTED: dict[Order, str] = {
+    "same": "the same way", "reversed": "the other way round", "not told": "cannot be told", "missing": "missing",
+}  # fmt: skip
+
+
+def in_words(pairs: Sequence[Pair]) -> list[str]:
+    """A paragraph for each column, and one for lengths: which pairs agree, which do not, and which ours cannot tell."""
+    by_place: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_place.setdefault(pair.where, []).append(pair)
+    return [f"{where}: {' '.join(_sentences(mine))}" for where, mine in by_place.items()]
+
+
+def _sentences(pairs: Sequence[Pair]) -> list[str]:
+    said = []
+    for order, sentence in _SENTENCES.items():
+        if mine := [pair for pair in pairs if pair.order == order]:
+            this_run = " (this run)" if any(pair.one_run for pair in mine) else ""
+            said.append(f"{sentence}{this_run}: {', '.join(pair.text for pair in mine)}.")
+    return said

@@ -1,0 +1,150 @@
+"""Tables of papers that studies repeat, and which cells of a study repeat which of their numbers."""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from extrapolate import results, specs
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.results.columns import REAL, TEXT, Group, Table, always, named, sometimes
+
+FILE = "published_cells.parquet"  # a study leaves it in its folder, for its report
+_NO_CELL = "no cell of the study repeats the row"
+
+CELLS = Table(
+    groups=(
+        Group(
+            "table", "what was published, and of what",
+            (
+                named("table", "The table's name, as a study's file has it."),
+                always("title", TEXT, "", "What the table is called."),
+                always("source", TEXT, "", "Where it is from: an arXiv id, where there is one."),
+                always("theirs", TEXT, "", "What was trained there."),
+                always("note", TEXT, "", "What else a reader must know of it."),
+            ),
+        ),
+        Group(
+            "number", "one number of it",
+            (
+                always("row", TEXT, "", "The row's name in the table."),
+                always("column", TEXT, "", "The column's name in the table."),
+                always("group", TEXT, "", "Rows of one group are compared; an empty text where all are one group."),
+                always(
+                    "quantity", TEXT, "", "`loss` (nats per token), `perplexity`, or `time`: the training time divided "
+                    "by that of the group's first row.",
+                ),
+                sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
+                always("value", REAL, "", "The published number."),
+            ),
+        ),
+        Group(
+            "cell", "a cell of the study that repeats it",
+            (
+                sometimes("run", TEXT, "", "The name of the cell's run.", _NO_CELL),
+                sometimes("extension", TEXT, "", "What is applied to it at inference.", _NO_CELL),
+                sometimes("text", TEXT, "", "The source of the text that it is trained on.", _NO_CELL),
+            ),
+        ),
+    ),
+    key=("table", "row", "column", "run"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PublishedColumn:
+    """A column of a table: its name there, and what it holds. factor: the evaluation length / the training length."""
+
+    name: str
+    quantity: Literal["loss", "perplexity", "time"]
+    factor: float | None = None
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row of a table: its name there, its numbers, and the settings of the cells that repeat it."""
+
+    name: str
+    encoding: str
+    values: Sequence[float]
+    group: str = ""
+    preset: str | None = None
+    layers: int | None = None
+    extension: str = AS_TRAINED
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of a paper. theirs: what was trained there; note: what else a reader must know."""
+
+    name: str
+    title: str
+    source: str
+    theirs: str
+    note: str
+    columns: Sequence[PublishedColumn]
+    rows: Sequence[PublishedRow]
+
+
+@dataclass(frozen=True)
+class Repeating:
+    """A cell of a study, as far as it tells which rows it repeats; text is the source of its training text."""
+
+    run: str
+    encoding: str
+    preset: str
+    layers: int
+    text: str
+
+
+@cache
+def published() -> dict[str, PublishedTable]:
+    """Every table, by its name."""
+    raw = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return {name: _table(name, **found) for name, found in raw.items()}
+
+
+def _table(name: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]], **about: str) -> PublishedTable:
+    return PublishedTable(
+        name, **about, columns=[PublishedColumn(**one) for one in columns], rows=[PublishedRow(**one) for one in rows]
+    )
+
+
+def write_cells(folder: Path, names: Sequence[str], cells: Sequence[Repeating]) -> None:
+    """Leaves in a study's folder what its report needs of the tables it names; nothing where it names none."""
+    if names:
+        rows = [row for name in names for row in cell_rows(published()[name], cells)]
+        results.write(folder / FILE, rows, CELLS)
+    else:
+        (folder / FILE).unlink(missing_ok=True)  # an earlier version of the study may have named one
+
+
+def cell_rows(table: PublishedTable, cells: Sequence[Repeating]) -> Iterator[dict[str, Any]]:
+    """A row of CELLS for each number of a table and each cell that repeats it.
+
+    Where no cell has a size of the paper's, the study is at another scale, and a cell stands beside rows of any size.
+    """
+    presets = {row.preset for row in table.rows}
+    sizes_as_there = any(cell.preset in presets for cell in cells)
+    about = {name: getattr(table, name) for name in ("title", "source", "theirs", "note")} | {"table": table.name}
+    for row in table.rows:
+        fitting = [cell for cell in cells if _repeats(cell, row, sizes_as_there)]
+        for column, value in zip(table.columns, row.values, strict=True):
+            number = {
+                "row": row.name, "column": column.name, "group": row.group, "quantity": column.quantity,
+                "factor": column.factor, "value": value,
+            }  # fmt: skip
+            for cell in fitting:
+                yield about | number | {"run": cell.run, "extension": row.extension, "text": cell.text}
+            if not fitting:
+                yield about | number
+
+
+def _repeats(cell: Repeating, row: PublishedRow, sizes_as_there: bool) -> bool:
+    return (
+        specs.parse(cell.encoding) == specs.parse(row.encoding)
+        and (row.layers is None or cell.layers == row.layers)
+        and (row.preset is None or not sizes_as_there or cell.preset == row.preset)
+    )

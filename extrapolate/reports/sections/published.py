@@ -1,0 +1,263 @@
+"""A published table beside the runs of a study that repeats it, and where the two agree."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.reports import comparison, tables
+from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
+from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.published import CELLS, FILE
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.seeds import in_words as seeds_in_words
+from extrapolate.reports.seeds import seeds_of
+from extrapolate.results.columns import REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+_TABLE = Column("table", TEXT, meaning="The table's name, as a study's file has it.")
+PUBLISHED_CELLS = Described(
+    "published_cells", "`published_cells.parquet` of a study that names a published table",
+    "a number of the table and a cell that repeats it", CELLS.groups,
+)  # fmt: skip
+PUBLISHED = Described(
+    "published", "`published.parquet` of a report on a study that names a published table", "a number of the table",
+    plain(
+        _TABLE,
+        Column("row", TEXT, meaning="The row's name in the table."),
+        Column("column", TEXT, meaning="The column's name in the table."),
+        Column("quantity", TEXT, meaning="`loss` (nats per token), `perplexity` or `time` (a ratio)."),
+        Column("factor", REAL, "", False, "The evaluation length divided by the training length.", "it is a time"),
+        Column("published", REAL, meaning="The published number."),
+        Column("model", TEXT, "", False, "What ours is called in tables.", "we have none"),
+        Column("ours", REAL, "", False, "Our number: the mean over seeds.", "we have none, or it was not measured"),
+    ),
+)  # fmt: skip
+PUBLISHED_PAIRS = Described(
+    "published_pairs", "`published_pairs.parquet` of the same report", "two numbers that the paper orders",
+    plain(
+        _TABLE,
+        Column("where", TEXT, meaning="The column of both, or the columns of both lengths."),
+        Column("lower", TEXT, meaning="The row of the number that is lower in the paper."),
+        Column("higher", TEXT, meaning="The row of the other; the same row where it is about two lengths."),
+        Column("published", REAL, meaning="The lower number less the other."),
+        Column(
+            "ours", REAL, "", False, "The same difference of ours: of losses, nats, also where the paper has "
+            "perplexities; of times, of ratios.", "one of ours is missing",
+        ),
+        Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time, or has no interval"),
+        Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
+        Column(
+            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
+            "interval holds zero, `missing`.",
+        ),
+    ),
+)  # fmt: skip
+
+RULE = """\
+The paper gives no intervals: a pair counts as ordered there where its numbers differ by {least:g} or more, in the units
+of the table. Ours tell an order where the 95 % interval of the difference in loss excludes zero, also after Holm's
+correction for the number of differences in this table, {count}; of times, where the ratios differ by {time:g} or
+more."""
+ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
+NO_TIMES = """\
+We have no times: the cells ran beside others, or on different machines. A sweep with --jobs 1 measures them."""
+
+
+@sections.register("published")
+class Published(Section):
+    """The numbers of a published table beside ours, and which orders agree."""
+
+    chapter = "Published tables"
+    place = 25
+    files = ("published.parquet", "published_pairs.parquet")
+    tables = (PUBLISHED_CELLS, PUBLISHED, PUBLISHED_PAIRS)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["tables"] if material.rows and len(_cells(material)) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        rows = _of_papers_protocol(pd.concat(material.rows.values()))
+        documents = _of_papers_protocol(material.documents)
+        blocks: list[Block] = []
+        numbers, differences = [], []
+        for (_, name), cells in _cells(material).groupby(["study", "table"], sort=False):
+            values = _values(cells, rows)
+            pairs = pairs_of(values, partial(_compared, documents))
+            used = rows.merge(cells[["run", "extension", "text"]].dropna().drop_duplicates(), on=["run", "extension"])
+            blocks += _blocks(cells.iloc[0], values, pairs, used)
+            numbers += [_number(str(name), value) for value in values]
+            differences += [_difference(str(name), pair) for pair in pairs]
+        return Part(
+            blocks,
+            {
+                "published.parquet": parquet(_frame(PUBLISHED, numbers)),
+                "published_pairs.parquet": parquet(_frame(PUBLISHED_PAIRS, differences)),
+            },
+        )
+
+
+def _cells(material: Material) -> pd.DataFrame:
+    """The rows of CELLS of all studies whose runs are in the report, with the study, and runs called as in the report.
+
+    A run that is not in the report is missing. Raises UserError where a table is damaged.
+    """
+    found = []
+    for study in dict.fromkeys(folder.parent.parent for folder in material.evaluated.names):
+        if (study / FILE).is_file():
+            names = {path.name: name for path, name in material.evaluated.names.items() if path.parent.parent == study}
+            cells = pd.DataFrame(results.read(study / FILE, CELLS))
+            found.append(cells.assign(study=str(study), run=cells["run"].map(names)))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[[of_table(name).paper for name in rows["protocol"]]]
+
+
+def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
+    """Every number of one table, with ours: the mean over seeds. A time is divided by that of its group's first row."""
+    found = []
+    first: dict[str, tuple[float, set[str]]] = {}
+    for _, mine in cells.groupby(["row", "column"], sort=False):
+        number = mine.iloc[0]
+        ours = rows[rows["run"].isin(mine["run"].dropna()) & (rows["extension"] == number["extension"])]
+        model, value = None, math.nan
+        if ours["model"].nunique() == 1:  # of several models none is the one that repeats the row
+            model = str(ours["model"].iloc[0])
+        if number["quantity"] == "time":
+            seconds = tables.strict_mean(ours.drop_duplicates("run")["training_seconds"]) if model else math.nan
+            machines = set(ours["training_machine"])
+            base, there = first.setdefault(number["group"], (seconds, machines))
+            value = seconds / base if machines == there else math.nan
+        elif model is not None:
+            value = tables.strict_mean(ours[ours["factor"] == number["factor"]]["loss"])
+            value = float(np.exp(value)) if number["quantity"] == "perplexity" else value
+        found.append(
+            Value(
+                number["row"], number["column"], number["group"], number["quantity"],
+                None if pd.isna(number["factor"]) else float(number["factor"]), float(number["value"]),
+                model, None if math.isnan(value) else value,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _compared(
+    documents: pd.DataFrame, wanted: Sequence[tuple[Value, Value]]
+) -> Mapping[tuple[Value, Value], Comparison]:
+    """The losses of the first of each pair less those of the second, corrected for their number.
+
+    Rows of a table can stand for one model of ours at a smaller scale: what is compared twice counts once.
+    """
+    found: dict[tuple[object, ...], Comparison] = {}
+    for pair in wanted:
+        sides = [
+            documents[(documents["model"] == value.model) & (documents["factor"] == value.factor)] for value in pair
+        ]
+        # One name for each side, and one factor: a model can stand on both, at two lengths.
+        both = pd.concat([mine.assign(model=str(side), factor=0.0) for side, mine in enumerate(sides)])
+        for one in comparison.comparisons(both, controls=False):
+            found[_key(pair)] = one
+    corrected = dict(zip(found, comparison.corrected(list(found.values()), "holm"), strict=True))
+    return {pair: corrected[_key(pair)] for pair in wanted if _key(pair) in corrected}
+
+
+def _key(pair: tuple[Value, Value]) -> tuple[object, ...]:
+    return tuple((value.model, value.factor) for value in pair)
+
+
+def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], used: pd.DataFrame) -> list[Block]:
+    title = about["title"]
+    compared = [pair.compared for pair in pairs if pair.compared is not None]
+    rule = RULE.format(least=LEAST, time=LEAST_TIME, count=len({id(one) for one in compared}))
+    rule += f" {comparison.resampled(compared)}" if compared else ""
+    rule += ONE_SEED if any(one.one_run for one in compared) else ""
+    times = [value.ours for value in values if value.quantity == "time"]
+    return [
+        Heading(2, f"{title} ({about['source']})"),
+        Text(summary(pairs), strong=True),
+        Text(f"Theirs: {about['theirs']}. Ours: {_ours(used)}. {about['note']}"),
+        Table(_side_by_side(values), f"{title}, the paper's numbers and ours"),
+        *([Text(NO_TIMES)] if times and not any(time is not None for time in times) else []),
+        *map(Text, in_words(pairs)),
+        *([Table(_differences(pairs)), Text(rule)] if pairs else []),
+    ]
+
+
+def _ours(used: pd.DataFrame) -> str:
+    """What we trained, in words."""
+    if used.empty:
+        return "none of its rows"
+
+    def between(column: str) -> str:
+        ends = dict.fromkeys(f"{end / 1e6:,.1f}" for end in (used[column].min(), used[column].max()))
+        return f"{' to '.join(ends)} million"
+
+    texts = ", ".join(dict.fromkeys(used["text"]))
+    return (
+        f"{between('parameters')} parameters, {between('tokens')} tokens (text: {texts}), training length "
+        f"{', '.join(map(str, sorted(set(used['seq_len']))))}, {seeds_in_words(seeds_of(used))}"
+    )
+
+
+def _side_by_side(values: Sequence[Value]) -> pd.DataFrame:
+    """The table in the paper's shape, with a line for the paper and a line for ours in each row."""
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for value in values:
+        for whose in ("paper", "ours"):
+            name = value.row if whose == "paper" else ""
+            line = lines.setdefault((value.row, whose), {"Row": name, "": whose})
+            line[value.column] = str(value.published) if whose == "paper" else _number_text(value.ours)
+    return pd.DataFrame(lines.values())
+
+
+def _number_text(number: float | None) -> str:
+    return "n/a" if number is None else f"{number:.3f}"
+
+
+def _differences(pairs: Sequence[Pair]) -> pd.DataFrame:
+    """Every pair that the paper orders: its difference, and ours with its interval."""
+    rows = []
+    for pair in pairs:
+        found = pair.compared.difference if pair.compared is not None else None
+        ours = pair.difference
+        rows.append(
+            {
+                "Where": pair.where, "The paper orders": pair.text, "Paper": f"{pair.published:+.4g}",
+                "Ours": found.text() if found is not None else "n/a" if ours is None else f"{ours:+.3f}",
+                "Ours say": f"{pair.order}{comparison.THIS_RUN if pair.order != 'missing' and pair.one_run else ''}",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _number(table: str, value: Value) -> dict[str, object]:
+    return {"table": table} | {name: getattr(value, name) for name in _names(PUBLISHED) if name != "table"}
+
+
+def _difference(table: str, pair: Pair) -> dict[str, object]:
+    found = pair.compared.difference if pair.compared is not None else None
+    return {
+        "table": table, "where": pair.where, "lower": pair.lower.row, "higher": pair.higher.row,
+        "published": pair.published, "ours": pair.difference, "low": found and found.low, "high": found and found.high,
+        "order": pair.order,
+    }  # fmt: skip
+
+
+def _frame(described: Described, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
+    """Rows in the columns of a table, with their types also where nothing has a value."""
+    types = {column.name: float if column.type == REAL else object for column in described.columns}
+    return pd.DataFrame(rows, columns=_names(described)).astype(types)
+
+
+def _names(described: Described) -> list[str]:
+    return [column.name for column in described.columns]
