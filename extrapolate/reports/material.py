@@ -1,7 +1,7 @@
 """What a report is made of: the rows of evaluated runs that can be compared, and what follows from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -23,6 +23,8 @@ class Material:
     documents: the rows of these by document. compared: each model and its control, and the optimum where it is known.
     probes: the rows on probes that are shown, empty where there are none. styles: how pictures draw each model.
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
+    along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
+    documents_along: the rows of these by document.
     """
 
     evaluated: Evaluated
@@ -32,6 +34,8 @@ class Material:
     compared: Sequence[Comparison]
     probes: pd.DataFrame
     styles: Mapping[str, plots.Style]
+    along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""
@@ -49,25 +53,38 @@ def collect(
 
     Raises UserError where there is nothing to report, or rows cannot be compared.
     """
-    rows, warnings = _by_protocol(evals, only) if evals else ({}, [])
+    every = tables.of_all_checkpoints(tables.frame_of(evals), only) if evals else pd.DataFrame()
+    rows, warnings = _by_protocol(tables.last_checkpoints(every)) if evals else ({}, [])
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     asked, of_probes = probes.comparable(evaluated.probes(), only)
-    by_document = comparison.document_rows(pd.concat(rows.values()), pd.DataFrame(documents)) if rows else None
+    along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
+    documents_along = by_document = pd.DataFrame()
+    if rows:
+        documents_along = comparison.document_rows(pd.concat(along.values()), pd.DataFrame(documents))
+        last = documents_along["run"].map(every.groupby("run")["step"].max())
+        by_document = documents_along[documents_along["step"] == last]
     material = Material(
         evaluated=evaluated,
         rows=rows,
         losses=losses,
-        documents=pd.DataFrame() if by_document is None else by_document,
-        compared=() if by_document is None else tuple(comparison.comparisons(by_document, pairs=False)),
+        documents=by_document,
+        compared=tuple(comparison.comparisons(by_document, pairs=False)) if rows else (),
         probes=asked,
         styles=_styles(rows, losses),
+        along=along,
+        documents_along=documents_along,
     )
     return material, warnings + of_probes
 
 
-def _by_protocol(evals: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """The rows of each protocol that are shown, the paper's protocol first; and warnings."""
-    rows = tables.comparable(tables.frame_of(evals), only)
+def _along(every: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all checkpoints that belong to those shown, which are of the last."""
+    same = ["run", "extension", "protocol", "factor", "targets_hash"]
+    return every.merge(shown[same], on=same)
+
+
+def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Of the rows of last checkpoints those of each protocol that are shown, the paper's first; and warnings."""
     warnings = tables.unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not of_table(name).paper, name)):

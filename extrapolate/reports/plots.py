@@ -56,25 +56,34 @@ def curve(panel: Any, x: Any, y: "pd.Series[Any]", model: str, style: Style) -> 
     panel.plot(x, shown, label=label(model) + (" (partly off the scale)" if beyond else ""), **style)
 
 
-def seeds_behind(panel: Any, rows: pd.DataFrame, style: Style) -> None:
-    """Draws one model's losses by factor, a thin line for each of its runs; nothing where it has one."""
+def seeds_behind(panel: Any, rows: pd.DataFrame, style: Style, against: str = "factor") -> None:
+    """Draws one model's losses against a column, a thin line for each of its runs; nothing where it has one."""
     if rows["run"].nunique() < 2:
         return
-    for _, mine in rows.sort_values("factor").groupby("run"):
-        panel.plot(mine["factor"], drawable(mine["loss"]), color=style["color"], linewidth=0.6, alpha=0.6, zorder=1.5)
+    for _, mine in rows.sort_values(against).groupby("run"):
+        panel.plot(mine[against], drawable(mine["loss"]), color=style["color"], linewidth=0.6, alpha=0.6, zorder=1.5)
 
 
 def legend(panel: Any) -> None:
-    """Says which line is which: all of them, or the first and the last, where they are too many."""
+    """Says which line is which, in the picture: all of them, or the first and the last, where they are too many."""
+    _legend(panel, panel).set_in_layout(False)  # a tall one must not take the room of the picture
+
+
+def legend_beside(figure: Any, panel: Any) -> None:
+    """The same to the right of all panels, where no line can lie under it."""
+    _legend(figure, panel, loc="outside right upper")
+
+
+def _legend(where: Any, panel: Any, **place: Any) -> Any:
     handles, labels = panel.get_legend_handles_labels()
     more = len(handles) - 2 * IN_COLUMN
     if more > 0:
         handles, labels = [*handles[: -more - 1], handles[-1]], [*labels[: -more - 1], labels[-1]]
     columns = 1 if len(handles) <= IN_COLUMN else 2
-    made = panel.legend(handles, labels, fontsize="small", ncols=columns)
+    made = where.legend(handles, labels, fontsize="small", ncols=columns, **place)
     if more > 0:
         made.set_title(f"and {more} more models, see the table")
-    made.set_in_layout(False)  # a tall one must not take the room of the picture
+    return made
 
 
 def line(style: Style) -> dict[str, Any]:
@@ -82,8 +91,8 @@ def line(style: Style) -> dict[str, Any]:
     return {name: value for name, value in style.items() if name != "marker"}
 
 
-def panels(count: int) -> tuple[Any, Any]:
-    """A figure and its axes: so many panels in a row, with one scale from bottom to top."""
+def panels(count: int, one_scale: bool = True) -> tuple[Any, Any]:
+    """A figure and its axes: so many panels in a row, from bottom to top on one scale, or each on its own."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -91,7 +100,7 @@ def panels(count: int) -> tuple[Any, Any]:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, count, figsize=(7 if count == 1 else 3.2 * count, 4.2), layout="constrained", squeeze=False, sharey=True
+        1, count, figsize=(7 if count == 1 else 3.2 * count, 4.2), layout="constrained", squeeze=False, sharey=one_scale
     )
     for panel in axes[0]:
         panel.grid(alpha=0.3)

@@ -1,0 +1,168 @@
+"""How extrapolation changes along the training: losses and failure lengths of checkpoints, by the tokens seen."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.reports import plots
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.positions import Failure, by_position, failures
+from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
+from extrapolate.reports.tables import strict_mean
+from extrapolate.results.columns import INT, Column
+from extrapolate.results.described import Described, plain
+
+LEAST = 0.01  # nats: a loss that rises by less has not become worse
+MOST_COLUMNS = 10  # of tokens, in a table of the page
+TOKENS, FAILS, HOLDS = "Tokens", "Failure length", "Holds to"
+CHECKPOINTS = Described(
+    "checkpoints", "`checkpoints.parquet` of a report for `windows`, `checkpoints.PROTOCOL.parquet` for the others, "
+    "where checkpoints along the way were evaluated", "a model and a checkpoint",
+    plain(
+        MODEL,
+        Column(TOKENS, INT, "tokens", meaning="How many tokens the checkpoint was trained on."),
+        LOSS,
+        Column(
+            FAILS, INT, "tokens", False, "As `fails_from` of `failure_lengths`, in the longest windows.",
+            "no bucket fails, or the protocol has no losses by position",
+        ),
+        Column(
+            HOLDS, INT, "tokens", False, "As `holds_to` of the same table.",
+            "the first bucket beyond L may fail, or the protocol has no losses by position",
+        ),
+        SEEDS,
+    ),
+)  # fmt: skip
+
+ALONG = """\
+The same runs after fewer tokens, on the same targets. Thick lines are means over seeds, thin lines the seeds. Whether a
+change is sure is not judged here."""
+
+
+@sections.register("checkpoints")
+class Checkpoints(Section):
+    """The loss at the shortest and the longest length, and the failure length, against training tokens."""
+
+    chapter = "Along the training"
+    place = 28
+    files = ("checkpoints.*",)
+    tables = (CHECKPOINTS,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return [name for name, rows in material.along.items() if (rows.groupby("run")["step"].nunique() > 1).any()]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        rows, order, stem = material.along[subject], material.models(subject), f"checkpoints{suffix(subject)}"
+        table = by_checkpoint(rows, order, _failures(material, subject))
+        near, far = (f"Loss (ev={factor:g})" for factor in (rows["factor"].min(), rows["factor"].max()))
+        blocks: list[Block] = [
+            Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
+            Picture("losses against training tokens", f"{stem}.png"),
+            Text(ALONG),
+            Text(in_words(table, near, far)),
+        ]
+        for column in dict.fromkeys([near, far, FAILS]):
+            if table[column].notna().any():
+                blocks += [Text(f"{column}, by training tokens:"), Table(_by_tokens(table, column))]
+        picture = partial(draw, rows, table, material.styles)
+        return Part(blocks, {f"{stem}.parquet": parquet(table), f"{stem}.png": picture})
+
+
+def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
+    """By model and step, the failure length in the longest windows, where the protocol has losses by position."""
+    if not of_table(protocol).positions:
+        return {}
+    documents = material.documents_along[material.documents_along["protocol"] == protocol]
+    longest = documents[documents["factor"] == documents["factor"].max()]
+    return {
+        (one.model, int(str(step))): one
+        for step, mine in longest.groupby("step")
+        for one in failures(by_position(mine))
+    }
+
+
+def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tuple[str, int], Failure]) -> pd.DataFrame:
+    """CHECKPOINTS' columns: means over seeds, a row for each model, in this order, and each of its checkpoints."""
+    factors = sorted(set(rows["factor"]))
+    found = []
+    for model in order:
+        own = rows[rows["model"] == model]
+        for step, mine in own.groupby("step"):
+            if mine["run"].nunique() < own["run"].nunique():
+                continue  # a mean over some seeds beside a mean over all would show the seeds
+            failure = failed.get((model, int(str(step))))
+            found.append(
+                {MODEL.name: model, TOKENS: int(mine["tokens"].iloc[0])}
+                | {f"Loss (ev={factor:g})": strict_mean(mine[mine["factor"] == factor]["loss"]) for factor in factors}
+                | {FAILS: failure and failure.fails_from, HOLDS: failure and failure.holds_to}
+                | {SEEDS.name: mine["seed"].nunique(dropna=False)}
+            )
+    return pd.DataFrame(found).astype({FAILS: "Int64", HOLDS: "Int64"})
+
+
+def in_words(table: pd.DataFrame, near: str, far: str) -> str:
+    """For each model whether the loss at the longest length rose again, and what became of the other meanwhile."""
+    risen, lowest = [], []
+    for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
+        best, last = mine.iloc[int(mine[far].argmin())], mine.iloc[-1]
+        if last[far] - best[far] < LEAST:
+            lowest.append(str(model))
+        else:
+            risen.append(
+                f"{model}: {far} was lowest after {best[TOKENS]:,} tokens. From there to the end, {last[TOKENS]:,} "
+                f"tokens, it changed by {last[far] - best[far]:+.3f}, and {near} by {last[near] - best[near]:+.3f}."
+            )
+    if lowest:
+        risen.append(f"{far} is lowest at the end, or within {LEAST:g} of it: {', '.join(lowest)}.")
+    return " ".join(risen)
+
+
+def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One column of CHECKPOINTS with a row for each model and a column for each number of tokens, or the most of them
+    that fit, spread evenly, the first and the last among them."""
+    steps = sorted(set(table[TOKENS]))
+    if len(steps) > MOST_COLUMNS:
+        steps = [steps[round(at * (len(steps) - 1) / (MOST_COLUMNS - 1))] for at in range(MOST_COLUMNS)]
+    wide = table.pivot(index=MODEL.name, columns=TOKENS, values=column).reindex(table[MODEL.name].drop_duplicates())
+    text, none = ("{:.0f}".format, "not found") if column == FAILS else ("{:.3f}".format, "n/a")
+    shown = pd.DataFrame(
+        {f"{tokens:,}": [none if pd.isna(value) else text(value) for value in wide[tokens]] for tokens in steps}
+    )
+    shown.insert(0, MODEL.name, list(wide.index))
+    return shown
+
+
+def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Style], path: Path) -> None:
+    """Draws the loss at the shortest and at the longest length, and the failure length, against training tokens.
+
+    Each seed of a model is a thin line behind the mean. A line has a gap where no failure was found.
+    """
+    near, far = rows["factor"].min(), rows["factor"].max()
+    factors = list(dict.fromkeys([near, far]))
+    fails = table[FAILS].notna().any()
+    figure, axes = plots.panels(len(factors) + int(fails), one_scale=False)
+    for model in plots.drawn(style, rows):
+        mean = table[table[MODEL.name] == model]
+        for panel, factor in zip(axes, factors, strict=False):
+            mine = rows[(rows["model"] == model) & (rows["factor"] == factor)]
+            plots.seeds_behind(panel, mine, style[model], against="tokens")
+            plots.curve(panel, mean[TOKENS], mean[f"Loss (ev={factor:g})"], model, style[model])
+        if fails:
+            plots.curve(axes[-1], mean[TOKENS], mean[FAILS].astype(float), model, style[model])
+    for panel, factor in zip(axes, factors, strict=False):
+        panel.set_title(f"at {factor:g}x")
+        panel.set_ylabel("loss (nats per token)")
+    if fails:
+        axes[-1].set_title(f"failure length in windows of {far:g}x")
+        axes[-1].set_ylabel("tokens")
+    for panel in axes:
+        panel.set_xlabel("training tokens")
+    plots.legend_beside(figure, axes[0])
+    plots.save(figure, path)

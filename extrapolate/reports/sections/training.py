@@ -1,0 +1,161 @@
+"""How the models were trained: the loss against the tokens seen, the last losses, and the time of a step."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports import plots
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Heading, Picture, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.tables import strict_mean
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+METRICS = "metrics.parquet"  # of a run
+KEPT = 0.95  # of the moving average, at each logged step
+SETTLED = 0.1  # of the tokens: from there on the averages decide the scale of the picture
+NEEDED = ("step", "tokens", "loss")
+MODEL, SEEDS = "Model", "Seeds"
+TRAINING = Described(
+    "training", "`training.parquet` of a report on runs that were trained here", "a model",
+    plain(
+        Column(MODEL, TEXT, meaning="The model's name, as it was trained."),
+        Column("Tokens", INT, "tokens", meaning="How many tokens it was trained on."),
+        Column(
+            "Training loss", REAL, "nats per target", meaning="The exponential moving average at the end: each logged "
+            f"step keeps {KEPT:g} of it. The mean over seeds.",
+        ),
+        Column(
+            "Validation loss", REAL, "nats per target", False, "On the validation split, at the end; the mean over "
+            "seeds.", "the run has no validation",
+        ),
+        Column(
+            "Seconds per 1,000 steps", REAL, "seconds", False, "By the median speed of a step; the mean over seeds.",
+            "other trainings of a study ran beside",
+        ),
+        Column(SEEDS, INT, meaning="How many seeds the means are over."),
+    ),
+)  # fmt: skip
+
+EXPLAINED = f"""\
+Thin lines are the losses of the steps, one line for each seed. Thick lines are exponential moving averages of their
+mean over seeds. An average keeps {KEPT:g} of itself at each logged step: about the last {1 / (1 - KEPT):.0f} count."""
+
+
+@sections.register("training")
+class Training(Section):
+    """The training loss of each model against the tokens seen, and what a step took."""
+
+    chapter = "Along the training"
+    place = 27
+    files = ("training.parquet", "training_loss.png")
+    tables = (TRAINING,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["training"] if _logs(material) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        logs = {model: [_read(path) for path in paths] for model, paths in _logs(material).items()}
+        table = pd.DataFrame([_row(model, mine) for model, mine in logs.items()])
+        shown = table.assign(Tokens=[f"{tokens:,}" for tokens in table["Tokens"]])
+        seconds = "Seconds per 1,000 steps"
+        shown[seconds] = ["n/a" if pd.isna(value) else f"{value:,.1f}" for value in table[seconds]]
+        blocks = [
+            Heading(2, "Training"),
+            Picture("training loss against tokens", "training_loss.png"),
+            Text(EXPLAINED),
+            Table(shown),
+        ]
+        return Part(
+            blocks,
+            {"training.parquet": parquet(table), "training_loss.png": partial(draw, logs, material.styles)},
+        )
+
+
+def _logs(material: Material) -> dict[str, list[Path]]:
+    """By model, as it was trained, the logs of its runs; models in the order of the tables."""
+    folders = {name: folder for folder, name in material.evaluated.names.items()}
+    found: dict[str, list[Path]] = {}
+    for protocol, rows in material.rows.items():
+        plain_rows = rows[rows["extension"] == AS_TRAINED]
+        for model in material.models(protocol):
+            runs = dict.fromkeys(plain_rows[plain_rows["model"] == model]["run"])
+            logs = [folders[run] / METRICS for run in runs if run in folders]
+            if model not in found and logs and all(log.is_file() for log in logs):
+                found[model] = logs
+    return found
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A run's log. Raises UserError where the file is damaged, or has other columns than a log."""
+    log = results.read_frame(path)
+    if lacking := [name for name in NEEDED if name not in log or not pd.api.types.is_numeric_dtype(log[name])]:
+        raise UserError(f"{path} is no log of a training: it has no numbers in {', '.join(lacking)}")
+    return log
+
+
+def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
+    """The exponential moving average, whose weights add up to 1 from the first step on."""
+    return losses.ewm(alpha=1 - KEPT).mean()
+
+
+def _mean(logs: Sequence[pd.DataFrame]) -> "pd.Series[float]":
+    """The mean loss over runs by tokens, as far as all of them have come."""
+    each = [log.dropna(subset="loss").groupby("tokens")["loss"].last() for log in logs]
+    return pd.concat(each, axis=1, join="inner").sort_index().mean(axis=1, skipna=False)
+
+
+def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
+    return {
+        MODEL: model,
+        "Tokens": max(int(log["tokens"].max()) for log in logs),
+        "Training loss": float(smoothed(_mean(logs)).iloc[-1]),
+        "Validation loss": strict_mean(pd.Series([_validated(log) for log in logs])),
+        "Seconds per 1,000 steps": strict_mean(pd.Series([_seconds(log) for log in logs])),
+        SEEDS: len(logs),
+    }
+
+
+def _validated(log: pd.DataFrame) -> float:
+    """The last loss on the validation split; NaN where there is none."""
+    found = log["val_loss"].dropna() if "val_loss" in log else pd.Series(dtype=float)
+    return float(found.iloc[-1]) if len(found) else float("nan")
+
+
+def _seconds(log: pd.DataFrame) -> float:
+    """Of 1,000 steps; NaN where the speed is not known."""
+    if "tokens_per_s" not in log:
+        return float("nan")
+    steps = log.dropna(subset="loss")
+    return float(1000 * steps["tokens"].iloc[-1] / steps["step"].iloc[-1] / steps["tokens_per_s"].median())
+
+
+def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.Style], path: Path) -> None:
+    """Draws the loss of each model against the tokens: every step of each run thin, the average thick."""
+    figure, axes = plots.panels(1)
+    ends: list[float] = []
+    for model in [model for model in style if model in logs]:
+        for log in logs[model]:
+            steps = log.dropna(subset="loss")
+            raw = plots.drawable(steps["loss"])
+            axes[0].plot(steps["tokens"], raw, color=style[model]["color"], linewidth=0.5, alpha=0.3, zorder=1.5)
+        average = smoothed(_mean(logs[model]))
+        plots.curve(axes[0], average.index, average, model, {**plots.line(style[model]), "linewidth": 1.8})
+        settled = plots.drawable(average[average.index >= SETTLED * average.index.max()])
+        ends += [settled.min(), settled.max()]
+    low, high = pd.Series(ends).min(), pd.Series(ends).max()
+    if low < high:
+        axes[0].set_ylim(low - 0.1 * (high - low), high + 0.15 * (high - low))
+    axes[0].set_xlabel("training tokens")
+    axes[0].set_ylabel("training loss (nats per token)")
+    axes[0].set_title(f"Steps (thin) and their moving average (thick, keeps {KEPT:g})")
+    plots.legend_beside(figure, axes[0])
+    plots.save(figure, path)

@@ -1,0 +1,110 @@
+"""Extrapolation against training tokens: from checkpoints along the way, made by hand and really trained."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from extrapolate import results
+from extrapolate.reports import plots
+from extrapolate.reports.sections import checkpoints
+from extrapolate.reports.sections.checkpoints import by_checkpoint, in_words
+
+NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
+
+
+def rows(losses: dict[str, list[tuple[float, float]]], seeds: int = 1) -> pd.DataFrame:
+    """Rows of `evals.parquet`: for each model its losses at 1x and 16x, a checkpoint after each thousand tokens."""
+    return pd.DataFrame(
+        [
+            {
+                "run": f"{model}-{seed}", "model": model, "extension": "as-trained", "seed": seed, "factor": factor,
+                "tokens": 1000 * (at + 1), "step": at + 1, "loss": loss + 0.2 * seed,
+            }
+            for model, mine in losses.items()
+            for seed in range(seeds)
+            for at, both in enumerate(mine)
+            for factor, loss in zip((1.0, 16.0), both, strict=True)
+        ]
+    )  # fmt: skip
+
+
+RISING = {"RoPE": [(5.0, 5.2), (4.5, 4.9), (4.2, 5.3)], "ALiBi": [(5.1, 5.1), (4.6, 4.6), (4.3, 4.3)]}
+
+
+def test_how_much_16x_got_worse_while_1x_got_better() -> None:
+    said = in_words(by_checkpoint(rows(RISING), list(RISING), {}), NEAR, FAR)
+    assert said == (
+        "RoPE: Loss (ev=16) was lowest after 2,000 tokens. From there to the end, 3,000 tokens, it changed by +0.400, "
+        "and Loss (ev=1) by -0.300. Loss (ev=16) is lowest at the end, or within 0.01 of it: ALiBi."
+    )
+
+
+def test_a_checkpoint_that_a_seed_lacks_is_left_out() -> None:
+    whole = rows(RISING, seeds=2)
+    lacking = whole[(whole["run"] != "RoPE-1") | (whole["tokens"] != 2000)]
+    table = by_checkpoint(lacking, ["ALiBi", "RoPE"], {})
+    assert table[["Model", "Tokens"]].to_numpy().tolist() == [
+        ["ALiBi", 1000], ["ALiBi", 2000], ["ALiBi", 3000], ["RoPE", 1000], ["RoPE", 3000],
+    ]  # fmt: skip
+    assert table[FAR].tolist() == pytest.approx([5.2, 4.7, 4.4, 5.3, 5.4])
+    assert set(table["Seeds"]) == {2}
+
+
+def test_many_checkpoints_are_thinned_with_both_ends() -> None:
+    table = by_checkpoint(rows({"RoPE": [(4.0, 4.0)] * 25}), ["RoPE"], {})
+    shown = checkpoints._by_tokens(table, NEAR)
+    assert len(shown.columns) == 1 + checkpoints.MOST_COLUMNS
+    assert (shown.columns[1], shown.columns[-1]) == ("1,000", "25,000")
+
+
+def test_each_model_is_a_line_in_its_colour(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = rows(RISING, seeds=2)
+    figure, axes = plots.panels(2, one_scale=False)
+    monkeypatch.setattr(plots, "panels", lambda count, one_scale: (figure, axes))
+    style = plots.styles(made, list(RISING))
+    checkpoints.draw(made, by_checkpoint(made, list(RISING), {}), style, tmp_path / "made.png")
+    for panel, at in zip(axes, (0, 1), strict=True):
+        thick = {line.get_label(): line for line in panel.get_lines() if not line.get_label().startswith("_")}
+        assert list(thick) == list(RISING)
+        for model, line in thick.items():
+            assert line.get_color() == style[model]["color"]
+            assert line.get_xdata().tolist() == [1000, 2000, 3000]
+            assert line.get_ydata() == pytest.approx([both[at] + 0.1 for both in RISING[model]])
+        assert len(panel.get_lines()) == 2 * 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(RISING)
+    assert not axes[0].get_legend()
+
+
+def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, tmp_path: Path) -> None:
+    few = ["--factors", "1,4", "--max-targets", 512, "--protocol", "windows"]
+    cli("eval-lengths", "ckpt/rope", *few, "--checkpoint", "all", "--extend", "pi:factor=2").succeeded()
+    cli("eval-lengths", "ckpt/none", *few).succeeded()
+    cli("report", "ckpt").succeeded()
+    table = results.read_frame(tmp_path / "report/checkpoints.parquet")
+    evals = pd.DataFrame(results.read(ckpt / "rope/evals.parquet", results.EVALS))
+    kept = sorted(set(evals["tokens"]))
+    assert len(kept) == 3
+    for model in ("RoPE", "RoPE + PI(2)"):
+        mine, own = table[table["Model"] == model], evals[evals["model"] == model]
+        assert mine["Tokens"].tolist() == kept
+        for factor in (1, 4):
+            losses = own[own["factor"] == factor].sort_values("tokens")["loss"]
+            assert mine[f"Loss (ev={factor})"].tolist() == losses.tolist()
+    assert table[table["Model"] == "NoPE"]["Tokens"].tolist() == [kept[-1]]
+    lengths = results.read_frame(tmp_path / "report/failure_lengths.parquet").set_index(["model", "factor"])
+    last = table[table["Tokens"] == kept[-1]].set_index("Model")
+    for model in last.index:
+        fails, there = last.loc[model, "Failure length"], lengths.loc[(model, 4.0), "fails_from"]
+        assert (pd.isna(fails) and pd.isna(there)) or fails == there
+    page = (tmp_path / "report/report.md").read_text()
+    assert "## Extrapolation by training tokens, protocol windows" in page
+    # The tables of the last checkpoints are as without those along the way.
+    losses = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
+    assert losses.loc["RoPE", "Loss (ev=4)"] == last.loc["RoPE", "Loss (ev=4)"]
+
+
+def test_without_kept_checkpoints_there_is_no_section(cli, ckpt: Path, without_pictures: None, tmp_path: Path) -> None:
+    cli("eval-lengths", "ckpt/rope", "--factors", "1,2", "--max-targets", 512).succeeded()
+    cli("report", "ckpt").succeeded()
+    assert "Extrapolation by training tokens" not in (tmp_path / "report/report.md").read_text()

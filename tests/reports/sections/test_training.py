@@ -1,0 +1,85 @@
+"""Training curves and the table of what training took, from logs made by hand and of real runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from extrapolate import results
+from extrapolate.reports import plots
+from extrapolate.reports.sections import training
+from extrapolate.reports.sections.training import KEPT, smoothed
+
+
+def log(losses: list[float], validation: float = 4.0, speed: float = 2000.0) -> pd.DataFrame:
+    """A log of steps of 1,000 tokens, with a validation at the end."""
+    count = len(losses)
+    steps = pd.DataFrame({"step": range(1, count + 1), "loss": losses, "tokens_per_s": speed})
+    whole = pd.concat([steps, pd.DataFrame({"step": [count], "val_loss": [validation]})])
+    return whole.assign(tokens=1000 * whole["step"])
+
+
+def test_the_average_is_that_of_its_formula() -> None:
+    losses = np.random.default_rng(0).normal(4, 0.3, 50)
+    total = weight = 0.0
+    for loss in losses:
+        total, weight = KEPT * total + (1 - KEPT) * loss, KEPT * weight + (1 - KEPT)
+    found = smoothed(pd.Series(losses))
+    assert found.iloc[-1] == pytest.approx(total / weight)
+    assert found.iloc[0] == losses[0]
+
+
+def test_seconds_per_1000_steps_and_last_losses() -> None:
+    row = training._row("RoPE", [log([5.0, 4.0, 3.0]), log([5.4, 4.4, 3.4], validation=4.4, speed=1000.0)])
+    assert row["Tokens"] == 3000
+    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2, 3.2])).iloc[-1])
+    assert row["Validation loss"] == pytest.approx(4.2)
+    assert row["Seconds per 1,000 steps"] == pytest.approx((500 + 1000) / 2)
+    assert row["Seeds"] == 2
+    untimed = training._row("RoPE", [log([5.0, 4.0]).drop(columns="tokens_per_s")])
+    assert np.isnan(untimed["Seconds per 1,000 steps"])
+
+
+def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
+    rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
+    style = plots.styles(rows, list(logs))
+    figure, axes = plots.panels(1)
+    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    training.draw(logs, style, tmp_path / "made.png")
+    rope = [line for line in axes[0].get_lines() if line.get_color() == style["RoPE"]["color"]]
+    thin, (thick,) = rope[:-1], rope[-1:]
+    assert [line.get_ydata()[1] for line in thin] == [5.0, 5.2]
+    assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
+    assert thick.get_ydata() == pytest.approx(smoothed(pd.Series([9.0, 5.1, 4.1] + [4.0] * 30)))
+    assert thick.get_xdata()[-1] == 33_000
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["RoPE", "ExPE"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"model": ["RoPE"], "run": ["a"], "extension": "as-trained"})
+    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [4.0]):
+        training.draw({"RoPE": [log(losses)]}, plots.styles(rows, ["RoPE"]), tmp_path / "made.png")
+        assert (tmp_path / "made.png").stat().st_size
+
+
+def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
+    cli("report", evaluated).succeeded()
+    table = results.read_frame(tmp_path / "report/training.parquet").set_index("Model")
+    assert set(table.index) == {"RoPE", "ExPE", "Learned", "NoPE"}
+    rows = [json.loads(line) for line in (evaluated / "rope/metrics.jsonl").read_text().splitlines()]
+    (validation,) = [row["val_loss"] for row in rows if "val_loss" in row][-1:]
+    assert table.loc["RoPE", "Validation loss"] == validation
+    losses = pd.Series([row["loss"] for row in rows if "loss" in row])
+    assert table.loc["RoPE", "Training loss"] == pytest.approx(smoothed(losses).iloc[-1])
+    assert "![training loss against tokens](training_loss.png)" in (tmp_path / "report/report.md").read_text()
+
+
+def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:
+    cli("eval-lengths", "ckpt/rope", "--factors", "1", "--max-targets", 512).succeeded()
+    results.write_frame(ckpt / "rope/metrics.parquet", pd.DataFrame({"step": [1], "tokens": ["many"]}))
+    message = cli("report", "ckpt").error()
+    assert message.endswith("ckpt/rope/metrics.parquet is no log of a training: it has no numbers in tokens, loss")
