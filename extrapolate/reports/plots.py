@@ -15,6 +15,9 @@ Style = Mapping[str, Any]
 FURTHEST = 1e9  # nats: what is further from zero, or infinite, would leave no room for the rest
 MOST_PANELS = 16
 IN_COLUMN = 18  # lines of a legend
+COLOURS = tuple(f"C{number}" for number in range(10)) + (  # matplotlib's own ten, and ten of its map tab20b
+    "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#9c9ede", "#b5cf6b", "#e7ba52", "#e7969c", "#de9ed6",
+)  # fmt: skip
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 
 
@@ -31,7 +34,7 @@ def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
         plain = extension == AS_TRAINED
         at = 0 if plain else extensions.index(extension)
         found[model] = {
-            "color": f"C{runs.index(run) % 10}",
+            "color": COLOURS[runs.index(run) % len(COLOURS)],
             "linestyle": "-" if plain else DASHES[at % len(DASHES)],
             "marker": "o" if plain else "s^Dv<>p*"[at % 8],
         }

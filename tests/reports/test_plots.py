@@ -29,6 +29,12 @@ def test_a_run_has_one_colour_and_an_extension_one_marker() -> None:
     assert len({(str(one["color"]), one["marker"], str(one["linestyle"])) for one in style.values()}) == 5
 
 
+def test_twenty_runs_have_colours_of_their_own() -> None:
+    models = [f"m{number}" for number in range(20)]
+    style = plots.styles(frame(*((model, model, "as-trained") for model in models)), models)
+    assert len({one["color"] for one in style.values()}) == 20
+
+
 def test_a_picture_with_fewer_models_keeps_the_others_styles(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """A model keeps its colour where an earlier one in the order has no rows."""
     style = plots.styles(ROWS, ["RoPE", "RoPE + PI", "RoPE + YaRN", "ExPE", "ExPE + PI"])

@@ -160,9 +160,11 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Styl
         panel.set_title(f"at {factor:g}x")
         panel.set_ylabel("loss (nats per token)")
     if fails:
-        axes[-1].set_title(f"failure length in windows of {far:g}x")
+        axes[-1].set_title(f"failure length at {far:g}x")
         axes[-1].set_ylabel("tokens")
+        axes[-1].set_ylim(bottom=0)
     for panel in axes:
         panel.set_xlabel("training tokens")
+        panel.set_xlim(axes[0].get_xlim())  # a line of failure lengths may begin later
     plots.legend_beside(figure, axes[0])
     plots.save(figure, path)

@@ -19,7 +19,7 @@ from extrapolate.results.described import Described, plain
 
 METRICS = "metrics.parquet"  # of a run
 KEPT = 0.95  # of the moving average, at each logged step
-SETTLED = 0.1  # of the tokens: from there on the averages decide the scale of the picture
+SETTLED = 0.3  # of the tokens: from there on the averages decide the scale of the picture
 NEEDED = ("step", "tokens", "loss")
 MODEL, SEEDS = "Model", "Seeds"
 TRAINING = Described(
@@ -45,7 +45,8 @@ TRAINING = Described(
 
 EXPLAINED = f"""\
 Thin lines are the losses of the steps, one line for each seed. Thick lines are exponential moving averages of their
-mean over seeds. An average keeps {KEPT:g} of itself at each logged step: about the last {1 / (1 - KEPT):.0f} count."""
+mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so that about the last
+{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast."""
 
 
 @sections.register("training")
@@ -156,6 +157,6 @@ def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.S
         axes[0].set_ylim(low - 0.1 * (high - low), high + 0.15 * (high - low))
     axes[0].set_xlabel("training tokens")
     axes[0].set_ylabel("training loss (nats per token)")
-    axes[0].set_title(f"Steps (thin) and their moving average (thick, keeps {KEPT:g})")
+    axes[0].set_title(f"Thin: steps; thick: moving average ({KEPT:g})")
     plots.legend_beside(figure, axes[0])
     plots.save(figure, path)
