@@ -32,9 +32,9 @@ CELLS = Table(
                 always("row", TEXT, "", "The row's name in the table."),
                 always("column", TEXT, "", "The column's name in the table."),
                 always("group", TEXT, "", "Rows of one group are compared; an empty text where all are one group."),
-                always(
-                    "quantity", TEXT, "", "`loss` (nats per token), `perplexity`, or `time`: the training time divided "
-                    "by that of the group's first row.",
+                named(
+                    "quantity", "`loss` (nats per token), `perplexity`, or `time`: the training time divided by that of "
+                    "the group's first row.", "loss|perplexity|time",
                 ),
                 sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
                 always("value", REAL, "", "The published number."),

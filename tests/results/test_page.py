@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
+from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.results.page import TABLES, kind, results_page, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 # Their columns depend on the factors.
-BY_FACTOR = ("loss_by_ev", "optimum_by_ev")
+BY_FACTOR = ("loss_by_ev", "optimum_by_ev", "checkpoints")
 
 
 @pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
@@ -56,6 +57,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["report", made / "ckpt", "--out", made / "report"],
     ):
         results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
+        write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])
         with pytest.raises(SystemExit) as ended:
             main(list(map(str, command)))
         assert not ended.value.code
@@ -71,7 +73,7 @@ def kinds_in(path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("one", [one for one in TABLES if one.name not in BY_FACTOR], ids=lambda one: one.name)
 def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
-    paths = [folder / place / f"{one.name}.parquet" for place in ("ckpt/rope", "report")]
+    paths = [folder / place / f"{one.name}.parquet" for place in (".", "ckpt/rope", "report")]
     paths = [path for path in [*paths, folder / "report/probes.parquet"] if path.exists()]
     paths = [path for path in paths if (path.name == "probes.parquet") <= (one.name == "eval_probes")]
     assert paths

@@ -8,7 +8,7 @@ import pytest
 from extrapolate import results
 from extrapolate.reports import plots
 from extrapolate.reports.sections import checkpoints
-from extrapolate.reports.sections.checkpoints import by_checkpoint, in_words
+from extrapolate.reports.sections.checkpoints import Checkpoints, by_checkpoint, in_words
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
 
@@ -91,6 +91,8 @@ def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, 
         for factor in (1, 4):
             losses = own[own["factor"] == factor].sort_values("tokens")["loss"]
             assert mine[f"Loss (ev={factor})"].tolist() == losses.tolist()
+    columns = [column.name for column in Checkpoints.tables[0].columns]
+    assert list(table.columns) == [*columns[:2], "Loss (ev=1)", "Loss (ev=4)", *columns[3:]]
     assert table[table["Model"] == "NoPE"]["Tokens"].tolist() == [kept[-1]]
     lengths = results.read_frame(tmp_path / "report/failure_lengths.parquet").set_index(["model", "factor"])
     last = table[table["Tokens"] == kept[-1]].set_index("Model")
