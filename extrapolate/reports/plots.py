@@ -15,7 +15,8 @@ Style = Mapping[str, Any]
 FURTHEST = 1e9  # nats: what is further from zero, or infinite, would leave no room for the rest
 MOST_PANELS = 16
 IN_COLUMN = 18  # lines of a legend
-COLOURS = tuple(f"C{number}" for number in range(10)) + (  # matplotlib's own ten, and ten of its map tab20b
+COLOURS = (  # matplotlib's own ten, and ten of its map tab20b
+    "C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9",
     "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#9c9ede", "#b5cf6b", "#e7ba52", "#e7969c", "#de9ed6",
 )  # fmt: skip
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference

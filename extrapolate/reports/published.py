@@ -33,8 +33,8 @@ CELLS = Table(
                 always("column", TEXT, "", "The column's name in the table."),
                 always("group", TEXT, "", "Rows of one group are compared; an empty text where all are one group."),
                 named(
-                    "quantity", "`loss` (nats per token), `perplexity`, or `time`: the training time divided by that of "
-                    "the group's first row.", "loss|perplexity|time",
+                    "quantity", "`loss` (nats per token), `perplexity`, or `time`: the training time divided by that "
+                    "of the group's first row.", "loss|perplexity|time",
                 ),
                 sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
                 always("value", REAL, "", "The published number."),

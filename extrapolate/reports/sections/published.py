@@ -120,7 +120,7 @@ def _cells(material: Material) -> pd.DataFrame:
 
 
 def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[[of_table(name).paper for name in rows["protocol"]]]
+    return rows[rows["protocol"].isin([name for name in set(rows["protocol"]) if of_table(name).paper])]
 
 
 def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:

@@ -96,10 +96,12 @@ def _logs(material: Material) -> dict[str, list[Path]]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A run's log. Raises UserError where the file is damaged, or has other columns than a log."""
+    """A run's log. Raises UserError where the file is damaged, or is no log: it has no steps, or other columns."""
     log = results.read_frame(path)
     if lacking := [name for name in NEEDED if name not in log or not pd.api.types.is_numeric_dtype(log[name])]:
         raise UserError(f"{path} is no log of a training: it has no numbers in {', '.join(lacking)}")
+    if log.empty:
+        raise UserError(f"{path} is no log of a training: it has no steps")
     return log
 
 
@@ -118,7 +120,7 @@ def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
     return {
         MODEL: model,
         "Tokens": max(int(log["tokens"].max()) for log in logs),
-        "Training loss": float(smoothed(_mean(logs)).iloc[-1]),
+        "Training loss": _last(smoothed(_mean(logs))),
         "Validation loss": strict_mean(pd.Series([_validated(log) for log in logs])),
         "Seconds per 1,000 steps": strict_mean(pd.Series([_seconds(log) for log in logs])),
         SEEDS: len(logs),
@@ -127,7 +129,12 @@ def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
 
 def _validated(log: pd.DataFrame) -> float:
     """The last loss on the validation split; NaN where there is none."""
-    found = log["val_loss"].dropna() if "val_loss" in log else pd.Series(dtype=float)
+    return _last(log["val_loss"]) if "val_loss" in log else float("nan")
+
+
+def _last(losses: "pd.Series[float]") -> float:
+    """The last one that there is; NaN where there is none."""
+    found = losses.dropna()
     return float(found.iloc[-1]) if len(found) else float("nan")
 
 
@@ -135,8 +142,8 @@ def _seconds(log: pd.DataFrame) -> float:
     """Of 1,000 steps; NaN where the speed is not known."""
     if "tokens_per_s" not in log:
         return float("nan")
-    steps = log.dropna(subset="loss")
-    return float(1000 * steps["tokens"].iloc[-1] / steps["step"].iloc[-1] / steps["tokens_per_s"].median())
+    last = log.iloc[-1]
+    return float(1000 * last["tokens"] / last["step"] / log["tokens_per_s"].median())
 
 
 def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.Style], path: Path) -> None:

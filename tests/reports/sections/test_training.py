@@ -38,6 +38,9 @@ def test_seconds_per_1000_steps_and_last_losses() -> None:
     assert row["Validation loss"] == pytest.approx(4.2)
     assert row["Seconds per 1,000 steps"] == pytest.approx((500 + 1000) / 2)
     assert row["Seeds"] == 2
+    diverged = training._row("RoPE", [log([np.nan, np.nan])])
+    assert np.isnan(diverged["Training loss"])
+    assert diverged["Validation loss"] == 4.0
     untimed = training._row("RoPE", [log([5.0, 4.0]).drop(columns="tokens_per_s")])
     assert np.isnan(untimed["Seconds per 1,000 steps"])
 
@@ -61,7 +64,7 @@ def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.filterwarnings("error")
 def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
     rows = pd.DataFrame({"model": ["RoPE"], "run": ["a"], "extension": "as-trained"})
-    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [4.0]):
+    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [np.nan], [4.0]):
         training.draw({"RoPE": [log(losses)]}, plots.styles(rows, ["RoPE"]), tmp_path / "made.png")
         assert (tmp_path / "made.png").stat().st_size
 
@@ -80,6 +83,8 @@ def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp
 
 def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:
     cli("eval-lengths", "ckpt/rope", "--factors", "1", "--max-targets", 512).succeeded()
-    results.write_frame(ckpt / "rope/metrics.parquet", pd.DataFrame({"step": [1], "tokens": ["many"]}))
-    message = cli("report", "ckpt").error()
-    assert message.endswith("ckpt/rope/metrics.parquet is no log of a training: it has no numbers in tokens, loss")
+    none = pd.DataFrame({"step": [], "tokens": [], "loss": []}, dtype=float)
+    texts = pd.DataFrame({"step": [1], "tokens": ["many"]})
+    for wrong, said in ((texts, "it has no numbers in tokens, loss"), (none, "it has no steps")):
+        results.write_frame(ckpt / "rope/metrics.parquet", wrong)
+        assert cli("report", "ckpt").error().endswith(f"rope/metrics.parquet is no log of a training: {said}")
