@@ -111,8 +111,9 @@ def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
     """The lower value first: of one column and group, and of one row at its first and last length."""
     found = [
         (one, other)
-        for one, other in combinations(values, 2)
-        if one.column == other.column and one.group == other.group
+        for column in dict.fromkeys(value.column for value in values)
+        for one, other in combinations([value for value in values if value.column == column], 2)
+        if one.group == other.group
     ]
     for row in dict.fromkeys(value.row for value in values):
         by_length = [value for value in values if value.row == row and value.factor is not None]

@@ -95,6 +95,14 @@ def line(style: Style) -> dict[str, Any]:
     return {name: value for name, value in style.items() if name != "marker"}
 
 
+def tokens_below(panel: Any) -> None:
+    """Says that the axis below a panel counts training tokens: 200k, 1.5M."""
+    from matplotlib.ticker import EngFormatter
+
+    panel.set_xlabel("training tokens")
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
 def panels(count: int, one_scale: bool = True) -> tuple[Any, Any]:
     """A figure and its axes: so many panels in a row, from bottom to top on one scale, or each on its own."""
     import matplotlib as mpl

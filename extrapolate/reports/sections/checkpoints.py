@@ -164,7 +164,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Styl
         axes[-1].set_ylabel("tokens")
         axes[-1].set_ylim(bottom=0)
     for panel in axes:
-        panel.set_xlabel("training tokens")
+        plots.tokens_below(panel)
         panel.set_xlim(axes[0].get_xlim())  # a line of failure lengths may begin later
     plots.legend_beside(figure, axes[0])
     plots.save(figure, path)

@@ -18,7 +18,7 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
 METRICS = "metrics.parquet"  # of a run
-KEPT = 0.95  # of the moving average, at each logged step
+KEPT = 0.9  # of the moving average, at each logged step
 SETTLED = 0.3  # of the tokens: from there on the averages decide the scale of the picture
 NEEDED = ("step", "tokens", "loss")
 MODEL, SEEDS = "Model", "Seeds"
@@ -162,7 +162,7 @@ def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.S
     low, high = pd.Series(ends).min(), pd.Series(ends).max()
     if low < high:
         axes[0].set_ylim(low - 0.1 * (high - low), high + 0.15 * (high - low))
-    axes[0].set_xlabel("training tokens")
+    plots.tokens_below(axes[0])
     axes[0].set_ylabel("training loss (nats per token)")
     axes[0].set_title(f"Thin: steps; thick: moving average ({KEPT:g})")
     plots.legend_beside(figure, axes[0])

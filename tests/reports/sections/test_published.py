@@ -205,7 +205,11 @@ keep_every = 512
 
 [axes]
 encoding = ["learned", "rope"]
-layers = [2, 4]
+layers = [4]
+
+[[cell]]
+encoding = "rope"
+layers = 2
 
 [evaluate]
 factors = [1, 2]
@@ -231,7 +235,7 @@ def test_a_study_of_sizes_that_repeats_a_table(store: Path, without_pictures: No
     assert "| RoPE, 8 layers | paper | 1.012 |" in page
     along = results.read_frame(out / "report/checkpoints.parquet")
     assert along.groupby("Model")["Tokens"].apply(list).to_dict() == {
-        f"{encoding}, {layers} layers": [512, 1024] for encoding in ("Learned", "RoPE") for layers in (2, 4)
+        model: [512, 1024] for model in ("RoPE, 4 layers", "RoPE, 2 layers", "Learned, 4 layers")
     }
     assert (out / FILE).is_file()
 
