@@ -66,6 +66,7 @@ of the table. Ours tell an order where the 95 % interval of the difference in lo
 correction for the number of differences in this table, {count}; of times, where the ratios differ by {time:g} or
 more."""
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
+SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
 We have no times: the cells ran beside others, or on different machines. A sweep with --jobs 1 measures them."""
 
@@ -92,7 +93,8 @@ class Published(Section):
         for (_, name), cells in _cells(material).groupby(["study", "table"], sort=False):
             values = _values(cells, rows)
             pairs = pairs_of(values, partial(_compared, documents))
-            used = rows.merge(cells[["run", "extension", "text"]].dropna().drop_duplicates(), on=["run", "extension"])
+            repeating = cells[["run", "extension", "text", "row"]].dropna().drop_duplicates()
+            used = rows.merge(repeating, on=["run", "extension"])
             blocks += _blocks(cells.iloc[0], values, pairs, used)
             numbers += [_number(str(name), value) for value in values]
             differences += [_difference(str(name), pair) for pair in pairs]
@@ -182,11 +184,13 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
     rule += f" {comparison.resampled(compared)}" if compared else ""
     rule += ONE_SEED if any(one.one_run for one in compared) else ""
     times = [value.ours for value in values if value.quantity == "time"]
+    several = [str(row) for row, mine in used.groupby("row", sort=False) if mine["model"].nunique() > 1]
     return [
         Heading(2, f"{title} ({about['source']})"),
         Text(summary(pairs), strong=True),
         Text(f"Theirs: {about['theirs']}. Ours: {_ours(used)}. {about['note']}"),
         Table(_side_by_side(values), f"{title}, the paper's numbers and ours"),
+        *([Text(SEVERAL.format(", ".join(several)), strong=True)] if several else []),
         *([Text(NO_TIMES)] if times and not any(time is not None for time in times) else []),
         *map(Text, in_words(pairs)),
         *([Table(_differences(pairs)), Text(rule)] if pairs else []),
