@@ -17,7 +17,7 @@ from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
 
-LEAST = 0.01  # nats: a loss that rises by less has not become worse
+LEAST = 0.01  # nats: a loss that rises by less has not risen
 MOST_COLUMNS = 10  # of tokens, in a table of the page
 TOKENS, FAILS, HOLDS = "Tokens", "Failure length", "Holds to"
 CHECKPOINTS = Described(
@@ -66,7 +66,7 @@ class Checkpoints(Section):
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
             Picture("losses against training tokens", f"{stem}.png"),
             Text(ALONG),
-            Text(in_words(table, near, far)),
+            *map(Text, in_words(table, near, far)),
         ]
         for column in dict.fromkeys([near, far, FAILS]):
             if table[column].notna().any():
@@ -107,21 +107,24 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
     return pd.DataFrame(found).astype({FAILS: "Int64", HOLDS: "Int64"})
 
 
-def in_words(table: pd.DataFrame, near: str, far: str) -> str:
-    """For each model whether the loss at the longest length rose again, and what became of the other meanwhile."""
-    risen, lowest = [], []
+def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
+    """For each model with several checkpoints what became of its losses, and whether the far one rose again."""
+    said = []
     for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
-        best, last = mine.iloc[int(mine[far].argmin())], mine.iloc[-1]
-        if last[far] - best[far] < LEAST:
-            lowest.append(str(model))
-        else:
-            risen.append(
-                f"{model}: {far} was lowest after {best[TOKENS]:,} tokens. From there to the end, {last[TOKENS]:,} "
-                f"tokens, it changed by {last[far] - best[far]:+.3f}, and {near} by {last[near] - best[near]:+.3f}."
+        first, last, best = mine.iloc[0], mine.iloc[-1], mine.iloc[int(mine[far].argmin())]
+        if len(mine) < 2:
+            continue
+        text = f"{model}: from {first[TOKENS]:,} to {last[TOKENS]:,} tokens, "
+        text += f"{near} changed by {last[near] - first[near]:+.3f}"
+        if near != far:
+            text += f" and {far} by {last[far] - first[far]:+.3f}. The latter is above the former by "
+            text += f"{first[far] - first[near]:+.3f} at first, {last[far] - last[near]:+.3f} at the end"
+        if last[far] - best[far] >= LEAST:
+            text += (
+                f". {far} was lowest after {best[TOKENS]:,} tokens, and rose by {last[far] - best[far]:.3f} to the end"
             )
-    if lowest:
-        risen.append(f"{far} is lowest at the end, or within {LEAST:g} of it: {', '.join(lowest)}.")
-    return " ".join(risen)
+        said.append(f"{text}.")
+    return said
 
 
 def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
