@@ -35,11 +35,11 @@ RISING = {"RoPE": [(5.0, 5.2), (4.5, 4.9), (4.2, 5.3)], "ALiBi": [(5.1, 5.1), (4
 def test_how_much_16x_got_worse_while_1x_got_better() -> None:
     said = in_words(by_checkpoint(rows(RISING | {"NoPE": [(5.0, 5.1)]}), [*RISING, "NoPE"], {}), NEAR, FAR)
     assert said == [
-        "RoPE: from 1,000 to 3,000 tokens, Loss (ev=1) changed by -0.800 and Loss (ev=16) by +0.100. The latter is above "
-        "the former by +0.200 at first, +1.100 at the end. Loss (ev=16) was lowest after 2,000 tokens, and rose by 0.400 "
-        "to the end.",
-        "ALiBi: from 1,000 to 3,000 tokens, Loss (ev=1) changed by -0.800 and Loss (ev=16) by -0.800. The latter is above "
-        "the former by +0.000 at first, +0.000 at the end.",
+        "RoPE: from 1,000 to 3,000 tokens, Loss (ev=1) changed by -0.800 and Loss (ev=16) by +0.100. The latter is "
+        "above the former by +0.200 at first, +1.100 at the end. Loss (ev=16) was lowest after 2,000 tokens, and rose "
+        "by 0.400 to the end.",
+        "ALiBi: from 1,000 to 3,000 tokens, Loss (ev=1) changed by -0.800 and Loss (ev=16) by -0.800. The latter is "
+        "above the former by +0.000 at first, +0.000 at the end.",
     ]
 
 
