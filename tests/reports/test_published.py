@@ -57,7 +57,7 @@ def test_numbers_are_those_of_the_papers() -> None:
     assert number("expe-table-3", "ExPE M scaled", "ev=8") == 2.98
     assert number("expe-table-7", "first block only", "ev=4") == 6.18
     assert number("p-rope-table-2", "0.75-RoPE", "Wiki") == 4.4414
-    assert number("depth", "RoPE, 12 layers", "Time of 1,000 steps") == pytest.approx(2.6053 / 2.4168, abs=5e-4)
+    assert number("depth", "RoPE (12 layers)", "Time of 1,000 steps") == pytest.approx(2.6053 / 2.4168, abs=5e-4)
 
 
 @pytest.mark.parametrize("scale", [None, "tiny"])
@@ -94,7 +94,7 @@ def test_a_cell_of_another_scale_repeats_rows_of_all_sizes() -> None:
 
 def test_layers_and_arguments_tell_cells_apart() -> None:
     found = runs("depth", *(Repeating(f"rope-{n}", "rope", "gpt-256", n, "t") for n in (2, 4)))
-    assert [found[f"RoPE, {n} layers"] for n in (2, 4, 8)] == [{"rope-2"}, {"rope-4"}, {None}]
+    assert [found[f"RoPE ({n} layers)"] for n in (2, 4, 8)] == [{"rope-2"}, {"rope-4"}, {None}]
     found = runs("p-rope-table-2", Repeating("reversed", "p-rope:drop=fastest,p=0.75", "tiny", 4, "t"))
     assert found["0.75-RoPE reversed"] == {"reversed"}
     assert found["0.75-RoPE"] == {None}

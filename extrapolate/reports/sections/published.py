@@ -61,10 +61,12 @@ PUBLISHED_PAIRS = Described(
 )  # fmt: skip
 
 RULE = """\
-The paper gives no intervals: a pair counts as ordered there where its numbers differ by {least:g} or more, in the units
-of the table. Ours tell an order where the 95 % interval of the difference in loss excludes zero, also after Holm's
-correction for the number of differences in this table, {count}; of times, where the ratios differ by {time:g} or
-more."""
+The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
+the table."""
+RULE_OF_LOSSES = """ \
+Ours tell an order where the 95 % interval of the difference in loss excludes zero, also after Holm's correction for the
+number of differences in this table, {}. {}"""
+RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
@@ -180,10 +182,12 @@ def _key(pair: tuple[Value, Value]) -> tuple[object, ...]:
 def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], used: pd.DataFrame) -> list[Block]:
     title = about["title"]
     compared = [pair.compared for pair in pairs if pair.compared is not None]
-    rule = RULE.format(least=LEAST, time=LEAST_TIME, count=len({id(one) for one in compared}))
-    rule += f" {comparison.resampled(compared)}" if compared else ""
+    rule = RULE.format(LEAST)
+    if compared:
+        rule += RULE_OF_LOSSES.format(len({id(one) for one in compared}), comparison.resampled(compared))
     rule += ONE_SEED if any(one.one_run for one in compared) else ""
     times = [value.ours for value in values if value.quantity == "time"]
+    rule += RULE_OF_TIMES.format(LEAST_TIME) if times else ""
     several = [str(row) for row, mine in used.groupby("row", sort=False) if mine["model"].nunique() > 1]
     return [
         Heading(2, f"{title} ({about['source']})"),

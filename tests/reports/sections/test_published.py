@@ -170,11 +170,11 @@ def test_times_are_ratios(tmp_path: Path, seconds: list[float], order: str) -> N
     made = part(tmp_path, losses, **cells)
     # The constructed cells have 4 layers.
     numbers = saved(made, "published.parquet", tmp_path).set_index("row")
-    assert numbers.loc["RoPE, 4 layers", "ours"] == pytest.approx(seconds[1] / seconds[0])
-    assert pd.isna(numbers.loc["RoPE, 12 layers", "ours"])
+    assert numbers.loc["RoPE (4 layers)", "ours"] == pytest.approx(seconds[1] / seconds[0])
+    assert pd.isna(numbers.loc["RoPE (12 layers)", "ours"])
     pairs = saved(made, "published_pairs.parquet", tmp_path).set_index(["lower", "higher"])
-    assert pairs.loc[("Absolute, 4 layers", "RoPE, 4 layers"), "order"] == order
-    assert "Absolute, 2 layers" not in {lower for lower, _ in pairs.index}  # 0.981 is too near to 1
+    assert pairs.loc[("Absolute (4 layers)", "RoPE (4 layers)"), "order"] == order
+    assert "Absolute (2 layers)" not in {lower for lower, _ in pairs.index}  # 0.981 is too near to 1
 
 
 def test_times_that_were_not_measured_are_said_to_be_missing(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_scale_without_the_papers_sizes_compares_each_pair_once(tmp_path: Path
     encodings = {"RoPE": "rope", "ExPE": "expe", "ExQPE": "exqpe"}
     losses = {"RoPE": [2.89, 3.80, 4.95], "ExPE": [2.87, 2.83, 3.25], "ExQPE": [2.86, 2.83, 3.35]}
     said = texts(part(tmp_path, losses, table="expe-table-1", encodings=encodings))
-    assert "correction for the number of differences in this table, 11;" in " ".join(said[-1].split())
+    assert "correction for the number of differences in this table, 11." in " ".join(said[-1].split())
 
 
 STUDY = """
@@ -229,11 +229,11 @@ def test_a_study_of_sizes_that_repeats_a_table(store: Path, without_pictures: No
     page = (out / "report/report.md").read_text()
     assert "# Published tables\n\n## RoPE against learned absolute positions, by depth (a course project)" in page
     numbers = results.read_frame(out / "report/published.parquet").set_index("row")
-    assert numbers.loc["RoPE, 4 layers", "model"] == "RoPE, 4 layers"
+    assert numbers.loc["RoPE (4 layers)", "model"] == "RoPE, 4 layers"
     seconds = {run.name: run.training_seconds() for run in swept.runs}
     ratio = seconds["rope-layers4-s0"] / seconds["learned-layers4-s0"]
-    assert numbers.loc["RoPE, 4 layers", "ours"] == pytest.approx(ratio)
-    assert "| RoPE, 8 layers | paper | 1.012 |" in page
+    assert numbers.loc["RoPE (4 layers)", "ours"] == pytest.approx(ratio)
+    assert "| RoPE (8 layers) | paper | 1.012 |" in page
     along = results.read_frame(out / "report/checkpoints.parquet")
     assert along.groupby("Model")["Tokens"].apply(list).to_dict() == {
         model: [512, 1024] for model in ("RoPE, 4 layers", "RoPE, 2 layers", "Learned, 4 layers")
