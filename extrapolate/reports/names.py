@@ -21,6 +21,7 @@ _MARKDOWN = re.compile(
     """,
     re.VERBOSE,
 )
+_DIGITS = re.compile(r"(\D*)(\d{0,15})")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LATEX = str.maketrans(
     {
@@ -50,6 +51,11 @@ def _shown(found: re.Match[str]) -> str:
 def latex(text: str) -> str:
     """The text for LaTeX, in which it is no command."""
     return one_line(text).translate(_LATEX)
+
+
+def in_order(name: str) -> list[tuple[str, int]]:
+    """What sorts names as people do: `2 layers` before `12 layers`."""
+    return [(words, int(digits or 0)) for words, digits in _DIGITS.findall(name)]
 
 
 def label(name: str) -> str:

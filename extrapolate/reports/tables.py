@@ -7,6 +7,7 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports.names import in_order
 from extrapolate.reports.seeds import counts
 from extrapolate.specs import did_you_mean
 
@@ -122,7 +123,8 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     seconds = rows.groupby("model")["training_seconds"].mean()
     base = _baseline_model(rows, baseline)
     table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=strict_mean, dropna=False)
-    order = sorted(table.index, key=lambda model: (_plain(rows, model) != base, _plain(rows, model), model))
+    plain = {model: _plain(rows, model) for model in table.index}
+    order = sorted(table.index, key=lambda model: (plain[model] != base, in_order(plain[model]), in_order(model)))
     table = table.loc[order, sorted(table.columns)]
     table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
     table["Training time"] = seconds[order] / seconds[base] if base is not None else float("nan")

@@ -105,3 +105,10 @@ def test_a_picture_shows_a_name_as_it_is(name: str) -> None:
     shown, is_formula = Drawn()._preprocess_math(made)
     assert not is_formula
     assert shown.strip()[:50] == names.one_line(name)[:50]
+
+
+def test_numbers_in_names_are_in_order() -> None:
+    assert sorted(["RoPE, 12 layers", "ExPE", "RoPE, 2 layers", "RoPE"], key=names.in_order) == [
+        "ExPE", "RoPE", "RoPE, 2 layers", "RoPE, 12 layers",
+    ]  # fmt: skip
+    assert names.in_order("7" * 5000)[0] == ("", 777_777_777_777_777)  # of any length: names can come from elsewhere
