@@ -14,6 +14,7 @@ from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports import Written
 from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
@@ -34,13 +35,15 @@ TRAINING_COST = 3
 
 @dataclass(frozen=True)
 class Swept:
-    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, and the choice of
-    learning rates: a row a model and rate, empty where no model has several."""
+    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, the choice of learning
+    rates (a row a model and rate, empty where no model has several), and what `xt.report` returned, None where nothing
+    was reported."""
 
     folder: Path
     runs: list[Run]
     failed: dict[str, str]
     learning_rates: pd.DataFrame
+    report: Written | None
 
 
 def sweep(
@@ -264,9 +267,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
     if len(frame) and report:
         results.write_frame(folder / FILE, frame)
     runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
-    if runs and report:
-        write_report(runs, folder / REPORT, progress=progress)
-    return Swept(folder, runs, failed, frame)
+    written = write_report(runs, folder / REPORT, progress=progress) if runs and report else None
+    return Swept(folder, runs, failed, frame, written)
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:

@@ -49,6 +49,7 @@ def sweep(
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import duration, say
     from extrapolate.cli.render import print_table
+    from extrapolate.reports.tables import formatted
 
     if dry_run:
         rows, whole = api.estimate_sweep(
@@ -68,6 +69,8 @@ def sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
         array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
+    for table in found.report.shown if found.report else []:
+        print_table(formatted(table.frame), table.title)
     if array is not None:
         say(f"{len(found.runs)} cells evaluated; after all shares, the command without --array writes the report")
     elif found.runs:

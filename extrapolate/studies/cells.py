@@ -1,6 +1,7 @@
 """The cells of a study: one training each, with a name that stays when the grid grows."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from extrapolate.errors import UserError
 from extrapolate.studies.study import MOST_CELLS, FineTuning, Study
 
 _LABELS = {"seq_len": "L", "seed": "s"}
-_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare
+_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare: an added model has all of the axes'
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,8 @@ def cells_of(study: Study) -> list[Cell]:
 
     Raises UserError where two have one name, an exclusion leaves nothing out, or nothing is left.
     """
-    count = 1
-    for values in study.axes.values():
-        count *= len(values)
+    count = math.prod(map(len, study.axes.values()))
+    count += len(study.added) * math.prod(len(values) for name, values in study.axes.items() if name in _CHOSEN)
     if count > MOST_CELLS:
         raise UserError(f"{study.at('axes')}: {count:,} combinations are too many: a study has at most {MOST_CELLS:,}")
     found = [*_grid(study), *_added(study)]
@@ -78,9 +78,12 @@ def _grid(study: Study) -> Iterator[Cell]:
 
 def _added(study: Study) -> Iterator[Cell]:
     for number, one in enumerate(study.added):
-        first = {name: values[0] for name, values in study.axes.items()}
-        settings = {**study.base, **first, **one}
-        yield Cell(_name(study, settings, {**first, **one}, ("cell", number)), settings, ("cell", number))
+        varied = {name: values if name in _CHOSEN else values[:1] for name, values in study.axes.items()}
+        varied |= {name: (value,) for name, value in one.items()}
+        for values in itertools.product(*varied.values()):
+            mine = dict(zip(varied, values, strict=True))
+            settings = {**study.base, **mine}
+            yield Cell(_name(study, settings, mine, ("cell", number)), settings, ("cell", number))
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:

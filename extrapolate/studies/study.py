@@ -75,8 +75,8 @@ class Study:
     """A study's file as it was read. `lines` says where everything stands, for messages.
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
-    that are left out. added: settings of single cells beside the grid. stores: token stores by path, made where they
-    are missing.
+    that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
+    that it does not name. stores: token stores by path, made where they are missing.
     """
 
     file: Path
