@@ -16,4 +16,4 @@ def reason_of(error: Exception) -> str:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     if isinstance(error, UserError | RuntimeError | OSError) and str(error):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

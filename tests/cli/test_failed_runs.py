@@ -58,7 +58,7 @@ def test_where_no_run_can_be_evaluated_nothing_is_done(cli: Callable[..., Any], 
         (MemoryError(), "there was not enough memory"),
         (OSError(28, "No space left on device", "a/b"), "No space left on device (a/b)"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
-        (RuntimeError(), "RuntimeError: "),
+        (RuntimeError(), "RuntimeError"),
     ],
 )
 def test_reasons_are_in_words(error: Exception, reason: str) -> None:
