@@ -56,6 +56,7 @@ def sweep(
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,
+    gather: str = "folder",
     array: tuple[int, int] | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
@@ -68,11 +69,14 @@ def sweep(
     trainings and evaluations at once, each in a process of its own with its share of the cores (default: 1, or one a
     core, whichever a short measurement finds to be faster).
 
-    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program and `out` in the
-    same places. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what
-    Ray gives to each cell; 0.25 GPUs where four cells fit on one. array: (index, count): this call does one of `count`
-    shares of the cells, index 0 to count - 1, and writes no report, so that any scheduler can start them all; a call
-    without it then writes the report.
+    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
+    place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray
+    gives to each cell; 0.25 GPUs where four cells fit on one. gather: `folder`, where all machines have `out` and the
+    token stores in the same places; `return`, where they share no folder: the stores are sent to them, and they return
+    the runs.
+
+    array: (index, count): this call does one of `count` shares of the cells, index 0 to count - 1, and writes no
+    report, so that any scheduler can start them all; a call without it then writes the report.
 
     trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
 
@@ -85,6 +89,8 @@ def sweep(
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
+    if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
+        raise UserError(f"`gather='{gather}'`: with the engine ray there are {', '.join(ray_engine.GATHER)}")
     if array is not None:
         index, count = array
         if not 0 <= index < count:
@@ -107,7 +113,7 @@ def sweep(
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
-                ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
+                ray_engine.run(tasks, folder, address, cpus, gpus, gather, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
         if estimated is not None and array is None:

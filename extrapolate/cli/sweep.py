@@ -13,6 +13,10 @@ class Engine(StrEnum):
     LOCAL, RAY = "local", "ray"
 
 
+class Gather(StrEnum):
+    FOLDER, RETURN = "folder", "return"
+
+
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
@@ -30,6 +34,10 @@ def sweep(
     ] = None,
     cpus: Annotated[float, typer.Option(min=0, help="with --engine ray: CPUs for each cell")] = 1,
     gpus: Annotated[float, typer.Option(min=0, help="with --engine ray: GPUs for each cell, such as 0.25")] = 0,
+    gather: Annotated[
+        Gather,
+        typer.Option(help="with --engine ray: return, where the machines share no folder; each run is sent back"),
+    ] = Gather.FOLDER,
     array: Annotated[
         str | None, typer.Option(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
@@ -67,7 +75,8 @@ def sweep(
         return
     found = api.sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
-        array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
+        gather=gather.value, array=None if array is None else _share(array), trust_code=trust_code,
+        progress=CommandLine(),
     )  # fmt: skip
     for table in found.report.shown if found.report else []:
         print_table(formatted(table.frame), table.title)

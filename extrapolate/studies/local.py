@@ -6,12 +6,11 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
-from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import Share, core_shares
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Told, serve
+from extrapolate.studies.worker import Told, Work, serve
 
 LOOK_EVERY_S = 1.0
 
@@ -74,11 +73,8 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             one.child.end()
 
 
-Work = tuple[Task, Resolved, Path, Path | None, bool]
-
-
 def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
-    """What a process is told of a task: the arguments of `worker.perform`."""
+    """What a process is told of a task."""
     cell = tasks.cells[task.cell]
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
@@ -95,10 +91,8 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
     """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
     try:
         told = one.child.receive()
-    except MemoryError:
-        tasks.fail(one.task, "there was not enough memory")
-    except (UserError, RuntimeError, OSError) as error:
-        tasks.fail(one.task, str(error))
+    except (UserError, MemoryError, RuntimeError, OSError) as error:
+        tasks.fail(one.task, reason_of(error))
     else:
         if told is not None:
             one.told = told

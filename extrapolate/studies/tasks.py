@@ -61,6 +61,11 @@ class Tasks:
         every = [Task(kind, name) for kind in ("train", "evaluate") for name in self.cells]
         return [task for task in every if task not in self.done and task not in self.failed and self._can(task)]
 
+    def in_turn(self, task: Task) -> tuple[Task, ...]:
+        """A task that is ready, with the evaluation that follows it in any case: where no learning rate is chosen."""
+        follows = task.kind == "train" and task.cell not in self._grouped
+        return (task, Task("evaluate", task.cell)) if follows else (task,)
+
     def chosen(self, name: str) -> bool:
         """Whether a cell is evaluated: it is not, where another learning rate is better."""
         choice = self.choices.get(name)

@@ -2,13 +2,14 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
-from extrapolate.progress import Display, Progress
+from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import take
@@ -32,6 +33,9 @@ class Told:
 Tell = Callable[[Told], None]
 
 
+Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perform`, but for the last
+
+
 def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress) -> None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
@@ -52,6 +56,26 @@ def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone
     evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
     key = state.evaluation_key(cell.path, cell.evaluation)
     state.write(folder, cell.name, CellState(evaluated=key))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How tasks of one cell ended that were done one after the other: so many are done, and why the next one failed."""
+
+    done: int
+    failed: str | None = None
+
+
+def perform_all(works: Sequence[Work]) -> Ended:
+    """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
+    for done, work in enumerate(works):
+        try:
+            perform(*work, progress=QUIET)
+        except Interrupted:
+            raise
+        except Exception as error:
+            return Ended(done, reason_of(error))
+    return Ended(len(works))
 
 
 class Reporter:
