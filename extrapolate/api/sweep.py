@@ -1,5 +1,6 @@
 """xt.sweep"""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +23,12 @@ from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.local import UnderWay
+from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
 from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
+from extrapolate.studies.turns import turn
 
 REPORT, JOBS, ESTIMATE = "report", "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
@@ -35,13 +38,17 @@ TRAINING_COST = 3
 
 @dataclass(frozen=True)
 class Swept:
-    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, the choice of learning
-    rates (a row a model and rate, empty where no model has several), and what `xt.report` returned, None where nothing
-    was reported."""
+    """What a study became.
+
+    folder: the study's. runs: the evaluated ones. failed: cells, with the reason. diverged: cells whose training did;
+    those of them that had no other learning rate to give way to failed, too. learning_rates: the choice, a row a model
+    and rate, empty where no model has several. report: what `xt.report` returned, None where nothing was reported.
+    """
 
     folder: Path
     runs: list[Run]
     failed: dict[str, str]
+    diverged: dict[str, str]
     learning_rates: pd.DataFrame
     report: Written | None
 
@@ -65,9 +72,10 @@ def sweep(
 
     study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
-    again. scale: as the file's section [scale.NAME] changes it, in a folder of its own (default: as it is). jobs:
-    trainings and evaluations at once, each in a process of its own with its share of the cores (default: 1, or one a
-    core, whichever a short measurement finds to be faster).
+    again, but for a training that diverged: with the same settings it would again. scale: as the file's section
+    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each in
+    a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds to
+    be faster).
 
     engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
     place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray
@@ -96,7 +104,7 @@ def sweep(
         if not 0 <= index < count:
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
         ready = share_of(ready, index, count)
-    with files.locked(folder if array is None else folder / "array" / str(array[0])):
+    with turn(folder, None if array is None else array[0]):
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
         tasks = Tasks(
@@ -223,6 +231,8 @@ def _find_done(tasks: Tasks, folder: Path) -> None:
     for cell in tasks.cells.values():
         if state.trained(cell.path):
             tasks.finish(Task("train", cell.name))
+        elif (reason := state.diverged(folder, cell.name, cell.config)) is not None:
+            tasks.diverge(cell.name, reason)
     for cell in tasks.cells.values():
         if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
             continue
@@ -265,16 +275,19 @@ def _cost(cell: Resolved, kind: str) -> float:
 def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
     failed = tasks.without()
     for name, reason in failed.items():
-        state.write(folder, name, state.CellState(failed=reason))
+        if name not in tasks.diverged:
+            state.write(folder, name, state.CellState(failed=reason))
         progress.say(f"{name} failed: {reason}")
-    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys():
+    for name in tasks.diverged.keys() - failed.keys():
+        progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
+    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:
         results.write_frame(folder / FILE, frame)
     runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = write_report(runs, folder / REPORT, progress=progress) if runs and report else None
-    return Swept(folder, runs, failed, frame, written)
+    return Swept(folder, runs, failed, tasks.diverged, frame, written)
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:
@@ -284,6 +297,14 @@ def _learning_rates(tasks: Tasks) -> pd.DataFrame:
         if (choice := tasks.choices.get(group[0].name)) is None:
             continue
         for rate, loss in choice.losses.items():
-            taken = "" if rate != choice.chosen else "yes" if choice.edge is None else f"{choice.edge} of all"
-            rows.append((group[0].model_name, rate, loss, len(choice.seeds), taken))
+            rows.append((group[0].model_name, rate, loss, len(choice.seeds), _taken(choice, rate)))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
+
+
+def _taken(choice: Choice, rate: float) -> str:
+    loss = choice.losses[rate]
+    if loss is not None and not math.isfinite(loss):
+        return "diverged"
+    if rate != choice.chosen:
+        return ""
+    return "yes" if choice.edge is None else f"{choice.edge} of all"

@@ -85,7 +85,8 @@ def sweep(
     elif found.runs:
         say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
     if found.failed:
-        raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again")
+        but = ", but for those that diverged" if found.diverged.keys() & found.failed.keys() else ""
+        raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again{but}")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:

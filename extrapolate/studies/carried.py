@@ -13,7 +13,8 @@ from extrapolate.runs.run import CONFIG, STATE, Run
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
-from extrapolate.studies.worker import Ended, Work, perform_all
+from extrapolate.studies.tasks import Ended
+from extrapolate.studies.worker import Work, perform_all
 
 Files = Mapping[str, bytes]  # by their path in a folder
 STUDY, STORE = "study", "store"  # folders of a worker's own

@@ -90,14 +90,14 @@ def _start(work: Work, slot: int, share: Share) -> Running:
 def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
     """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
     try:
-        told = one.child.receive()
+        heard = one.child.receive()
     except (UserError, MemoryError, RuntimeError, OSError) as error:
         tasks.fail(one.task, reason_of(error))
     else:
-        if told is not None:
-            one.told = told
+        if isinstance(heard, Told):
+            one.told = heard
             return False
-        tasks.finish(one.task)
+        tasks.settle((one.task,), heard)
         further = Task("evaluate", one.task.cell)
         if further in tasks.ready():
             one.task, one.told = further, None

@@ -14,8 +14,9 @@ from extrapolate.errors import UserError, reason_of
 from extrapolate.runs.run import LOG
 from extrapolate.studies.carried import Returned, contents, keep, named_files, perform_carried, sent
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
-from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Ended, Told, Work, perform_all
+from extrapolate.studies.status import tokens_due
+from extrapolate.studies.tasks import Ended, Task, Tasks
+from extrapolate.studies.worker import Told, Work, perform_all
 
 RETRIES = 3  # of a cell whose worker died: in a shared folder it goes on from its last saved state
 GATHER = ("folder", "return")
@@ -41,8 +42,7 @@ class Running:
             return None
         with contextlib.suppress(ValueError, IndexError, KeyError, OSError):  # a line may be half written
             lines = log.read_text(encoding="utf-8").splitlines()
-            budget = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]["training"]["tokens"]
-            return Told("training", float(json.loads(lines[-1])["tokens"]), float(budget), "")
+            return Told("training", float(json.loads(lines[-1])["tokens"]), tokens_due(self.path), "")
         return None
 
 
@@ -102,10 +102,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
                 except OSError as error:  # there is no room for what came back
                     tasks.fail(one.task, reason_of(error))
                 else:
-                    for task in one.tasks[: found.done]:
-                        tasks.finish(task)
-                    if found.failed is not None:
-                        tasks.fail(one.tasks[found.done], found.failed)
+                    tasks.settle(one.tasks, found)
 
 
 def _perform_shared(works: Sequence[Work], directory: str) -> Ended:

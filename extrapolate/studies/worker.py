@@ -14,7 +14,7 @@ from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import take
 from extrapolate.studies.state import CellState
-from extrapolate.studies.tasks import Task
+from extrapolate.studies.tasks import Ended, Task
 from extrapolate.training.stopping import Interrupted
 
 EVERY_S = 0.2  # between two messages on progress
@@ -36,45 +36,48 @@ Tell = Callable[[Told], None]
 Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perform`, but for the last
 
 
-def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress) -> None:
+def perform(
+    task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress
+) -> str | None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Raises what
-    `train` and `evaluate` raise.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Returns why the
+    training diverged, None where it did not. Raises what `train` and `evaluate` raise.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with
+    from extrapolate.training.loop import NotFinite
 
     if task.kind == "train":
         state.write(folder, cell.name, CellState())
-        train_with(
-            cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
-            keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
-            progress=progress,
-        )  # fmt: skip
-        return
+        try:
+            train_with(
+                cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
+                keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
+                progress=progress,
+            )  # fmt: skip
+        except NotFinite as error:
+            reason = str(error).replace(f" of {cell.path}", "")
+            state.write(folder, cell.name, CellState(diverged=reason, settings=state.settings_key(cell.config)))
+            return reason
+        return None
     evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
     key = state.evaluation_key(cell.path, cell.evaluation)
     state.write(folder, cell.name, CellState(evaluated=key))
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How tasks of one cell ended that were done one after the other: so many are done, and why the next one failed."""
-
-    done: int
-    failed: str | None = None
+    return None
 
 
 def perform_all(works: Sequence[Work]) -> Ended:
     """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
     for done, work in enumerate(works):
         try:
-            perform(*work, progress=QUIET)
+            diverged = perform(*work, progress=QUIET)
         except Interrupted:
             raise
         except Exception as error:
-            return Ended(done, reason_of(error))
+            return Ended(done, failed=reason_of(error))
+        if diverged is not None:
+            return Ended(done, diverged=diverged)
     return Ended(len(works))
 
 
@@ -109,10 +112,11 @@ class _Sent:
 
 
 def serve(connection: Connection) -> None:
-    """Does one task after the other, as it is sent them, and answers with how far each is, then with None."""
+    """Does one task after the other, as it is sent them, and answers with how far each is, then with how it ended."""
     take(connection.recv())
     with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
         while True:
             task, cell, folder, parent, alone = connection.recv()
-            perform(task, cell, folder, parent, alone, Reporter(lambda told: reply(connection, told)))
-            reply(connection, None)
+            reporter = Reporter(lambda told: reply(connection, told))
+            diverged = perform(task, cell, folder, parent, alone, reporter)
+            reply(connection, Ended(1) if diverged is None else Ended(0, diverged=diverged))

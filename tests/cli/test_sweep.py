@@ -11,6 +11,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.cli import main
+from extrapolate.studies.turns import turn
 
 Cli = Callable[..., Any]
 
@@ -18,7 +19,7 @@ STUDY = """
 [base]
 data = "{store}"
 seq_len = 16
-tokens = 5120
+tokens = 5300
 batch_tokens = 512
 layers = 1
 precision = "fp32"
@@ -103,10 +104,10 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
 
 def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.toml"
-    changed.write_text(study.read_text().replace("tokens = 5120", "tokens = 6144"))
+    changed.write_text(study.read_text().replace("tokens = 5300", "tokens = 6144"))
     message = cli("sweep", changed, "--out", done).error()
     assert "the study was changed, and 3 of its runs were trained with other settings" in message
-    assert f"{done}/runs/{BEST} (training.tokens: 5120 in the run, 6144 now)" in message
+    assert f"{done}/runs/{BEST} (training.tokens: 5300 in the run, 6144 now)" in message
 
 
 def test_what_continues_a_run_that_is_gone_is_not_kept(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
@@ -188,3 +189,21 @@ def test_the_state_of_a_cell_is_a_small_file(done: Path) -> None:
     record = json.loads((done / "state" / f"{BEST}.json").read_text())
     assert record["failed"] is None
     assert len(record["evaluated"]) == 16
+
+
+def test_shares_and_a_sweep_of_all_cells_exclude_each_other(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    sweep = ("sweep", study, "--out", out)
+    with turn(out, 1):
+        assert cli(*sweep).error().startswith(f"shares of {out} are being done with --array: 1; wait for them")
+        assert cli(*sweep, "--array", "1/2").error() == f"share 1 of {out} is being done by another process already"
+        cli(*sweep, "--array", "0/2").succeeded()
+    with turn(out, None):
+        for flags in ([], ["--array", "0/2"]):
+            assert cli(*sweep, *flags).error().startswith(f"another sweep is at work on all cells of {out}: wait for it")
+
+
+def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> None:
+    assert "tokens = 5300" in study.read_text()
+    row = xt.status(done).set_index("cell").loc[BEST]
+    assert (row["tokens"], row["of"]) == (5120, 5120)

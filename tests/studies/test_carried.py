@@ -1,13 +1,7 @@
 """Cells of machines that share no folder: what is sent, what comes back, and that a run is written whole or not at all.
-
-Ray's part is played here, in this process: everything goes through pickle, as it does between machines.
 """
 
-import contextlib
-import pickle
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,7 +9,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.errors import UserError
-from extrapolate.studies import carried, ray_engine
+from extrapolate.studies import carried
 
 STUDY = """
 [base]
@@ -47,37 +41,9 @@ class Mine(Encoding):
 """
 
 
-class Elsewhere:
-    """As much of Ray as the engine uses. Each piece of work is done where `wait` is called."""
-
-    exceptions = SimpleNamespace(RayTaskError=ArithmeticError, RayError=ArithmeticError)
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return [{"Alive": True, "Resources": {"CPU": 2.0}}]
-
-    def remote(self, **options: Any) -> Callable[..., Any]:
-        class Reference:
-            def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-                self.work = pickle.dumps((function, arguments))
-
-        return lambda function: SimpleNamespace(remote=lambda *arguments: Reference(function, *arguments))
-
-    def put(self, value: Any) -> Any:
-        return value
-
-    def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
-        return references[:1], references[1:]
-
-    def get(self, reference: Any) -> Any:
-        function, arguments = pickle.loads(reference.work)
-        return pickle.loads(pickle.dumps(function(*arguments)))
-
-
 @pytest.fixture
-def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ray_engine, "_ray", Elsewhere)
-    monkeypatch.setattr(ray_engine, "_cluster", lambda ray, address: contextlib.nullcontext())
     Path("mine.py").write_text(MINE)
     file = Path("study.toml")
     file.write_text(STUDY.format(store=store))
