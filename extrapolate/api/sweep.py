@@ -25,6 +25,7 @@ from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.local import UnderWay
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.shares import core_shares
 from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
@@ -91,10 +92,6 @@ def sweep(
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
     trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
     """
-    read, folder, ready = _ready(study, out, scale, trust_code, progress)
-    for cell in ready:
-        for text, reason in cell.left_out.items():
-            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
     if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
@@ -103,7 +100,14 @@ def sweep(
         index, count = array
         if not 0 <= index < count:
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
-        ready = share_of(ready, index, count)
+    if jobs is not None:
+        core_shares(jobs)  # raises where there are not so many cores
+    read, folder, ready = _ready(study, out, scale, trust_code, progress)
+    for cell in ready:
+        for text, reason in cell.left_out.items():
+            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
+    if array is not None:
+        ready = share_of(ready, *array)
     with turn(folder, None if array is None else array[0]):
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
@@ -146,6 +150,8 @@ def estimate_sweep(
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
     measured here. Arguments and errors are those of `sweep`, which says at its end how far the estimate was off.
     """
+    if jobs is not None:
+        core_shares(jobs)
     _, folder, ready = _ready(study, out, scale, trust_code, progress)
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
@@ -220,10 +226,16 @@ def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str
             found[path] = Store.open(Path(path))
         else:
             raise UserError(
-                f"{study.at(*cell.place)}: there is no token store {path}: make it with extrapolate tokenize, or say "
+                f"{_named(study, cell)}: there is no token store {path}: make it with extrapolate tokenize, or say "
                 f"how in the file: [[store]], path = '{path}', source = ..."
             )
     return found
+
+
+def _named(study: Study, cell: Cell) -> str:
+    """Where the store of a cell is named."""
+    wanted = ((*cell.place, "data"), ("axes", "data"), ("base", "data"))
+    return study.at(*next(place for place in wanted if place in study.lines))
 
 
 def _find_done(tasks: Tasks, folder: Path) -> None:

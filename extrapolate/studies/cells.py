@@ -11,6 +11,7 @@ from extrapolate.errors import UserError
 from extrapolate.studies.study import MOST_CELLS, FineTuning, Study
 
 _LABELS = {"seq_len": "L", "seed": "s"}
+LONGEST_NAME = 200  # bytes, of the 255 that a file system gives: temporary folders are called after it
 _CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare: an added model has all of the axes'
 
 
@@ -53,6 +54,11 @@ def cells_of(study: Study) -> list[Cell]:
     for cell in found:
         if cell.name in names:
             raise UserError(f"{study.at(*cell.place)}: a second cell is called {cell.name}, with settings of its own")
+        if (size := len(cell.name.encode())) > LONGEST_NAME:
+            raise UserError(
+                f"{study.at(*cell.place)}: the name {cell.name} has {size} bytes, and a run's folder has at most "
+                f"{LONGEST_NAME}: give fewer axes, or shorter values"
+            )
         names[cell.name] = cell
     if not found:
         raise UserError(f"{study.file}: every cell is excluded")
@@ -117,4 +123,4 @@ def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], 
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")
+    return re.sub(r"[^\w.]+", "-", text).strip("-")

@@ -29,6 +29,7 @@ from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
 from extrapolate.training.fine_tuning import continued
 
+WORDS = (ALL, WITHOUT_OWN, AS_TRAINED)  # what stands where an extension is named, and is none
 _FIELD = re.compile(r"(?:model|training)\.(\w+)")
 
 
@@ -83,6 +84,7 @@ def resolve_cells(
     folder holds a run with other settings.
     """
     found: dict[str, Resolved] = {}
+    _check_recipes(study)
     for cell in cells:
         store = stores[cell.settings.get("data")]
         request = request_of(cell, study, trust_code)
@@ -98,13 +100,13 @@ def resolve_cells(
         try:
             settings, left_out = _evaluated(planned, store, study.evaluation)
         except UserError as error:
-            at = study.at("evaluate", "extend" if "extension" in str(error) else "")
-            raise UserError(f"{at}: cell {cell.name}: {error}") from None
+            raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             planned.build_model().parameter_count(), inputs,
         )  # fmt: skip
+    _check_extensions(study, list(found.values()))
     _check_unchanged(list(found.values()))
     return list(found.values())
 
@@ -126,8 +128,35 @@ def _where(study: Study, cell: Cell, message: str) -> str:
     name = field[1] if field else "encoding" if cell.continues is None else "extend"
     places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
     if cell.continues is None:
-        places += [("axes", name), ("base", name)]
+        axis = study.axes.get(name, ())
+        number = axis.index(cell.settings[name]) if cell.settings.get(name) in axis else 0
+        places += [("axes", name, number), ("axes", name), ("base", name)]
     return study.at(*next((place for place in places if place in study.lines), cell.place))
+
+
+def _asked(study: Study, message: str) -> str:
+    """The setting of the evaluation that a message is about, as far as it tells."""
+    names = list(Evaluation.model_fields)
+    words = {f"`{name}": name for name in names} | {"`trials": "probe_trials", "extension": "extend"}
+    words |= {name.rstrip("s"): name for name in names}
+    return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
+
+
+def _check_recipes(study: Study) -> None:
+    """Raises UserError where an extension is none."""
+    for number, text in enumerate(study.evaluation.extend):
+        try:
+            _ = text in WORDS or recipes.parse(text)
+        except UserError as error:
+            raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
+
+
+def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
+    """Raises UserError where an extension applies to no cell, so that nothing would come of it."""
+    for number, text in enumerate(study.evaluation.extend):
+        if all(text in cell.left_out for cell in cells):
+            reason = cells[0].left_out[text]
+            raise UserError(f"{study.at('evaluate', 'extend', number)}: {text} applies to no cell: {reason}")
 
 
 @dataclass(frozen=True)
@@ -182,7 +211,7 @@ def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[
     model = planned.build_model()
     applying, left_out = [], {}
     for text in evaluation.extend:
-        if text in (ALL, WITHOUT_OWN, AS_TRAINED):
+        if text in WORDS:
             applying.append(text)
             continue
         recipe = recipes.parse(text)

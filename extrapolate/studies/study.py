@@ -1,6 +1,7 @@
 """A study's file: what all its cells have, the axes of its grid, and what to evaluate."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,36 +101,39 @@ def read_study(file: Path, scale: str | None = None) -> Study:
 
     Raises UserError where the file is not there or not TOML, or says what a study cannot have, or has no such scale.
     """
-    raw = _scaled(read_config_file(file), file, scale)
+    raw = read_config_file(file)
     text = file.read_text(encoding="utf-8")
-    return _Reader(file, text, scale).study(raw)
+    return _Reader(file, text, scale).study(_scaled(raw, file, places(text), scale))
 
 
-def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any]:
+def lines_of(text: str, scale: str | None) -> dict[Place, int]:
+    """Where everything stands: what a scale says otherwise, there."""
+    lines = places(text)
+    return lines | {place[2:]: line for place, line in lines.items() if place[:2] == ("scale", scale) and place[2:]}
+
+
+def _scaled(raw: dict[str, Any], file: Path, lines: Mapping[Place, int], scale: str | None) -> dict[str, Any]:
     """The sections, with what a scale says otherwise."""
     scales = raw.pop("scale", {})
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
-        raise UserError(f"{file}: a scale is a section with a name: [scale.tiny.base]")
+        raise UserError(f"{at(file, lines, ('scale',))}: a scale is a section with a name: [scale.tiny.base]")
     if scale is None:
         return raw
     if scale not in scales:
         raise UserError(f"{file} has no scale '{scale}'; {did_you_mean(scale, scales)}")
     for name, changed in scales[scale].items():
         if name not in SCALED or not isinstance(changed, dict):
-            raise UserError(f"{file}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
+            where = at(file, lines, ("scale", scale, name))
+            raise UserError(f"{where}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
         if not isinstance(raw.get(name, {}), dict):
-            raise UserError(f"{file}: '{name}' is a section: write [{name}] on a line of its own")
+            raise UserError(f"{at(file, lines, (name,))}: '{name}' is a section: write [{name}] on a line of its own")
         raw[name] = {**raw.get(name, {}), **changed}
     return raw
 
 
 class _Reader:
     def __init__(self, file: Path, text: str, scale: str | None) -> None:
-        self.file, self.text, self.lines = file, text, places(text)
-        scaled = {f"scale.{scale}.{name}": name for name in SCALED}
-        for (section, *rest), line in list(self.lines.items()):
-            if section in scaled:  # what it says otherwise is what counts
-                self.lines[(scaled[str(section)], *rest)] = line
+        self.file, self.text, self.lines = file, text, lines_of(text, scale)
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
@@ -184,10 +188,10 @@ class _Reader:
                 raise self.wrong(place, f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
             if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
                 raise self.wrong(place, f"an axis lists its values: {name} = [1, 2], not {values!r}")
-            if repeated := [value for number, value in enumerate(values) if value in values[:number]]:
-                raise self.wrong(place, f"{name} lists {repeated[0]!r} twice")
-            for value in values:
-                self.check_value(name, value, place)
+            for number, value in enumerate(values):
+                self.check_value(name, value, (*place, number))
+                if value in values[:number]:
+                    raise self.wrong((*place, number), f"{name} lists {value!r} twice")
             if name in base:
                 raise self.wrong(place, f"{name} is an axis and stands in [base] too: take it out of one")
         return {name: tuple(values) for name, values in axes.items()}
@@ -206,7 +210,7 @@ class _Reader:
             place = ("fine_tune", number)
             name, of, extend = one.get("name"), one.get("of", {}), one.get("extend")
             settings = {key: value for key, value in one.items() if key not in ("name", "of", "extend")}
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str) or not re.search(r"\w", name):
                 raise self.wrong(place, "give it a name, which ends the names of its runs: name = 'pi'")
             if any(name == other.name for other in found):
                 raise self.wrong((*place, "name"), f"two fine-tunings are called {name!r}")

@@ -167,7 +167,7 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
         ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
         ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
         ("factors = [1, 4]", "factors = [1, 4000]", "line 26: cell rope-lr0.001-s0: "),
-        ('["yarn:factor=4"]', '["yarm"]', "line 28: cell rope-lr0.001-s0: unknown extension 'yarm'"),
+        ('["yarn:factor=4"]', '["yarm"]', "line 28: unknown extension 'yarm'"),
         ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
     ],
 )

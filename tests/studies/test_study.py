@@ -1,5 +1,6 @@
 """Reading a study's file: what it says, and the line of what is wrong with it."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,46 @@ def test_places_are_lines() -> None:
     assert lines["exclude", 0, "seed"] == 12
     assert lines["fine_tune", 0, "of"] == 19
     assert lines["evaluate",] == 23
+    assert lines["axes", "encoding", 1] == 7
+
+
+WRITTEN = """\
+title.note = "x = [1"          # a comment with = and [
+base = {seq_len = 16, tokens = 4096}
+
+[ "axes" ]
+encoding = [                 # several lines
+  "rope", 'a]b',
+  ["nested", "=no"],
+
+  "z=\\"1\\"",
+]
+"seed" = [0]
+text = '''
+lr = 5
+[[cell]]'''
+
+[[cell]]
+lr = 1
+[cell.of]
+layers = 2
+[[cell]]
+lr = 2
+[scale.tiny]
+base.tokens = 5
+"""
+
+
+def test_lines_of_everything_that_toml_may_be() -> None:
+    lines = places(WRITTEN)
+    assert tomllib.loads(WRITTEN)["axes"]["encoding"][3] == 'z="1"'
+    assert lines["title", "note"] == 1
+    assert lines["base",] == 2
+    assert [lines["axes", "encoding", number] for number in range(4)] == [6, 6, 7, 9]
+    assert lines["axes", "seed"] == 11
+    assert ("axes", "lr") not in lines
+    assert (lines["cell", 0, "lr"], lines["cell", 0, "of", "layers"], lines["cell", 1, "lr"]) == (17, 19, 21)
+    assert lines["scale", "tiny", "base", "tokens"] == 23
 
 
 @pytest.mark.parametrize(
@@ -115,6 +156,9 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
+    for dotted in ("[scale.tiny]\nbase.tokens = 512\n", "[scale]\ntiny.base = {tokens = 512}\n", "[ scale . tiny.base]\ntokens = 512\n"):
+        file.write_text(GOOD + dotted)
+        assert read_study(file, "tiny").base["tokens"] == 512
     file.write_text(text.replace("tokens = 512", "tokens = 0.5"))
     with pytest.raises(UserError, match="line 26: tokens is a whole number, not 0"):
         read_study(file, "tiny")
