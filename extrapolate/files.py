@@ -155,7 +155,7 @@ def remove_partials(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-class InUse(UserError):
+class InUse(UserError):  # noqa: N818 (what the place is)
     """Another process writes there."""
 
 

@@ -17,8 +17,6 @@ from extrapolate.machine.ranks import joined
 from extrapolate.progress import QUIET, Progress
 
 
-
-
 def evaluate(
     runs: Runs,
     *,

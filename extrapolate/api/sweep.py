@@ -74,9 +74,9 @@ def sweep(
     study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
     again, but for a training that diverged: with the same settings it would again. scale: as the file's section
-    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each in
-    a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds to
-    be faster).
+    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each
+    in a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds
+    to be faster).
 
     engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
     place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray

@@ -73,6 +73,7 @@ def perform_carried(works: Sequence[Work], given: Sent, store: Files) -> Returne
     """In a worker: does the tasks of one cell in a folder that is then removed."""
     with tempfile.TemporaryDirectory() as place, chdir(place):
         here = Path(place)
+        (here / STUDY).mkdir()
         _write(store, here / STORE)
         _write(given.named, here)
         _, cell, _, parent, alone = works[0]

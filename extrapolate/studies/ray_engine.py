@@ -1,4 +1,4 @@
-"""The engine of several machines: Ray runs the cells, and its workers share the study's folder, or return their runs."""
+"""The engine of several machines: Ray runs the cells. Workers share the study's folder, or give their runs back."""
 
 import contextlib
 import json

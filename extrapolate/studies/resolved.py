@@ -23,6 +23,7 @@ from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.resuming import run_in
+from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell
 from extrapolate.studies.lines import Place
@@ -119,7 +120,13 @@ def _continued(
         "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),
         "label": "", "seq_len": parent.config.seq_len,
     }  # fmt: skip
-    return continued(parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend)
+    config, user_file, own = continued(
+        parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend
+    )
+    if config.encoding.file_sha256 is not None:  # it will come from the copy in the parent's folder
+        name = f"{USER_ENCODING}:{config.encoding.name.rpartition(':')[2]}"
+        config = config.model_copy(update={"encoding": config.encoding.model_copy(update={"name": name})})
+    return config, user_file, own
 
 
 def _where(study: Study, cell: Cell, message: str) -> str:

@@ -18,8 +18,8 @@ RUNS, STATES = "runs", "state"
 @dataclass(frozen=True)
 class CellState:
     """evaluated: which evaluation of which weights is complete, None for none. failed: why the cell's last task failed,
-    None where it did not. passed_over: another learning rate was better, so that nothing more is done. diverged: how the
-    training with these settings, a hash, lost all sense; it would again, and is not tried again."""
+    None where it did not. passed_over: another learning rate was better, so that nothing more is done. diverged: how a
+    training with these settings, a hash, ended with a loss that is infinite, or no number."""
 
     evaluated: str | None = None
     failed: str | None = None

@@ -87,7 +87,7 @@ def tokens_due(run: Path) -> int | None:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process holds a folder's lock: the kernel's table tells, and trying the lock would keep others from it."""
+    """Whether a process holds a folder's lock: the kernel's table tells. To try the lock would keep others from it."""
     lock, table = folder / ".lock", Path("/proc/locks")
     if not lock.is_file() or not table.is_file():
         return False

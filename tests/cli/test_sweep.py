@@ -166,7 +166,7 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
     [
         ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
         ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
-        ("factors = [1, 4]", "factors = [1, 4000]", "line 26: cell rope-lr0.001-s0: "),
+        ("factors = [1, 4]", "factors = [1, 4000]", "line 30: cell rope-lr0.001-s0: --max-targets 512"),
         ('["yarn:factor=4"]', '["yarm"]', "line 28: unknown extension 'yarm'"),
         ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
     ],
@@ -200,7 +200,9 @@ def test_shares_and_a_sweep_of_all_cells_exclude_each_other(cli: Cli, study: Pat
         cli(*sweep, "--array", "0/2").succeeded()
     with turn(out, None):
         for flags in ([], ["--array", "0/2"]):
-            assert cli(*sweep, *flags).error().startswith(f"another sweep is at work on all cells of {out}: wait for it")
+            assert (
+                cli(*sweep, *flags).error().startswith(f"another sweep is at work on all cells of {out}: wait for it")
+            )
 
 
 def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> None:

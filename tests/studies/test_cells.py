@@ -57,7 +57,12 @@ def test_exclusions_and_additions(tmp_path: Path) -> None:
 def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first_value(tmp_path: Path) -> None:
     text = GRID + 'layers = [1, 2]\n[[cell]]\nencoding = "rope"\nqk_norm = true\n'
     added = cells(tmp_path, text)[16:]
-    assert [(cell.settings["lr"], cell.settings["seed"]) for cell in added] == [(1e-3, 0), (1e-3, 1), (3e-3, 0), (3e-3, 1)]
+    assert [(cell.settings["lr"], cell.settings["seed"]) for cell in added] == [
+        (1e-3, 0),
+        (1e-3, 1),
+        (3e-3, 0),
+        (3e-3, 1),
+    ]
     assert {cell.model_name for cell in added} == {"rope-layers1-qk_normTrue"}
 
 

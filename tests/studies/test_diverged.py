@@ -59,8 +59,10 @@ def test_a_rate_that_diverged_is_not_taken_and_not_tried_again(
         assert all(said.startswith("it diverged: the loss is nan") for said in done.failed.values())
         assert all(said.endswith(reason) for said in done.diverged.values())
         assert done.learning_rates[["Model", "Learning rate", "Validation loss", "Taken"]].values.tolist()[1:] == [
-            ["rope", 1.0, math.inf, "diverged"], ["alibi", 3e-3, math.inf, "diverged"], ["alibi", 1.0, math.inf, "diverged"],
-        ]  # fmt: skip
+            ["rope", 1.0, math.inf, "diverged"],
+            ["alibi", 3e-3, math.inf, "diverged"],
+            ["alibi", 1.0, math.inf, "diverged"],
+        ]
         assert done.learning_rates["Taken"][0] == "lowest of all"
         status = xt.status("out").set_index("cell")
         assert status["status"].tolist() == ["done", "diverged", "diverged", "diverged"]

@@ -43,6 +43,7 @@ def holder_of(lock: Path) -> int | None:
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines() if inode in line]
     return int(lines[0][4]) if lines else None
 
+
 def test_no_cluster_at_an_address(store: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(STUDY.format(store=store))

@@ -156,7 +156,11 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
-    for dotted in ("[scale.tiny]\nbase.tokens = 512\n", "[scale]\ntiny.base = {tokens = 512}\n", "[ scale . tiny.base]\ntokens = 512\n"):
+    for dotted in (
+        "[scale.tiny]\nbase.tokens = 512\n",
+        "[scale]\ntiny.base = {tokens = 512}\n",
+        "[ scale . tiny.base]\ntokens = 512\n",
+    ):
         file.write_text(GOOD + dotted)
         assert read_study(file, "tiny").base["tokens"] == 512
     file.write_text(text.replace("tokens = 512", "tokens = 0.5"))
