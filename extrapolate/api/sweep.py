@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.api.report import report as write_report
+from extrapolate.api.sweep_reports import write_reports
 from extrapolate.api.tokenize import default_store, store_with
 from extrapolate.data.build import cores
 from extrapolate.data.store import Store
@@ -22,6 +22,7 @@ from extrapolate.runs.run import Run
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
+from extrapolate.studies.lines import Place
 from extrapolate.studies.local import UnderWay
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
@@ -31,7 +32,7 @@ from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 from extrapolate.studies.turns import turn
 
-REPORT, JOBS, ESTIMATE = "report", "jobs.json", "estimate.json"
+JOBS, ESTIMATE = "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
@@ -43,7 +44,8 @@ class Swept:
 
     folder: the study's. runs: the evaluated ones. failed: cells, with the reason. diverged: cells whose training did;
     those of them that had no other learning rate to give way to failed, too. learning_rates: the choice, a row a model
-    and rate, empty where no model has several. report: what `xt.report` returned, None where nothing was reported.
+    and rate, empty where no model has several. reports: what `xt.report` returned, by folder: one report, or one for
+    each length, text and precision that cells differ in.
     """
 
     folder: Path
@@ -51,7 +53,7 @@ class Swept:
     failed: dict[str, str]
     diverged: dict[str, str]
     learning_rates: pd.DataFrame
-    report: Written | None
+    reports: dict[Path, Written]
 
 
 def sweep(
@@ -218,24 +220,25 @@ def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str
         path = cell.settings.get("data")
         if path in found:
             continue
-        if path is None:
-            found[path] = default_store(progress)
-        elif path in study.stores:
-            found[path] = store_with(study.stores[path], Path(path), progress)
-        elif Path(path).exists():
-            found[path] = Store.open(Path(path))
-        else:
-            raise UserError(
-                f"{_named(study, cell)}: there is no token store {path}: make it with extrapolate tokenize, or say "
-                f"how in the file: [[store]], path = '{path}', source = ..."
-            )
+        try:
+            found[path] = _store(study, path, progress)
+        except UserError as error:
+            wanted: list[Place] = [(*cell.place, "data"), ("axes", "data"), ("base", "data")]
+            raise UserError(f"{study.at(*next((one for one in wanted if one in study.lines), ()))}: {error}") from None
     return found
 
 
-def _named(study: Study, cell: Cell) -> str:
-    """Where the store of a cell is named."""
-    wanted = ((*cell.place, "data"), ("axes", "data"), ("base", "data"))
-    return study.at(*next(place for place in wanted if place in study.lines))
+def _store(study: Study, path: str | None, progress: Progress) -> Store:
+    if path is None:
+        return default_store(progress)
+    if path in study.stores:
+        return store_with(study.stores[path], Path(path), progress)
+    if Path(path).exists():
+        return Store.open(Path(path))
+    raise UserError(
+        f"there is no token store {path}: make it with extrapolate tokenize, or say how in the file: [[store]], "
+        f"path = '{path}', source = ..."
+    )
 
 
 def _find_done(tasks: Tasks, folder: Path) -> None:
@@ -297,9 +300,9 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
     frame = _learning_rates(tasks)
     if len(frame) and report:
         results.write_frame(folder / FILE, frame)
-    runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
-    written = write_report(runs, folder / REPORT, progress=progress) if runs and report else None
-    return Swept(folder, runs, failed, tasks.diverged, frame, written)
+    evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
+    written = write_reports(evaluated, folder, progress) if report else {}
+    return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:

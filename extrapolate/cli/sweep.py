@@ -78,12 +78,13 @@ def sweep(
         gather=gather.value, array=None if array is None else _share(array), trust_code=trust_code,
         progress=CommandLine(),
     )  # fmt: skip
-    for table in found.report.shown if found.report else []:
-        print_table(formatted(table.frame), table.title)
+    for written in found.reports.values():
+        for table in written.shown:
+            print_table(formatted(table.frame), table.title)
     if array is not None:
         say(f"{len(found.runs)} cells evaluated; after all shares, the command without --array writes the report")
     elif found.runs:
-        say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
+        say(f"{len(found.runs)} cells evaluated; the report is in {', '.join(map(str, found.reports))}")
     if found.failed:
         but = ", but for those that diverged" if found.diverged.keys() & found.failed.keys() else ""
         raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again{but}")

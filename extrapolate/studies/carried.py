@@ -59,9 +59,8 @@ def named_files(cell: Resolved) -> dict[str, bytes]:
     return {path.as_posix(): content for path, content in named.items()}
 
 
-def sent(work: Work) -> Sent:
-    """What goes with a cell's tasks, of which this is the first."""
-    _, cell, _, parent, _ = work
+def sent(cell: Resolved, parent: Path | None) -> Sent:
+    """What goes with a cell's tasks."""
     return Sent(
         contents(cell.path) if state.trained(cell.path) else {},
         {} if parent is None else contents(parent),

@@ -56,7 +56,7 @@ def cells_of(study: Study) -> list[Cell]:
             raise UserError(f"{study.at(*cell.place)}: a second cell is called {cell.name}, with settings of its own")
         if (size := len(cell.name.encode())) > LONGEST_NAME:
             raise UserError(
-                f"{study.at(*cell.place)}: the name {cell.name} has {size} bytes, and a run's folder has at most "
+                f"{study.at(*cell.place)}: the name {cell.name[:60]}... has {size} bytes, and a folder has at most "
                 f"{LONGEST_NAME}: give fewer axes, or shorter values"
             )
         names[cell.name] = cell

@@ -14,12 +14,14 @@ from extrapolate.errors import UserError, reason_of
 from extrapolate.runs.run import LOG
 from extrapolate.studies.carried import Returned, contents, keep, named_files, perform_carried, sent
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
+from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
 from extrapolate.studies.worker import Told, Work, perform_all
 
 RETRIES = 3  # of a cell whose worker died: in a shared folder it goes on from its last saved state
 GATHER = ("folder", "return")
+ANSWER_S = 5.0  # for the cluster, at its address
 
 
 @dataclass
@@ -68,22 +70,21 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
         share, carry = remote(_perform_shared), remote(perform_carried)
         stores: dict[Path, Any] = {}
 
-        def start(works: Sequence[Work]) -> Any:
-            cell = works[0][1]
+        def start(works: Sequence[Work], cell: Resolved) -> Any:
             if gather == "folder":
                 return share(works, os.getcwd())
             if cell.data not in stores:
                 stores[cell.data] = ray.put(contents(cell.data))
-            return carry(works, sent(works[0]), stores[cell.data])
+            return carry(works, sent(cell, works[0][3]), stores[cell.data])
 
         running: dict[Any, Running] = {}
         while True:
             busy = {task for one in running.values() for task in one.tasks}
             for first in [task for task in tasks.ready() if task not in busy]:
-                path, in_turn = tasks.cells[first.cell].path, tasks.in_turn(first)
+                cell, in_turn = tasks.cells[first.cell], tasks.in_turn(first)
                 # How many run beside each other is Ray's to decide: no times are kept.
                 works = [work_of(task, tasks, folder.resolve(), alone=False) for task in in_turn]
-                running[start(works)] = Running(in_turn, path)
+                running[start(works, cell)] = Running(in_turn, cell.path)
             if not running:
                 return
             watch(list(running.values()))
@@ -133,13 +134,22 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join([package, *filter(None, sys.path)])
     try:
+        _reach(address)
         ray.init(
             address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="error",
             configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": path}},
         )  # fmt: skip
-    except ConnectionError as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise UserError(f"there is no Ray cluster at `address={address}`: {error}") from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _reach(address: str | None) -> None:
+    """Raises OSError where nothing answers at HOST:PORT: Ray would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S):
+            pass

@@ -25,13 +25,13 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.resuming import run_in
 from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.studies.cells import Cell
+from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
 from extrapolate.training.fine_tuning import continued
 
 WORDS = (ALL, WITHOUT_OWN, AS_TRAINED)  # what stands where an extension is named, and is none
-_FIELD = re.compile(r"(?:model|training)\.(\w+)")
+_FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def resolve_cells(
             raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
         planned = Planned(runs / cell.name, config, user_file, own, store, cell.settings.get("keep_every"))
         try:
-            settings, left_out = _evaluated(planned, store, study.evaluation)
+            settings, left_out = _evaluated(planned, store, study.evaluation, cell)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
@@ -149,9 +149,14 @@ def _asked(study: Study, message: str) -> str:
     return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
 
 
+def _extensions(evaluation: Evaluation) -> list[tuple[str, Mapping[str, Any]]]:
+    """Each with the settings of the cells that it is for."""
+    return [(one, {}) if isinstance(one, str) else (one.extend, one.of) for one in evaluation.extend]
+
+
 def _check_recipes(study: Study) -> None:
     """Raises UserError where an extension is none."""
-    for number, text in enumerate(study.evaluation.extend):
+    for number, (text, _) in enumerate(_extensions(study.evaluation)):
         try:
             _ = text in WORDS or recipes.parse(text)
         except UserError as error:
@@ -159,11 +164,14 @@ def _check_recipes(study: Study) -> None:
 
 
 def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
-    """Raises UserError where an extension applies to no cell, so that nothing would come of it."""
-    for number, text in enumerate(study.evaluation.extend):
-        if all(text in cell.left_out for cell in cells):
-            reason = cells[0].left_out[text]
-            raise UserError(f"{study.at('evaluate', 'extend', number)}: {text} applies to no cell: {reason}")
+    """Raises UserError where an extension is for no cell, or applies to none, so that nothing would come of it."""
+    for number, (text, of) in enumerate(_extensions(study.evaluation)):
+        mine = [cell for cell in cells if matches(cell.cell.settings, of)]
+        where = study.at("evaluate", "extend", number)
+        if not mine:
+            raise UserError(f"{where}: no cell has the settings that {text} is for")
+        if all(text in cell.left_out for cell in mine):
+            raise UserError(f"{where}: {text} applies to no cell: {mine[0].left_out[text]}")
 
 
 @dataclass(frozen=True)
@@ -213,11 +221,13 @@ class Planned:
         return None
 
 
-def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[EvaluationSettings, dict[str, str]]:
+def _evaluated(
+    planned: Planned, store: Store, evaluation: Evaluation, cell: Cell
+) -> tuple[EvaluationSettings, dict[str, str]]:
     """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
     model = planned.build_model()
     applying, left_out = [], {}
-    for text in evaluation.extend:
+    for text in [text for text, of in _extensions(evaluation) if matches(cell.settings, of)]:
         if text in WORDS:
             applying.append(text)
             continue
@@ -232,7 +242,7 @@ def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[
     most = evaluation.max_targets
     settings = EvaluationSettings(
         factors=evaluation.factors,
-        extensions=tuple(applying),
+        extensions=tuple(dict.fromkeys(applying)),
         protocols=evaluation.protocols,
         split=evaluation.split,
         max_targets=most if isinstance(most, int) else None,

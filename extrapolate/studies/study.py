@@ -47,11 +47,18 @@ def _kind_of(name: str) -> str:
     return kind.__name__ if kind in (bool, int, float) else "text"
 
 
+class SomeCells(Section):
+    """An extension for the cells whose settings agree with `of`."""
+
+    extend: str
+    of: dict[str, Any]
+
+
 class Evaluation(Section):
     """What is evaluated of every cell: as `xt.evaluate` has it. An extension is evaluated where it applies."""
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
-    extend: tuple[str, ...] = ()
+    extend: tuple[str | SomeCells, ...] = ()
     protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
     split: str = "test"
     max_targets: int | dict[str, int] | None = None
@@ -244,12 +251,17 @@ class _Reader:
 
     def evaluation(self, raw: Mapping[str, Any]) -> Evaluation:
         given = self.section(raw, "evaluate")
+        for name, value in given.items():
+            if any(one is True or one is False for one in (value if isinstance(value, list) else [value])):
+                raise self.wrong(("evaluate", name), f"{name} is never true or false")
         try:
             return Evaluation.model_validate(given)
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
             message = f"{name}: {first['msg']}"
+            if first["type"] == "tuple_type":
+                message = f"{name} lists its values: {name} = [...], not {given[name]!r}"
             if first["type"] == "extra_forbidden":
                 message = f"unknown setting '{name}'; {did_you_mean(name, Evaluation.model_fields)}"
             raise self.wrong(("evaluate", name), message) from None

@@ -1,6 +1,7 @@
 """One task of a study, in a process of its own."""
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -119,4 +120,5 @@ def serve(connection: Connection) -> None:
             task, cell, folder, parent, alone = connection.recv()
             reporter = Reporter(lambda told: reply(connection, told))
             diverged = perform(task, cell, folder, parent, alone, reporter)
+            gc.collect()  # models refer to themselves, and another one comes
             reply(connection, Ended(1) if diverged is None else Ended(0, diverged=diverged))

@@ -209,3 +209,16 @@ def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> No
     assert "tokens = 5300" in study.read_text()
     row = xt.status(done).set_index("cell").loc[BEST]
     assert (row["tokens"], row["of"]) == (5120, 5120)
+
+
+def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
+    few.write_text(text.replace("seq_len = 16\n", "", 1) + 'precisions = ["fp32", "int8"]\n')
+    ended = cli("sweep", few, "--out", out, "--jobs", 2).succeeded()
+    names = [f"report-L{length}-{precision}" for length in (16, 32) for precision in ("fp32", "int8")]
+    assert sorted(path.name for path in out.glob("report*")) == names
+    assert all(str(out / name) in ended.err.replace("\n", "") for name in names)
+    page = " ".join((out / "report-L32-int8" / "report.md").read_text().split())
+    assert "training length 32 tokens" in page
+    assert "evaluated in int8" in page

@@ -44,11 +44,12 @@ def holder_of(lock: Path) -> int | None:
     return int(lines[0][4]) if lines else None
 
 
-def test_no_cluster_at_an_address(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "127.0.0.1:99999", "nonsense", "ray://127.0.0.1:1"])
+def test_no_cluster_at_an_address(store: Path, tmp_path: Path, address: str) -> None:
     study = tmp_path / "study.toml"
     study.write_text(STUDY.format(store=store))
-    with pytest.raises(UserError, match="there is no Ray cluster at `address=auto`"):
-        xt.sweep(study, tmp_path / "out", engine="ray", address="auto")
+    with pytest.raises(UserError, match=f"there is no Ray cluster at `address={address}`"):
+        xt.sweep(study, tmp_path / "out", engine="ray", address=address)
 
 
 @pytest.fixture(scope="module")

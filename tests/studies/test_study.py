@@ -123,7 +123,9 @@ def test_lines_of_everything_that_toml_may_be() -> None:
         ('name = "long"\n', "", "line 17: give it a name"),
         ("seq_len = 64", "layers = 2", "line 21: layers is that of the run that is continued"),
         ("factors = [1, 4]", "factor = [1, 4]", "line 24: unknown setting 'factor'; did you mean 'factors'?"),
-        ("factors = [1, 4]", "factors = 'all'", "line 24: factors: Input should be"),
+        ("factors = [1, 4]", "factors = 'all'", "line 24: factors lists its values: factors = [...], not 'all'"),
+        ("factors = [1, 4]", "factors = [true]", "line 24: factors is never true or false"),
+        ("factors = [1, 4]", "factors = ['x']", "line 24: factors: Input should be a valid number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
