@@ -34,6 +34,8 @@ from extrapolate.studies.turns import turn
 
 JOBS, ESTIMATE = "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
+# Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
+WORTH_MEASURING = 1e14
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
 
@@ -205,8 +207,13 @@ def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
     """How many at once are fastest here."""
-    if min(cores(), len(cells)) < 2:
+    most = min(cores(), len(cells))
+    if most < 2:
         return 1
+    on_cpu = all(cell.config.training.device == "cpu" for cell in cells)
+    if on_cpu and sum(operations(cell.config) for cell in cells) < WORTH_MEASURING:
+        progress.say(f"{most} jobs at once: the study is too short to measure whether 1 would be faster")
+        return most
     jobs, rates_of = fastest_jobs(cells)
     shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
     progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
