@@ -22,7 +22,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
 from extrapolate.studies.cells import cells_of
-from extrapolate.studies.study import read_study
+from extrapolate.studies.study import SomeCells, read_study
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
@@ -198,7 +198,7 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     assert "rope-lr0.003-s1" in names
     assert "rope-lr0.003-s1+pi" in names
     assert read.stores["data/books"].vocab_size == 4096
-    assert read.evaluation.extend == ("pi", "yarn")
+    assert read.evaluation.extend == ("pi", SomeCells(extend="yarn", of={"encoding": "rope"}))
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "studies").glob("*.toml")), ids=lambda path: path.stem)

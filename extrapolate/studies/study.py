@@ -262,6 +262,9 @@ class _Reader:
             message = f"{name}: {first['msg']}"
             if first["type"] == "tuple_type":
                 message = f"{name} lists its values: {name} = [...], not {given[name]!r}"
-            if first["type"] == "extra_forbidden":
+            elif name == "extend":
+                wrong = given[name][first["loc"][1]]
+                message = f"extend lists text, or {{extend = 'pi', of = {{encoding = 'rope'}}}}, not {wrong!r}"
+            elif first["type"] == "extra_forbidden":
                 message = f"unknown setting '{name}'; {did_you_mean(name, Evaluation.model_fields)}"
-            raise self.wrong(("evaluate", name), message) from None
+            raise self.wrong(("evaluate", *first["loc"][:2]), message) from None
