@@ -4,13 +4,16 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import extrapolate as xt
+from extrapolate.api import sweep as api
 from extrapolate.cli import main
+from extrapolate.progress import QUIET
 from extrapolate.studies.turns import turn
 
 Cli = Callable[..., Any]
@@ -211,14 +214,41 @@ def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> No
     assert (row["tokens"], row["of"]) == (5120, 5120)
 
 
+ROOT = """
+from extrapolate.encodings.base import POSITIONS
+from extrapolate.extensions.base import Extension
+from extrapolate.model.plan import Plan
+class Root(Extension):
+    display, source, slot, needs = "Root", "here", "positions", POSITIONS
+    def plan(self, encoding, seq_len, length):
+        return Plan(position_scale=min(1.0, seq_len / length) ** 0.5)
+"""
+TUNED = '[[fine_tune]]\nname = "root"\nof = {seq_len = 16}\nextend = "root.py:Root"\nseq_len = 32\ntokens = 512\n'
+
+
+@pytest.mark.usefixtures("without_pictures")
 def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Two lengths; and an extension of one's own that belongs to a run, in a process of its own."""
+    (tmp_path / "root.py").write_text(ROOT)
     few, out = tmp_path / "few.toml", tmp_path / "out"
     text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
-    few.write_text(text.replace("seq_len = 16\n", "", 1) + 'precisions = ["fp32", "int8"]\n')
+    few.write_text(text.replace("seq_len = 16\n", "", 1) + TUNED)
     ended = cli("sweep", few, "--out", out, "--jobs", 2).succeeded()
-    names = [f"report-L{length}-{precision}" for length in (16, 32) for precision in ("fp32", "int8")]
+    names = ["report-L16", "report-L32"]
     assert sorted(path.name for path in out.glob("report*")) == names
     assert all(str(out / name) in ended.err.replace("\n", "") for name in names)
-    page = " ".join((out / "report-L32-int8" / "report.md").read_text().split())
+    page = " ".join((out / "report-L32" / "report.md").read_text().split())
     assert "training length 32 tokens" in page
-    assert "evaluated in int8" in page
+    assert statuses(out)["rope-L16-s0+root"] == "done"
+
+
+def test_a_short_study_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = SimpleNamespace(config=SimpleNamespace(training=SimpleNamespace(device="cpu")))
+    cells: Any = [cell] * 24
+    monkeypatch.setattr(api, "cores", lambda: 4)
+    monkeypatch.setattr(api, "fastest_jobs", lambda cells: (1, {1: 3.0, 4: 2.0}))
+    monkeypatch.setattr(api, "operations", lambda config: 1e12)
+    assert api._jobs(cells, QUIET) == 4
+    assert api._jobs(cells[:3], QUIET) == 3
+    monkeypatch.setattr(api, "operations", lambda config: 1e13)
+    assert api._jobs(cells, QUIET) == 1
