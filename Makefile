@@ -4,42 +4,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/extrapolate
 
-SEQ_LEN := 64
 LAST ?= 2468
 ONLY ?=
 JOBS ?= 2
 FAULTS ?= long
-ZOO_TOKENS ?= 262144
 ifdef QUICK
-TOKENS := 100000
-RUNS := ckpt/report-quick
-OUT := report-quick
-EVAL := --max-targets 4096
-else
-TOKENS := 1500000
-RUNS := ckpt/report
-OUT := report
-EVAL :=
+SCALE := --scale quick
 endif
 
 .PHONY: report zoo docs test faults check gpu mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
-	$(RUN) tokenize stdlib --out data/stdlib
-	for pe in rope expe alibi none; do \
-	  $(RUN) train --pe $$pe --seq-len $(SEQ_LEN) --tokens $(TOKENS) --out $(RUNS)/$$pe --resume || exit 1; done
-	$(RUN) eval-lengths $(RUNS)/rope $(RUNS)/expe --extend pi $(EVAL)
-	$(RUN) eval-lengths $(RUNS)/alibi $(RUNS)/none $(EVAL)
-	$(RUN) report $(RUNS) --out $(OUT)
+	$(RUN) sweep examples/studies/quick-start.toml $(SCALE) --jobs 1  # one at a time: only so are times comparable
 
-zoo: $(VENV)/installed  ## a smoke run of every encoding, in 10 to 20 minutes: not a ranking
-	$(RUN) tokenize stdlib --out data/stdlib
-	grep -v '^#' examples/zoo.txt | while read -r pe flags; do \
-	  name=$$(echo "$$pe $$flags" | tr -cs 'a-z0-9.\n' '-' | sed 's/-*$$//'); \
-	  $(RUN) train --pe "$$pe" $$flags --seq-len $(SEQ_LEN) --tokens $(ZOO_TOKENS) --out ckpt/zoo/$$name --resume \
-	    < /dev/null || exit 1; done
-	$(RUN) eval-lengths ckpt/zoo --protocol windows --max-targets 16384
-	$(RUN) report ckpt/zoo --out report-zoo
+zoo: $(VENV)/installed  ## a smoke run of every encoding, in 10 to 15 minutes: not a ranking
+	$(RUN) sweep examples/studies/zoo.toml --scale tiny
 
 docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made from code
 	$(BIN)/python docs/generate.py
@@ -64,7 +43,7 @@ mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, 
 	$(BIN)/python tools/mutants.py
 
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) mutants data/stdlib ckpt/report ckpt/report-quick ckpt/zoo report report-quick report-zoo
+	rm -rf $(VENV) mutants data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,7 @@
 """A model of another library in the same table as ours: Mamba, as `transformers` has it. See docs/other-models.md.
 
     python examples/mamba.py
-    extrapolate eval-lengths ckpt/report/rope examples/mamba.py:load
+    extrapolate eval-lengths sweeps/quick-start/runs/rope-s0 examples/mamba.py:load
 
 The first command trains a small one on the token store data/stdlib, with the library's own loss.
 """

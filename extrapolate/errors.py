@@ -1,4 +1,4 @@
-"""What a user did wrong, as opposed to what this program does wrong."""
+"""What a user did wrong, as opposed to what this program does wrong, and how both are told."""
 
 
 class UserError(ValueError):
@@ -6,3 +6,14 @@ class UserError(ValueError):
 
     Any other ValueError is a fault of this program, or of a library below it.
     """
+
+
+def reason_of(error: Exception) -> str:
+    """Why one of several pieces of work failed, in words, where the others go on."""
+    if isinstance(error, MemoryError):
+        return "there was not enough memory"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    if isinstance(error, UserError | RuntimeError | OSError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

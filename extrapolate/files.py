@@ -155,13 +155,20 @@ def remove_partials(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+class InUse(UserError):  # noqa: N818 (what the place is)
+    """Another process writes there."""
+
+
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder for one writer; a killed process lets go of it. Raises UserError where another holds it."""
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Holds the folder for one writer, or for one of several that share it; a killed process lets go of it.
+
+    Raises InUse where another holds it.
+    """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder; choose another `out`")
     folder.mkdir(parents=True, exist_ok=True)
-    with _held(folder / ".lock", folder):
+    with _held(folder / ".lock", folder, shared=shared):
         yield
 
 
@@ -273,8 +280,8 @@ def _remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(path: Path, what: Path) -> Iterator[None]:
-    """Holds a lock file. Raises UserError where another process has it, and so writes `what`."""
+def _held(path: Path, what: Path, *, shared: bool = False) -> Iterator[None]:
+    """Holds a lock file. Raises InUse where another process has it, and so writes `what`."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -283,10 +290,10 @@ def _held(path: Path, what: Path) -> Iterator[None]:
         raise
     with os.fdopen(descriptor):
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             mine = os.path.samestat(os.fstat(descriptor), path.stat())
         except (BlockingIOError, FileNotFoundError):  # held, or just let go of and removed
             mine = False
         if not mine:
-            raise UserError(f"{what} is being written by another process; wait for it or use another folder")
+            raise InUse(f"{what} is being written by another process; wait for it or use another folder")
         yield

@@ -22,10 +22,11 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN
 from extrapolate.studies.cells import cells_of
-from extrapolate.studies.study import read_study
+from extrapolate.studies.study import SomeCells, read_study
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
+ZOO = read_study(ROOT / "examples" / "studies" / "zoo.toml", "tiny")
 
 
 def page(name: str) -> str:
@@ -116,20 +117,18 @@ def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> No
 
 def test_the_zoo_names_encodings_and_arguments_that_there_are() -> None:
     """An encoding that is new joins it when the zoo is measured again."""
-    lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
-    parsed = [specs.parse(line.split()[0]) for line in lines if not line.startswith("#")]
+    parsed = [specs.parse(encoding) for encoding in ZOO.axes["encoding"]]
     assert {spec.name for spec in parsed} <= set(encodings.names())
     assert len({spec.name for spec in parsed}) >= 24
     for spec in parsed:
         layer_encodings(spec.name, spec.arguments, DIMS)
 
 
-def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_line() -> None:
+def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_model() -> None:
     text = page("zoo.md")
     assert "not a ranking" in text
     assert "our reading of arXiv 2509.19569" in " ".join(text.split())
-    lines = (ROOT / "examples" / "zoo.txt").read_text(encoding="utf-8").splitlines()
-    wanted = len([line for line in lines if not line.startswith("#")])
+    wanted = len({cell.model_name for cell in cells_of(ZOO)})
     assert len(re.findall(r"^\| (?!Model)[A-Za-z]", text, re.MULTILINE)) == wanted
 
 
@@ -195,17 +194,16 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(study + store + scale)
     read = read_study(tmp_path / "study.toml")
     names = [cell.name for cell in cells_of(read)]
-    assert len(names) == 27 - 3 + 1 + 9
+    assert len(names) == 27 - 3 + 3 + 9
     assert "rope-lr0.003-s1" in names
     assert "rope-lr0.003-s1+pi" in names
     assert read.stores["data/books"].vocab_size == 4096
-    assert read.evaluation.extend == ("pi", "yarn")
+    assert read.evaluation.extend == ("pi", SomeCells(extend="yarn", of={"encoding": "rope"}))
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "studies").glob("*.toml")), ids=lambda path: path.stem)
 def test_the_studies_of_the_examples_are_sound(file: Path) -> None:
     assert cells_of(read_study(file))
-    if file.stem != "quick-start":
-        tiny = cells_of(read_study(file, "tiny"))
-        assert {cell.settings["data"] for cell in tiny} == {"data/stdlib"}
-        assert file.name in page("studies.md")
+    small = cells_of(read_study(file, "quick" if file.stem == "quick-start" else "tiny"))
+    assert {cell.settings.get("data", "data/stdlib") for cell in small} == {"data/stdlib"}
+    assert file.name in page("studies.md")

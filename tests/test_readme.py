@@ -87,6 +87,14 @@ def test_the_two_commands_come_first_and_are_in_the_makefile() -> None:
         assert done.stdout
 
 
+def test_the_report_is_where_the_readme_says() -> None:
+    done = subprocess.run(["make", "report", "-n"], cwd=ROOT, capture_output=True, text=True, check=True)
+    study = re.search(r"sweep (\S+)", done.stdout)
+    assert study is not None
+    assert (ROOT / study[1]).is_file()
+    assert f"`sweeps/{Path(study[1]).stem}/report/`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.usefixtures("quick_measurements", "small_stdlib", "without_pictures")
 def test_every_command_runs(folder: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the README's order, in one folder: later commands use what earlier ones made."""

@@ -12,8 +12,9 @@ def status(folder: str | Path) -> pd.DataFrame:
     """How far a study is: a row for each cell. Another process may be at work on it.
 
     folder: the study's, as `sweep` makes it. The rows have the cell, its status, the tokens that it was trained on and
-    of how many, its last losses in nats, and why it failed. A status is `done`; `running`; `failed`; `passed over`, for
-    another learning rate was better; `trained`, and not evaluated yet; `begun`, and stopped; or `left`.
+    of how many, its last losses in nats, and why it failed. A status is `done`; `running`; `failed`; `diverged`, for
+    the loss became infinite, and would again; `passed over`, for another learning rate was better; `trained`, and not
+    evaluated yet; `begun`, and stopped; or `left`.
 
     Raises UserError where the folder holds no study.
     """

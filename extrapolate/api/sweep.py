@@ -1,5 +1,6 @@
 """xt.sweep"""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.api.report import report as write_report
+from extrapolate.api.sweep_reports import write_reports
 from extrapolate.api.tokenize import default_store, store_with
 from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs.resolve import operations
@@ -21,27 +23,40 @@ from extrapolate.runs.run import Run
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
+from extrapolate.studies.lines import Place
 from extrapolate.studies.local import UnderWay
+from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.shares import core_shares
 from extrapolate.studies.status import SCALE, STUDY
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
+from extrapolate.studies.turns import turn
 
-REPORT, JOBS, ESTIMATE = "report", "jobs.json", "estimate.json"
+JOBS, ESTIMATE = "jobs.json", "estimate.json"
 ENGINES = ("local", "ray")
+# Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
+WORTH_MEASURING = 1e14
 # A token costs a training so many times what it costs an evaluation: it has a backward pass too.
 TRAINING_COST = 3
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a study became: its folder, the evaluated runs, the cells that failed with the reason, and the choice of
-    learning rates: a row a model and rate, empty where no model has several."""
+    """What a study became.
+
+    folder: the study's. runs: the evaluated ones. failed: cells, with the reason. diverged: cells whose training did;
+    those of them that had no other learning rate to give way to failed, too. learning_rates: the choice, a row a model
+    and rate, empty where no model has several. reports: what `xt.report` returned, by folder: one report, or one for
+    each length, text and precision that cells differ in.
+    """
 
     folder: Path
     runs: list[Run]
     failed: dict[str, str]
+    diverged: dict[str, str]
     learning_rates: pd.DataFrame
+    reports: dict[Path, Written]
 
 
 def sweep(
@@ -54,6 +69,7 @@ def sweep(
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,
+    gather: str = "folder",
     array: tuple[int, int] | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
@@ -62,33 +78,42 @@ def sweep(
 
     study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
-    again. scale: as the file's section [scale.NAME] changes it, in a folder of its own (default: as it is). jobs:
-    trainings and evaluations at once, each in a process of its own with its share of the cores (default: 1, or one a
-    core, whichever a short measurement finds to be faster).
+    again, but for a training that diverged: with the same settings it would again. scale: as the file's section
+    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each
+    in a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds
+    to be faster).
 
-    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program and `out` in the
-    same places. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what
-    Ray gives to each cell; 0.25 GPUs where four cells fit on one. array: (index, count): this call does one of `count`
-    shares of the cells, index 0 to count - 1, and writes no report, so that any scheduler can start them all; a call
-    without it then writes the report.
+    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
+    place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray
+    gives to each cell; 0.25 GPUs where four cells fit on one. gather: `folder`, where all machines have `out` and the
+    token stores in the same places; `return`, where they share no folder: the stores are sent to them, and they return
+    the runs.
+
+    array: (index, count): this call does one of `count` shares of the cells, index 0 to count - 1, and writes no
+    report, so that any scheduler can start them all; a call without it then writes the report.
 
     trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
 
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
     trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
     """
-    read, folder, ready = _ready(study, out, scale, trust_code, progress)
-    for cell in ready:
-        for text, reason in cell.left_out.items():
-            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
+    if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
+        raise UserError(f"`gather='{gather}'`: with the engine ray there are {', '.join(ray_engine.GATHER)}")
     if array is not None:
         index, count = array
         if not 0 <= index < count:
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
-        ready = share_of(ready, index, count)
-    with files.locked(folder if array is None else folder / "array" / str(array[0])):
+    if jobs is not None:
+        core_shares(jobs)  # raises where there are not so many cores
+    read, folder, ready = _ready(study, out, scale, trust_code, progress)
+    for cell in ready:
+        for text, reason in cell.left_out.items():
+            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
+    if array is not None:
+        ready = share_of(ready, *array)
+    with turn(folder, None if array is None else array[0]):
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
         if array is None:
@@ -107,7 +132,7 @@ def sweep(
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
-                ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
+                ray_engine.run(tasks, folder, address, cpus, gpus, gather, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
         if estimated is not None and array is None:
@@ -132,6 +157,8 @@ def estimate_sweep(
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
     measured here. Arguments and errors are those of `sweep`, which says at its end how far the estimate was off.
     """
+    if jobs is not None:
+        core_shares(jobs)
     _, folder, ready = _ready(study, out, scale, trust_code, progress)
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
@@ -188,8 +215,13 @@ def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
     """How many at once are fastest here."""
-    if min(cores(), len(cells)) < 2:
+    most = min(cores(), len(cells))
+    if most < 2:
         return 1
+    on_cpu = all(cell.config.training.device == "cpu" for cell in cells)
+    if on_cpu and sum(operations(cell.config) for cell in cells) < WORTH_MEASURING:
+        progress.say(f"{most} jobs at once: the study is too short to measure whether 1 would be faster")
+        return most
     jobs, rates_of = fastest_jobs(cells)
     shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
     progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
@@ -203,18 +235,25 @@ def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str
         path = cell.settings.get("data")
         if path in found:
             continue
-        if path is None:
-            found[path] = default_store(progress)
-        elif path in study.stores:
-            found[path] = store_with(study.stores[path], Path(path), progress)
-        elif Path(path).exists():
-            found[path] = Store.open(Path(path))
-        else:
-            raise UserError(
-                f"{study.at(*cell.place)}: there is no token store {path}: make it with extrapolate tokenize, or say "
-                f"how in the file: [[store]], path = '{path}', source = ..."
-            )
+        try:
+            found[path] = _store(study, path, progress)
+        except UserError as error:
+            wanted: list[Place] = [(*cell.place, "data"), ("axes", "data"), ("base", "data")]
+            raise UserError(f"{study.at(*next((one for one in wanted if one in study.lines), ()))}: {error}") from None
     return found
+
+
+def _store(study: Study, path: str | None, progress: Progress) -> Store:
+    if path is None:
+        return default_store(progress)
+    if path in study.stores:
+        return store_with(study.stores[path], Path(path), progress)
+    if Path(path).exists():
+        return Store.open(Path(path))
+    raise UserError(
+        f"there is no token store {path}: make it with extrapolate tokenize, or say how in the file: [[store]], "
+        f"path = '{path}', source = ..."
+    )
 
 
 def _find_done(tasks: Tasks, folder: Path) -> None:
@@ -222,6 +261,8 @@ def _find_done(tasks: Tasks, folder: Path) -> None:
     for cell in tasks.cells.values():
         if state.trained(cell.path):
             tasks.finish(Task("train", cell.name))
+        elif (reason := state.diverged(folder, cell.name, cell.config)) is not None:
+            tasks.diverge(cell.name, reason)
     for cell in tasks.cells.values():
         if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
             continue
@@ -264,17 +305,19 @@ def _cost(cell: Resolved, kind: str) -> float:
 def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
     failed = tasks.without()
     for name, reason in failed.items():
-        state.write(folder, name, state.CellState(failed=reason))
+        if name not in tasks.diverged:
+            state.write(folder, name, state.CellState(failed=reason))
         progress.say(f"{name} failed: {reason}")
-    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys():
+    for name in tasks.diverged.keys() - failed.keys():
+        progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
+    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:
         results.write_frame(folder / FILE, frame)
-    runs = [Run.open(cell.path) for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
-    if runs and report:
-        write_report(runs, folder / REPORT, progress=progress)
-    return Swept(folder, runs, failed, frame)
+    evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
+    written = write_reports(evaluated, folder, progress) if report else {}
+    return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:
@@ -284,6 +327,14 @@ def _learning_rates(tasks: Tasks) -> pd.DataFrame:
         if (choice := tasks.choices.get(group[0].name)) is None:
             continue
         for rate, loss in choice.losses.items():
-            taken = "" if rate != choice.chosen else "yes" if choice.edge is None else f"{choice.edge} of all"
-            rows.append((group[0].model_name, rate, loss, len(choice.seeds), taken))
+            rows.append((group[0].model_name, rate, loss, len(choice.seeds), _taken(choice, rate)))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
+
+
+def _taken(choice: Choice, rate: float) -> str:
+    loss = choice.losses[rate]
+    if loss is not None and not math.isfinite(loss):
+        return "diverged"
+    if rate != choice.chosen:
+        return ""
+    return "yes" if choice.edge is None else f"{choice.edge} of all"

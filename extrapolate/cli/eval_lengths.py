@@ -3,8 +3,9 @@
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,10 @@ from extrapolate.evaluation.names import (
     WITHOUT_OWN,
     check_not_none,
 )
+
+if TYPE_CHECKING:
+    from extrapolate.api.evaluate_together import Evaluated
+    from extrapolate.evaluation.lengths import EvaluationSettings
 
 
 class Which(StrEnum):
@@ -73,18 +78,17 @@ def eval_lengths(
 ) -> None:
     """Evaluate runs at several lengths.
 
-    Runs are evaluated plain and with extensions. The rows are added to each run's evals.parquet.
+    Runs are evaluated plain and with extensions. The rows are added to each run's evals.parquet. A run that fails does
+    not stop the others: the command says why, and ends with exit code 1.
 
     hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
     my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.
     """
     from extrapolate.api.evaluate import evaluate_with
+    from extrapolate.api.evaluate_together import RunsFailed
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.render import print_line, print_table
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
-    from extrapolate.reports import tables
-    from extrapolate.reports.probes import printed
 
     check_not_none(protocols, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
@@ -100,14 +104,29 @@ def eval_lengths(
         probes=() if probes is None else parse_probes(probes),
         probe_trials=trials,
     )
-    found = evaluate_with(
-        settings, runs, device=device.value, data=data, seq_len=seq_len, trust_code=trust_code, progress=CommandLine()
-    )
+    shown = partial(_show, settings=settings, as_json=as_json)
+    try:
+        found = evaluate_with(
+            settings, runs, device=device.value, data=data, seq_len=seq_len, trust_code=trust_code,
+            progress=CommandLine(),
+        )  # fmt: skip
+    except RunsFailed as failure:
+        shown(failure.evaluated)
+        raise
+    shown(found)
+
+
+def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> None:
+    """Prints the rows, or a table for each protocol and for the probes."""
+    from extrapolate.cli.render import print_line, print_table
+    from extrapolate.reports import tables
+    from extrapolate.reports.probes import printed
+
     if as_json:
         for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
-    for name in settings.protocols:
+    for name in settings.protocols if found.rows else ():
         table = tables.formatted(tables.quick_table(found.rows, name))
         print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(found.rows, name):

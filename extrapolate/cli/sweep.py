@@ -13,6 +13,10 @@ class Engine(StrEnum):
     LOCAL, RAY = "local", "ray"
 
 
+class Gather(StrEnum):
+    FOLDER, RETURN = "folder", "return"
+
+
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
@@ -30,6 +34,10 @@ def sweep(
     ] = None,
     cpus: Annotated[float, typer.Option(min=0, help="with --engine ray: CPUs for each cell")] = 1,
     gpus: Annotated[float, typer.Option(min=0, help="with --engine ray: GPUs for each cell, such as 0.25")] = 0,
+    gather: Annotated[
+        Gather,
+        typer.Option(help="with --engine ray: return, where the machines share no folder; each run is sent back"),
+    ] = Gather.FOLDER,
     array: Annotated[
         str | None, typer.Option(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
@@ -49,6 +57,7 @@ def sweep(
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import duration, say
     from extrapolate.cli.render import print_table
+    from extrapolate.reports.tables import formatted
 
     if dry_run:
         rows, whole = api.estimate_sweep(
@@ -66,14 +75,19 @@ def sweep(
         return
     found = api.sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
-        array=None if array is None else _share(array), trust_code=trust_code, progress=CommandLine(),
+        gather=gather.value, array=None if array is None else _share(array), trust_code=trust_code,
+        progress=CommandLine(),
     )  # fmt: skip
+    for written in found.reports.values():
+        for table in written.shown:
+            print_table(formatted(table.frame), table.title)
     if array is not None:
         say(f"{len(found.runs)} cells evaluated; after all shares, the command without --array writes the report")
     elif found.runs:
-        say(f"{len(found.runs)} cells evaluated; the report is in {found.folder / api.REPORT}")
+        say(f"{len(found.runs)} cells evaluated; the report is in {', '.join(map(str, found.reports))}")
     if found.failed:
-        raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again")
+        but = ", but for those that diverged" if found.diverged.keys() & found.failed.keys() else ""
+        raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again{but}")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:

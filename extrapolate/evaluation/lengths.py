@@ -89,6 +89,15 @@ class EvaluationSettings:
             )
 
 
+def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
+    """Raises UserError where nothing at all can be evaluated of a run: it is damaged, or of another text."""
+    check_text(run, store)
+    run.checkpoints(settings.checkpoint)
+    for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
+        check_grows(run.path / name, table)
+    run.build_model()
+
+
 def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
     for protocol in settings.protocols:
@@ -98,15 +107,12 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
     if settings.split not in HELDOUT:
         raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    check_text(run, store)
+    check_run(run, store, settings)
     if not settings.precisions:
         raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
         if precision not in PRECISIONS:
             raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
-    run.checkpoints(settings.checkpoint)
-    for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
-        check_grows(run.path / name, table)
     model = run.build_model()
     split = store.split(settings.split)
     for applied in extensions_to_evaluate(run, model, settings.extensions).values():

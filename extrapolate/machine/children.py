@@ -31,6 +31,7 @@ class Child:
         self.what = what
         self.connection, theirs = Pipe()
         program = (
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"  # until there is work, it just ends
             f"from {serve.__module__} import {serve.__name__} as serve\n"
             f"from {__name__} import run; run(serve, {theirs.fileno()})"
         )
@@ -102,6 +103,7 @@ def reply(connection: Connection, value: object) -> None:
 
 def run(serve: Serve, descriptor: int) -> None:
     """Does the work, in the new process. An exception is the last answer."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Connection(descriptor) as connection:
         try:
             serve(connection)

@@ -8,13 +8,15 @@ from extrapolate.folders import below
 from extrapolate.runs.run import CONFIG, Run
 
 
-def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path]]:
-    """Every run at and below some folders, once each; and the folders below that hold a checkpoint of another kind.
+def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], dict[Path, UserError]]:
+    """Every run at and below some folders, once each; the folders below that hold a checkpoint of another kind; and the
+    runs whose configuration is damaged, each with what is wrong.
 
-    Raises UserError where a path holds no run, or a run's configuration is damaged.
+    Raises UserError where a path holds no run.
     """
     found: dict[Path, Run] = {}
     others: list[Path] = []
+    damaged: dict[Path, UserError] = {}
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train a run with: extrapolate train --pe rope --seq-len 512")
@@ -24,11 +26,18 @@ def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path]]:
         if not inside:
             raise UserError(f"{path} holds no run (a folder with a {CONFIG})")
         others += foreign
-        found.update((folder.resolve(), Run.open(folder)) for folder in inside)
-    return list(found.values()), others
+        for folder in inside:
+            try:
+                found[folder.resolve()] = Run.open(folder)
+            except UserError as error:
+                damaged[folder] = error
+    return list(found.values()), others, damaged
 
 
 def _is_of_another_kind(folder: Path) -> bool:
     """Whether its config.json is another program's, as the checkpoints of Hugging Face have one."""
-    record = files.read_json(folder / CONFIG)
+    try:
+        record = files.read_json(folder / CONFIG)
+    except UserError:  # damaged, and so a run's as far as anybody can tell
+        return False
     return isinstance(record, dict) and not {"format", "config"} & record.keys()

@@ -1,6 +1,7 @@
 """The cells of a study: one training each, with a name that stays when the grid grows."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from extrapolate.errors import UserError
 from extrapolate.studies.study import MOST_CELLS, FineTuning, Study
 
 _LABELS = {"seq_len": "L", "seed": "s"}
-_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare
+LONGEST_NAME = 200  # bytes, of the 255 that a file system gives: temporary folders are called after it
+_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare: an added model has all of the axes'
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,8 @@ def cells_of(study: Study) -> list[Cell]:
 
     Raises UserError where two have one name, an exclusion leaves nothing out, or nothing is left.
     """
-    count = 1
-    for values in study.axes.values():
-        count *= len(values)
+    count = math.prod(map(len, study.axes.values()))
+    count += len(study.added) * math.prod(len(values) for name, values in study.axes.items() if name in _CHOSEN)
     if count > MOST_CELLS:
         raise UserError(f"{study.at('axes')}: {count:,} combinations are too many: a study has at most {MOST_CELLS:,}")
     found = [*_grid(study), *_added(study)]
@@ -53,6 +54,11 @@ def cells_of(study: Study) -> list[Cell]:
     for cell in found:
         if cell.name in names:
             raise UserError(f"{study.at(*cell.place)}: a second cell is called {cell.name}, with settings of its own")
+        if (size := len(cell.name.encode())) > LONGEST_NAME:
+            raise UserError(
+                f"{study.at(*cell.place)}: the name {cell.name[:60]}... has {size} bytes, and a folder has at most "
+                f"{LONGEST_NAME}: give fewer axes, or shorter values"
+            )
         names[cell.name] = cell
     if not found:
         raise UserError(f"{study.file}: every cell is excluded")
@@ -78,9 +84,12 @@ def _grid(study: Study) -> Iterator[Cell]:
 
 def _added(study: Study) -> Iterator[Cell]:
     for number, one in enumerate(study.added):
-        first = {name: values[0] for name, values in study.axes.items()}
-        settings = {**study.base, **first, **one}
-        yield Cell(_name(study, settings, {**first, **one}, ("cell", number)), settings, ("cell", number))
+        varied = {name: values if name in _CHOSEN else values[:1] for name, values in study.axes.items()}
+        varied |= {name: (value,) for name, value in one.items()}
+        for values in itertools.product(*varied.values()):
+            mine = dict(zip(varied, values, strict=True))
+            settings = {**study.base, **mine}
+            yield Cell(_name(study, settings, mine, ("cell", number)), settings, ("cell", number))
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
@@ -114,4 +123,4 @@ def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], 
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")
+    return re.sub(r"[^\w.]+", "-", text).strip("-")

@@ -1,29 +1,30 @@
 """The engine of one machine: several tasks at once, each in a process of its own with its share of the cores."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import Share, core_shares
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Told, serve
+from extrapolate.studies.worker import Told, Work, serve
 
 LOOK_EVERY_S = 1.0
 
 
 @dataclass
 class Running:
-    """A task under way: its process, the cores that it has, and what it told last."""
+    """A task under way: its process, the cores that it has, and what it told last. over: the process does no more."""
 
     task: Task
     child: Child
     slot: int
-    told: Told | None = field(default=None)
+    told: Told | None = None
+    over: bool = False
 
 
 class UnderWay(Protocol):
@@ -48,21 +49,26 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
     """
     shares = core_shares(jobs)
     running: list[Running] = []
+    idle: dict[int, Child] = {}  # by the slot: to start a process takes seconds
     try:
         while True:
             free = [slot for slot in range(jobs) if slot not in {one.slot for one in running}]
             busy = {one.task for one in running}
             waiting = [task for task in tasks.ready() if task not in busy]
             for slot, task in zip(free, waiting, strict=False):
-                running.append(_start(work_of(task, tasks, folder, jobs == 1), slot, shares[slot]))
+                child = _begin(work_of(task, tasks, folder, jobs == 1), idle.pop(slot, None), shares[slot])
+                running.append(Running(task, child, slot))
             if not running:
                 return
             watch(running)
             heard = wait([one.child.connection for one in running], LOOK_EVERY_S)
             for one in [one for one in running if one.child.connection in heard]:
                 if _settled(one, tasks, folder, jobs == 1):
-                    one.child.end()
                     running.remove(one)
+                    if one.over or not _goes_on(tasks.cells[one.task.cell]):
+                        one.child.end()
+                    else:
+                        idle[one.slot] = one.child
     except KeyboardInterrupt:
         for one in running:
             one.child.interrupt()
@@ -70,40 +76,49 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             one.child.wait()
         raise
     finally:
-        for one in running:
-            one.child.end()
-
-
-Work = tuple[Task, Resolved, Path, Path | None, bool]
+        for child in (*idle.values(), *(one.child for one in running)):
+            child.end()
 
 
 def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
-    """What a process is told of a task: the arguments of `worker.perform`."""
-    cell = tasks.cells[task.cell]
+    """What a process is told of a task."""
+    cell = replace(tasks.cells[task.cell], own_extension=None)  # it names it itself, and where it is may be elsewhere
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
 
 
-def _start(work: Work, slot: int, share: Share) -> Running:
-    child = Child(serve, f"the process of {work[0].cell}", share.environment())
+def _begin(work: Work, idle: Child | None, share: Share) -> Child:
+    """The process that does the work: the one that waits for some, or where that was killed meanwhile, a new one."""
+    if idle is not None:
+        try:
+            idle.send(work)
+        except RuntimeError:
+            idle.end()
+        else:
+            return idle
+    child = Child(serve, "the process of a cell", share.environment())
     child.send(share)
     child.send(work)
-    return Running(work[0], child, slot)
+    return child
+
+
+def _goes_on(cell: Resolved) -> bool:
+    """Whether a process can do another cell after this one: compiled code and what lies on a GPU would stay with it."""
+    return cell.config.training.device == "cpu" and not cell.config.training.compile
 
 
 def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
     """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
     try:
-        told = one.child.receive()
-    except MemoryError:
-        tasks.fail(one.task, "there was not enough memory")
-    except (UserError, RuntimeError, OSError) as error:
-        tasks.fail(one.task, str(error))
+        heard = one.child.receive()
+    except (UserError, MemoryError, RuntimeError, OSError) as error:
+        one.over = True
+        tasks.fail(one.task, reason_of(error))
     else:
-        if told is not None:
-            one.told = told
+        if isinstance(heard, Told):
+            one.told = heard
             return False
-        tasks.finish(one.task)
+        tasks.settle((one.task,), heard)
         further = Task("evaluate", one.task.cell)
         if further in tasks.ready():
             one.task, one.told = further, None

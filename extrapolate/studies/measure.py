@@ -16,6 +16,7 @@ from typing import Any
 from extrapolate.benchmark.process import peak_memory_mib
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
+from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
 from extrapolate.studies.resolved import Planned, Resolved
 from extrapolate.studies.shares import core_shares, take
@@ -50,11 +51,15 @@ class Cost:
 def measure(cell: Resolved, jobs: int) -> Cost:
     """The cell's cost where so many jobs run at once, each with its share of the cores."""
     children: list[Child] = []
+    recipe = (
+        cell.own_extension
+    )  # a user's own class is in no module that a process could import: it reads the file itself
+    own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
     try:
         for share in core_shares(jobs):
             child = Child(serve, f"the measurement of {cell.name}", share.environment())
             children.append(child)
-            child.send((share, cell, time.time()))
+            child.send((share, replace(cell, own_extension=None), own, time.time()))
         costs: Sequence[Cost] = [child.receive() for child in children]
     finally:
         for child in children:
@@ -68,8 +73,9 @@ def _values(cost: Cost) -> tuple[float, ...]:
 
 def serve(connection: Connection) -> None:
     """Measures one cell, in a process of its own."""
-    share, cell, began = connection.recv()
+    share, cell, own, began = connection.recv()
     take(share)
+    cell = replace(cell, own_extension=None if own is None else recipes.parse(*own))
     with tempfile.TemporaryDirectory() as folder:
         start_s, steps = _train(cell, Path(folder) / "run", began)
         input_s = _evaluate(cell, Path(folder) / "run")

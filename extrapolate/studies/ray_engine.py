@@ -1,85 +1,123 @@
-"""The engine of several machines: Ray runs the cells, and its workers write into a folder that all machines share."""
+"""The engine of several machines: Ray runs the cells. Workers share the study's folder, or give their runs back."""
 
 import contextlib
 import json
 import os
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, reason_of
 from extrapolate.runs.run import LOG
-from extrapolate.studies.local import LOOK_EVERY_S, Watch, Work, work_of
-from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Told
+from extrapolate.studies.carried import Returned, contents, keep, named_files, perform_carried, sent
+from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.status import tokens_due
+from extrapolate.studies.tasks import Ended, Task, Tasks
+from extrapolate.studies.worker import Told, Work, perform_all
 
-RETRIES = 3  # of a cell whose worker died: it goes on from its last saved state
+RETRIES = 3  # of a cell whose worker died: in a shared folder it goes on from its last saved state
+GATHER = ("folder", "return")
+ANSWER_S = 5.0  # for the cluster, at its address
 
 
 @dataclass
 class Running:
-    """A task that Ray has: it may wait for a worker."""
+    """Tasks of one cell that Ray has, one after the other: they may wait for a worker."""
 
-    task: Task
+    tasks: Sequence[Task]
     path: Path
 
     @property
+    def task(self) -> Task:
+        """The first."""
+        return self.tasks[0]
+
+    @property
     def told(self) -> Told | None:
-        """How far it is, by the run's log: only trainings write one as they go on."""
+        """How far it is, by the run's log: only trainings write one as they go on, and only into a shared folder."""
         log = self.path / LOG
         if self.task.kind != "train" or not log.is_file():
             return None
         with contextlib.suppress(ValueError, IndexError, KeyError, OSError):  # a line may be half written
             lines = log.read_text(encoding="utf-8").splitlines()
-            budget = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]["training"]["tokens"]
-            return Told("training", float(json.loads(lines[-1])["tokens"]), float(budget), "")
+            return Told("training", float(json.loads(lines[-1])["tokens"]), tokens_due(self.path), "")
         return None
 
 
-def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: float, watch: Watch) -> None:
+def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: float, gather: str, watch: Watch) -> None:
     """Does all tasks of the study in `folder`, as many at once as the cluster has room for.
 
     address: the cluster's, `auto` for the one of this machine (default: a new one here, which ends with this call).
-    cpus, gpus: of each cell; a share of a GPU where several cells fit on one. A worker that dies is replaced, and its
-    cell goes on. Raises UserError where Ray is not installed, or there is no cluster at the address.
+    cpus, gpus: of each cell; a share of a GPU where several cells fit on one. gather: `folder`, which all machines
+    share, or `return`: workers are sent the token store and return each run. A worker that dies is replaced, and its
+    cell goes on, or begins anew with `return`. Raises UserError where Ray is not installed, or there is no cluster at
+    the address.
     """
     ray = _ray()
     with _cluster(ray, address):
-        if gpus > ray.cluster_resources().get("GPU", 0) or cpus > ray.cluster_resources().get("CPU", 0):
+        if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
             raise UserError(f"no machine of the cluster has `cpus={cpus:g}` and `gpus={gpus:g}` for a cell")
-        remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(_perform)
+        for cell in tasks.cells.values() if gather == "return" else ():
+            named_files(cell)  # raises where they cannot be sent
+
+        def remote(function: Callable[..., Any]) -> Any:
+            return ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(function).remote
+
+        share, carry = remote(_perform_shared), remote(perform_carried)
+        stores: dict[Path, Any] = {}
+
+        def start(works: Sequence[Work], cell: Resolved) -> Any:
+            if gather == "folder":
+                return share(works, os.getcwd())
+            if cell.data not in stores:
+                stores[cell.data] = ray.put(contents(cell.data))
+            return carry(works, sent(cell, works[0][3]), stores[cell.data])
+
         running: dict[Any, Running] = {}
         while True:
-            busy = {one.task for one in running.values()}
-            for task in [task for task in tasks.ready() if task not in busy]:
+            busy = {task for one in running.values() for task in one.tasks}
+            for first in [task for task in tasks.ready() if task not in busy]:
+                cell, in_turn = tasks.cells[first.cell], tasks.in_turn(first)
                 # How many run beside each other is Ray's to decide: no times are kept.
-                work = work_of(task, tasks, folder.resolve(), alone=False)
-                running[remote.remote(work, os.getcwd())] = Running(task, tasks.cells[task.cell].path)
+                works = [work_of(task, tasks, folder.resolve(), alone=False) for task in in_turn]
+                running[start(works, cell)] = Running(in_turn, cell.path)
             if not running:
                 return
             watch(list(running.values()))
             ended, _ = ray.wait(list(running), timeout=LOOK_EVERY_S)
             for reference in ended:
-                task = running.pop(reference).task
+                one = running.pop(reference)
                 try:
-                    ray.get(reference)
+                    found: Ended | Returned = ray.get(reference)
+                    if isinstance(found, Returned):
+                        keep(found, tasks.cells[one.task.cell], folder)
+                        found = found.ended
                 except ray.exceptions.RayTaskError as error:
-                    tasks.fail(task, str(error.cause))
+                    tasks.fail(one.task, str(error.cause))
                 except ray.exceptions.RayError as error:
-                    tasks.fail(task, f"its worker died {RETRIES + 1} times: {str(error).splitlines()[0]}")
+                    tasks.fail(one.task, f"its worker died {RETRIES + 1} times: {str(error).splitlines()[0]}")
+                except OSError as error:  # there is no room for what came back
+                    tasks.fail(one.task, reason_of(error))
                 else:
-                    tasks.finish(task)
+                    tasks.settle(one.tasks, found)
 
 
-def _perform(work: Work, directory: str) -> None:
-    """In a worker of Ray: one task, in the directory that paths are relative to."""
-    from extrapolate.progress import QUIET
-    from extrapolate.studies.worker import perform
-
+def _perform_shared(works: Sequence[Work], directory: str) -> Ended:
+    """In a worker of Ray: tasks of one cell, in the directory that paths are relative to."""
+    if not Path(directory).is_dir():
+        machine = socket.gethostname()
+        return Ended(0, f"{machine} has no folder {directory}: share it among the machines, or `gather='return'`")
     os.chdir(directory)
-    perform(*work, progress=QUIET)
+    return perform_all(works)
+
+
+def _has_room(node: dict[str, Any], cpus: float, gpus: float) -> bool:
+    has = node["Resources"]
+    return bool(node["Alive"]) and has.get("CPU", 0) >= cpus and has.get("GPU", 0) >= gpus
 
 
 def _ray() -> Any:
@@ -96,13 +134,22 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join([package, *filter(None, sys.path)])
     try:
+        _reach(address)
         ray.init(
             address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="error",
             configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": path}},
         )  # fmt: skip
-    except ConnectionError as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise UserError(f"there is no Ray cluster at `address={address}`: {error}") from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _reach(address: str | None) -> None:
+    """Raises OSError where nothing answers at HOST:PORT: Ray would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S):
+            pass

@@ -23,13 +23,15 @@ from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.resuming import run_in
+from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.studies.cells import Cell
+from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
 from extrapolate.training.fine_tuning import continued
 
-_FIELD = re.compile(r"(?:model|training)\.(\w+)")
+WORDS = (ALL, WITHOUT_OWN, AS_TRAINED)  # what stands where an extension is named, and is none
+_FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def resolve_cells(
     folder holds a run with other settings.
     """
     found: dict[str, Resolved] = {}
+    _check_recipes(study)
     for cell in cells:
         store = stores[cell.settings.get("data")]
         request = request_of(cell, study, trust_code)
@@ -96,15 +99,15 @@ def resolve_cells(
             raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
         planned = Planned(runs / cell.name, config, user_file, own, store, cell.settings.get("keep_every"))
         try:
-            settings, left_out = _evaluated(planned, store, study.evaluation)
+            settings, left_out = _evaluated(planned, store, study.evaluation, cell)
         except UserError as error:
-            at = study.at("evaluate", "extend" if "extension" in str(error) else "")
-            raise UserError(f"{at}: cell {cell.name}: {error}") from None
+            raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             planned.build_model().parameter_count(), inputs,
         )  # fmt: skip
+    _check_extensions(study, list(found.values()))
     _check_unchanged(list(found.values()))
     return list(found.values())
 
@@ -117,7 +120,13 @@ def _continued(
         "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),
         "label": "", "seq_len": parent.config.seq_len,
     }  # fmt: skip
-    return continued(parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend)
+    config, user_file, own = continued(
+        parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend
+    )
+    if config.encoding.file_sha256 is not None:  # it will come from the copy in the parent's folder
+        name = f"{USER_ENCODING}:{config.encoding.name.rpartition(':')[2]}"
+        config = config.model_copy(update={"encoding": config.encoding.model_copy(update={"name": name})})
+    return config, user_file, own
 
 
 def _where(study: Study, cell: Cell, message: str) -> str:
@@ -126,8 +135,43 @@ def _where(study: Study, cell: Cell, message: str) -> str:
     name = field[1] if field else "encoding" if cell.continues is None else "extend"
     places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
     if cell.continues is None:
-        places += [("axes", name), ("base", name)]
+        axis = study.axes.get(name, ())
+        number = axis.index(cell.settings[name]) if cell.settings.get(name) in axis else 0
+        places += [("axes", name, number), ("axes", name), ("base", name)]
     return study.at(*next((place for place in places if place in study.lines), cell.place))
+
+
+def _asked(study: Study, message: str) -> str:
+    """The setting of the evaluation that a message is about, as far as it tells."""
+    names = list(Evaluation.model_fields)
+    words = {f"`{name}": name for name in names} | {"`trials": "probe_trials", "extension": "extend"}
+    words |= {name.rstrip("s"): name for name in names}
+    return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
+
+
+def _extensions(evaluation: Evaluation) -> list[tuple[str, Mapping[str, Any]]]:
+    """Each with the settings of the cells that it is for."""
+    return [(one, {}) if isinstance(one, str) else (one.extend, one.of) for one in evaluation.extend]
+
+
+def _check_recipes(study: Study) -> None:
+    """Raises UserError where an extension is none."""
+    for number, (text, _) in enumerate(_extensions(study.evaluation)):
+        try:
+            _ = text in WORDS or recipes.parse(text)
+        except UserError as error:
+            raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
+
+
+def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
+    """Raises UserError where an extension is for no cell, or applies to none, so that nothing would come of it."""
+    for number, (text, of) in enumerate(_extensions(study.evaluation)):
+        mine = [cell for cell in cells if matches(cell.cell.settings, of)]
+        where = study.at("evaluate", "extend", number)
+        if not mine:
+            raise UserError(f"{where}: no cell has the settings that {text} is for")
+        if all(text in cell.left_out for cell in mine):
+            raise UserError(f"{where}: {text} applies to no cell: {mine[0].left_out[text]}")
 
 
 @dataclass(frozen=True)
@@ -177,12 +221,14 @@ class Planned:
         return None
 
 
-def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[EvaluationSettings, dict[str, str]]:
+def _evaluated(
+    planned: Planned, store: Store, evaluation: Evaluation, cell: Cell
+) -> tuple[EvaluationSettings, dict[str, str]]:
     """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
     model = planned.build_model()
     applying, left_out = [], {}
-    for text in evaluation.extend:
-        if text in (ALL, WITHOUT_OWN, AS_TRAINED):
+    for text in [text for text, of in _extensions(evaluation) if matches(cell.settings, of)]:
+        if text in WORDS:
             applying.append(text)
             continue
         recipe = recipes.parse(text)
@@ -196,7 +242,7 @@ def _evaluated(planned: Planned, store: Store, evaluation: Evaluation) -> tuple[
     most = evaluation.max_targets
     settings = EvaluationSettings(
         factors=evaluation.factors,
-        extensions=tuple(applying),
+        extensions=tuple(dict.fromkeys(applying)),
         protocols=evaluation.protocols,
         split=evaluation.split,
         max_targets=most if isinstance(most, int) else None,

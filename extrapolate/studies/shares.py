@@ -21,7 +21,9 @@ class Share:
 
 
 def core_shares(jobs: int) -> list[Share]:
-    """The share of each of so many jobs. Raises UserError where there are fewer cores."""
+    """The share of each of so many jobs. Raises UserError where there are fewer cores, or no job."""
+    if jobs < 1:
+        raise UserError(f"`jobs={jobs}`: at least 1 works at a time")
     if jobs > cores():
         raise UserError(f"`jobs={jobs}` is more than the cores of this process: it has {cores()}")
     if not hasattr(os, "sched_getaffinity"):

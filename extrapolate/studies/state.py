@@ -9,6 +9,7 @@ from typing import Any
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
 RUNS, STATES = "runs", "state"
@@ -17,11 +18,14 @@ RUNS, STATES = "runs", "state"
 @dataclass(frozen=True)
 class CellState:
     """evaluated: which evaluation of which weights is complete, None for none. failed: why the cell's last task failed,
-    None where it did not. passed_over: another learning rate was better, so that nothing more is done."""
+    None where it did not. passed_over: another learning rate was better, so that nothing more is done. diverged: how a
+    training with these settings, a hash, ended with a loss that is infinite, or no number."""
 
     evaluated: str | None = None
     failed: str | None = None
     passed_over: bool = False
+    diverged: str | None = None
+    settings: str | None = None
 
 
 def read(folder: Path, name: str) -> CellState:
@@ -50,6 +54,17 @@ def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
     """A hash of the weights of a finished run and of how they are evaluated."""
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
     return _hash([weights, asdict(settings) | {"probes": [str(probe) for probe in settings.probes]}])
+
+
+def settings_key(config: TrainedConfig) -> str:
+    """A hash of all that decides the weights."""
+    return _hash([config.decisive(), config.training.seed])
+
+
+def diverged(folder: Path, name: str, config: TrainedConfig) -> str | None:
+    """How a cell's training with these settings diverged, None where it did not."""
+    known = read(folder, name)
+    return known.diverged if known.settings == settings_key(config) else None
 
 
 def _hash(value: Any) -> str:

@@ -12,15 +12,16 @@ from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
 from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
+from extrapolate.training.config import TrainingConfig
 
 STUDY, SCALE = "study.toml", "scale.json"
-Doing = Literal["done", "running", "failed", "passed over", "trained", "begun", "left"]
+Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained", "begun", "left"]
 
 
 @dataclass(frozen=True)
 class CellStatus:
     """A cell: what it is doing, the tokens that it was trained on, of how many (None where that is not known yet), its
-    last losses, nats, and why it failed."""
+    last losses, nats, and why it failed or diverged."""
 
     cell: str
     status: Doing
@@ -47,10 +48,12 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
         last.update(row)
     trained = (run / WEIGHTS).is_file()
     doing: Doing = "left"
-    if _locked(run):
+    if held(run):
         doing = "running"
     elif known.failed is not None:
         doing = "failed"
+    elif known.diverged is not None:
+        doing = "diverged"
     elif known.passed_over:
         doing = "passed over"
     elif known.evaluated is not None:
@@ -60,8 +63,9 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
     elif last:
         doing = "begun"
     return CellStatus(
-        cell.name, doing, int(last.get("tokens", 0)), _budget(run), last.get("loss"), last.get("val_loss"), known.failed
-    )
+        cell.name, doing, int(last.get("tokens", 0)), tokens_due(run), last.get("loss"), last.get("val_loss"),
+        known.failed or known.diverged,
+    )  # fmt: skip
 
 
 def _rows(log: Path) -> Iterator[dict[str, float]]:
@@ -74,15 +78,17 @@ def _rows(log: Path) -> Iterator[dict[str, float]]:
             return
 
 
-def _budget(run: Path) -> int | None:
+def tokens_due(run: Path) -> int | None:
+    """The tokens that a run's training ends with, for steps are whole batches; None where that is not known yet."""
     if not (run / CONFIG).is_file():
         return None
-    return int(json.loads((run / CONFIG).read_text(encoding="utf-8"))["config"]["training"]["tokens"])
+    training = TrainingConfig(**json.loads((run / CONFIG).read_text(encoding="utf-8"))["config"]["training"])
+    return training.steps * training.batch_size * training.seq_len
 
 
-def _locked(run: Path) -> bool:
-    """Whether a process holds a run's lock: the kernel's table tells, and trying the lock would keep others from it."""
-    lock, table = run / ".lock", Path("/proc/locks")
+def held(folder: Path) -> bool:
+    """Whether a process holds a folder's lock: the kernel's table tells. To try the lock would keep others from it."""
+    lock, table = folder / ".lock", Path("/proc/locks")
     if not lock.is_file() or not table.is_file():
         return False
     inode = f":{lock.stat().st_ino} "

@@ -1,6 +1,7 @@
 """A study's file: what all its cells have, the axes of its grid, and what to evaluate."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,18 @@ def _kind_of(name: str) -> str:
     return kind.__name__ if kind in (bool, int, float) else "text"
 
 
+class SomeCells(Section):
+    """An extension for the cells whose settings agree with `of`."""
+
+    extend: str
+    of: dict[str, Any]
+
+
 class Evaluation(Section):
     """What is evaluated of every cell: as `xt.evaluate` has it. An extension is evaluated where it applies."""
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
-    extend: tuple[str, ...] = ()
+    extend: tuple[str | SomeCells, ...] = ()
     protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
     split: str = "test"
     max_targets: int | dict[str, int] | None = None
@@ -76,8 +84,9 @@ class Study:
     """A study's file as it was read. `lines` says where everything stands, for messages.
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
-    that are left out. added: settings of single cells beside the grid. stores: token stores by path, made where they
-    are missing. published: the published tables that it repeats.
+    that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
+    that it does not name. stores: token stores by path, made where they are missing. published: the published tables
+    that it repeats.
     """
 
     file: Path
@@ -102,36 +111,39 @@ def read_study(file: Path, scale: str | None = None) -> Study:
 
     Raises UserError where the file is not there or not TOML, or says what a study cannot have, or has no such scale.
     """
-    raw = _scaled(read_config_file(file), file, scale)
+    raw = read_config_file(file)
     text = file.read_text(encoding="utf-8")
-    return _Reader(file, text, scale).study(raw)
+    return _Reader(file, text, scale).study(_scaled(raw, file, places(text), scale))
 
 
-def _scaled(raw: dict[str, Any], file: Path, scale: str | None) -> dict[str, Any]:
+def lines_of(text: str, scale: str | None) -> dict[Place, int]:
+    """Where everything stands: what a scale says otherwise, there."""
+    lines = places(text)
+    return lines | {place[2:]: line for place, line in lines.items() if place[:2] == ("scale", scale) and place[2:]}
+
+
+def _scaled(raw: dict[str, Any], file: Path, lines: Mapping[Place, int], scale: str | None) -> dict[str, Any]:
     """The sections, with what a scale says otherwise."""
     scales = raw.pop("scale", {})
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
-        raise UserError(f"{file}: a scale is a section with a name: [scale.tiny.base]")
+        raise UserError(f"{at(file, lines, ('scale',))}: a scale is a section with a name: [scale.tiny.base]")
     if scale is None:
         return raw
     if scale not in scales:
         raise UserError(f"{file} has no scale '{scale}'; {did_you_mean(scale, scales)}")
     for name, changed in scales[scale].items():
         if name not in SCALED or not isinstance(changed, dict):
-            raise UserError(f"{file}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
+            where = at(file, lines, ("scale", scale, name))
+            raise UserError(f"{where}: [scale.{scale}] has sections {', '.join(SCALED)}, not {name}")
         if not isinstance(raw.get(name, {}), dict):
-            raise UserError(f"{file}: '{name}' is a section: write [{name}] on a line of its own")
+            raise UserError(f"{at(file, lines, (name,))}: '{name}' is a section: write [{name}] on a line of its own")
         raw[name] = {**raw.get(name, {}), **changed}
     return raw
 
 
 class _Reader:
     def __init__(self, file: Path, text: str, scale: str | None) -> None:
-        self.file, self.text, self.lines = file, text, places(text)
-        scaled = {f"scale.{scale}.{name}": name for name in SCALED}
-        for (section, *rest), line in list(self.lines.items()):
-            if section in scaled:  # what it says otherwise is what counts
-                self.lines[(scaled[str(section)], *rest)] = line
+        self.file, self.text, self.lines = file, text, lines_of(text, scale)
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
@@ -194,10 +206,10 @@ class _Reader:
                 raise self.wrong(place, f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
             if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
                 raise self.wrong(place, f"an axis lists its values: {name} = [1, 2], not {values!r}")
-            if repeated := [value for number, value in enumerate(values) if value in values[:number]]:
-                raise self.wrong(place, f"{name} lists {repeated[0]!r} twice")
-            for value in values:
-                self.check_value(name, value, place)
+            for number, value in enumerate(values):
+                self.check_value(name, value, (*place, number))
+                if value in values[:number]:
+                    raise self.wrong((*place, number), f"{name} lists {value!r} twice")
             if name in base:
                 raise self.wrong(place, f"{name} is an axis and stands in [base] too: take it out of one")
         return {name: tuple(values) for name, values in axes.items()}
@@ -216,7 +228,7 @@ class _Reader:
             place = ("fine_tune", number)
             name, of, extend = one.get("name"), one.get("of", {}), one.get("extend")
             settings = {key: value for key, value in one.items() if key not in ("name", "of", "extend")}
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str) or not re.search(r"\w", name):
                 raise self.wrong(place, "give it a name, which ends the names of its runs: name = 'pi'")
             if any(name == other.name for other in found):
                 raise self.wrong((*place, "name"), f"two fine-tunings are called {name!r}")
@@ -250,12 +262,20 @@ class _Reader:
 
     def evaluation(self, raw: Mapping[str, Any]) -> Evaluation:
         given = self.section(raw, "evaluate")
+        for name, value in given.items():
+            if any(one is True or one is False for one in (value if isinstance(value, list) else [value])):
+                raise self.wrong(("evaluate", name), f"{name} is never true or false")
         try:
             return Evaluation.model_validate(given)
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
             message = f"{name}: {first['msg']}"
-            if first["type"] == "extra_forbidden":
+            if first["type"] == "tuple_type":
+                message = f"{name} lists its values: {name} = [...], not {given[name]!r}"
+            elif name == "extend":
+                wrong = given[name][first["loc"][1]]
+                message = f"extend lists text, or {{extend = 'pi', of = {{encoding = 'rope'}}}}, not {wrong!r}"
+            elif first["type"] == "extra_forbidden":
                 message = f"unknown setting '{name}'; {did_you_mean(name, Evaluation.model_fields)}"
-            raise self.wrong(("evaluate", name), message) from None
+            raise self.wrong(("evaluate", *first["loc"][:2]), message) from None

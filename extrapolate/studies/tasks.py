@@ -1,6 +1,7 @@
 """What is to be done for the cells of a study, and in which order."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,16 @@ class Task:
 
     kind: Kind
     cell: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How tasks of one cell ended that were done one after the other: so many are done, and why the next one failed, or
+    how its training diverged."""
+
+    done: int
+    failed: str | None = None
+    diverged: str | None = None
 
 
 class Tasks:
@@ -37,6 +48,7 @@ class Tasks:
         self.loss_of, self.tell = loss_of, tell
         self.done: set[Task] = set()
         self.failed: dict[Task, str] = {}
+        self.diverged: dict[str, str] = {}  # cells, with the reason
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = [  # of cells that differ in learning rate and seed alone, where there are several rates
             group
@@ -56,10 +68,29 @@ class Tasks:
         self.tell(task.cell, reason)
         self._choose()
 
+    def diverge(self, name: str, reason: str) -> None:
+        """The training of a cell diverged: that is done, with an infinite validation loss, and nothing follows it."""
+        self.diverged[name] = reason
+        self._choose()
+
+    def settle(self, in_turn: Sequence[Task], ended: Ended) -> None:
+        """Tasks of one cell ended."""
+        for task in in_turn[: ended.done]:
+            self.finish(task)
+        if ended.failed is not None:
+            self.fail(in_turn[ended.done], ended.failed)
+        if ended.diverged is not None:
+            self.diverge(in_turn[ended.done].cell, ended.diverged)
+
     def ready(self) -> list[Task]:
         """What can be done now and is not done, in the order of the cells, trainings first."""
         every = [Task(kind, name) for kind in ("train", "evaluate") for name in self.cells]
-        return [task for task in every if task not in self.done and task not in self.failed and self._can(task)]
+        return [task for task in every if not self._settled(task) and self._can(task)]
+
+    def in_turn(self, task: Task) -> tuple[Task, ...]:
+        """A task that is ready, with the evaluation that follows it in any case: where no learning rate is chosen."""
+        follows = task.kind == "train" and task.cell not in self._grouped
+        return (task, Task("evaluate", task.cell)) if follows else (task,)
 
     def chosen(self, name: str) -> bool:
         """Whether a cell is evaluated: it is not, where another learning rate is better."""
@@ -74,10 +105,19 @@ class Tasks:
     def without(self) -> dict[str, str]:
         """The cells that can never be done, by name, with the reason."""
         found = {task.cell: reason for task, reason in self.failed.items()}
+        found |= {name: f"it diverged: {reason}" for name, reason in self.diverged.items() if self._alone_or_lost(name)}
         for name, cell in self.cells.items():
             if (parent := cell.cell.continues) in found:
                 found.setdefault(name, f"{parent}, which it continues, failed")
         return found
+
+    def _settled(self, task: Task) -> bool:
+        diverged = task.kind == "train" and task.cell in self.diverged
+        return diverged or task in self.done or task in self.failed
+
+    def _alone_or_lost(self, name: str) -> bool:
+        """Whether a cell has no other learning rate, or none that could be taken."""
+        return name not in self._grouped or (name in self.choices and self.choices[name].chosen is None)
 
     def _can(self, task: Task) -> bool:
         cell = self.cells[task.cell].cell
@@ -89,13 +129,16 @@ class Tasks:
     def _choose(self) -> None:
         for group in self.groups:
             trainings = [Task("train", cell.name) for cell in group]
-            if group[0].name in self.choices or not all(task in self.done or task in self.failed for task in trainings):
+            if group[0].name in self.choices or not all(map(self._settled, trainings)):
                 continue
-            losses: Mapping[str, float | None] = {
-                task.cell: self.loss_of(self.cells[task.cell]) if task in self.done else None for task in trainings
-            }
+            losses = {task.cell: self._loss(task) for task in trainings}
             choice = rates.choose(group, {cell.name: self.cells[cell.name].lr for cell in group}, losses)
             self.choices.update((cell.name, choice) for cell in group)
+
+    def _loss(self, training: Task) -> float | None:
+        if training.cell in self.diverged:
+            return math.inf
+        return self.loss_of(self.cells[training.cell]) if training in self.done else None
 
 
 def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved]:

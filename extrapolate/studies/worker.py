@@ -1,19 +1,21 @@
 """One task of a study, in a process of its own."""
 
 import contextlib
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
-from extrapolate.progress import Display, Progress
+from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import take
 from extrapolate.studies.state import CellState
-from extrapolate.studies.tasks import Task
+from extrapolate.studies.tasks import Ended, Task
 from extrapolate.training.stopping import Interrupted
 
 EVERY_S = 0.2  # between two messages on progress
@@ -32,26 +34,52 @@ class Told:
 Tell = Callable[[Told], None]
 
 
-def perform(task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress) -> None:
+Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perform`, but for the last
+
+
+def perform(
+    task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress
+) -> str | None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Raises what
-    `train` and `evaluate` raise.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Returns why the
+    training diverged, None where it did not. Raises what `train` and `evaluate` raise.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with
+    from extrapolate.training.loop import NotFinite
 
     if task.kind == "train":
         state.write(folder, cell.name, CellState())
-        train_with(
-            cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
-            keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
-            progress=progress,
-        )  # fmt: skip
-        return
+        try:
+            train_with(
+                cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
+                keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
+                progress=progress,
+            )  # fmt: skip
+        except NotFinite as error:
+            reason = str(error).replace(f" of {cell.path}", "")
+            state.write(folder, cell.name, CellState(diverged=reason, settings=state.settings_key(cell.config)))
+            return reason
+        return None
     evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
     key = state.evaluation_key(cell.path, cell.evaluation)
     state.write(folder, cell.name, CellState(evaluated=key))
+    return None
+
+
+def perform_all(works: Sequence[Work]) -> Ended:
+    """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
+    for done, work in enumerate(works):
+        try:
+            diverged = perform(*work, progress=QUIET)
+        except Interrupted:
+            raise
+        except Exception as error:
+            return Ended(done, failed=reason_of(error))
+        if diverged is not None:
+            return Ended(done, diverged=diverged)
+    return Ended(len(works))
 
 
 class Reporter:
@@ -85,10 +113,12 @@ class _Sent:
 
 
 def serve(connection: Connection) -> None:
-    """Does one task after the other, as it is sent them, and answers with how far each is, then with None."""
+    """Does one task after the other, as it is sent them, and answers with how far each is, then with how it ended."""
     take(connection.recv())
     with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
         while True:
             task, cell, folder, parent, alone = connection.recv()
-            perform(task, cell, folder, parent, alone, Reporter(lambda told: reply(connection, told)))
-            reply(connection, None)
+            reporter = Reporter(lambda told: reply(connection, told))
+            diverged = perform(task, cell, folder, parent, alone, reporter)
+            gc.collect()  # models refer to themselves, and another one comes
+            reply(connection, Ended(1) if diverged is None else Ended(0, diverged=diverged))

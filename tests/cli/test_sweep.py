@@ -4,13 +4,17 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import extrapolate as xt
+from extrapolate.api import sweep as api
 from extrapolate.cli import main
+from extrapolate.progress import QUIET
+from extrapolate.studies.turns import turn
 
 Cli = Callable[..., Any]
 
@@ -18,7 +22,7 @@ STUDY = """
 [base]
 data = "{store}"
 seq_len = 16
-tokens = 5120
+tokens = 5300
 batch_tokens = 512
 layers = 1
 precision = "fp32"
@@ -103,10 +107,10 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
 
 def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.toml"
-    changed.write_text(study.read_text().replace("tokens = 5120", "tokens = 6144"))
+    changed.write_text(study.read_text().replace("tokens = 5300", "tokens = 6144"))
     message = cli("sweep", changed, "--out", done).error()
     assert "the study was changed, and 3 of its runs were trained with other settings" in message
-    assert f"{done}/runs/{BEST} (training.tokens: 5120 in the run, 6144 now)" in message
+    assert f"{done}/runs/{BEST} (training.tokens: 5300 in the run, 6144 now)" in message
 
 
 def test_what_continues_a_run_that_is_gone_is_not_kept(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
@@ -165,8 +169,8 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
     [
         ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
         ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
-        ("factors = [1, 4]", "factors = [1, 4000]", "line 26: cell rope-lr0.001-s0: "),
-        ('["yarn:factor=4"]', '["yarm"]', "line 28: cell rope-lr0.001-s0: unknown extension 'yarm'"),
+        ("factors = [1, 4]", "factors = [1, 4000]", "line 30: cell rope-lr0.001-s0: --max-targets 512"),
+        ('["yarn:factor=4"]', '["yarm"]', "line 28: unknown extension 'yarm'"),
         ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
     ],
 )
@@ -188,3 +192,63 @@ def test_the_state_of_a_cell_is_a_small_file(done: Path) -> None:
     record = json.loads((done / "state" / f"{BEST}.json").read_text())
     assert record["failed"] is None
     assert len(record["evaluated"]) == 16
+
+
+def test_shares_and_a_sweep_of_all_cells_exclude_each_other(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    sweep = ("sweep", study, "--out", out)
+    with turn(out, 1):
+        assert cli(*sweep).error().startswith(f"shares of {out} are being done with --array: 1; wait for them")
+        assert cli(*sweep, "--array", "1/2").error() == f"share 1 of {out} is being done by another process already"
+        cli(*sweep, "--array", "0/2").succeeded()
+    with turn(out, None):
+        for flags in ([], ["--array", "0/2"]):
+            assert (
+                cli(*sweep, *flags).error().startswith(f"another sweep is at work on all cells of {out}: wait for it")
+            )
+
+
+def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> None:
+    assert "tokens = 5300" in study.read_text()
+    row = xt.status(done).set_index("cell").loc[BEST]
+    assert (row["tokens"], row["of"]) == (5120, 5120)
+
+
+ROOT = """
+from extrapolate.encodings.base import POSITIONS
+from extrapolate.extensions.base import Extension
+from extrapolate.model.plan import Plan
+class Root(Extension):
+    display, source, slot, needs = "Root", "here", "positions", POSITIONS
+    def plan(self, encoding, seq_len, length):
+        return Plan(position_scale=min(1.0, seq_len / length) ** 0.5)
+"""
+TUNED = '[[fine_tune]]\nname = "root"\nof = {seq_len = 16}\nextend = "root.py:Root"\nseq_len = 32\ntokens = 512\n'
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Two lengths; and an extension of one's own that belongs to a run, in a process of its own."""
+    (tmp_path / "root.py").write_text(ROOT)
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
+    few.write_text(text.replace("seq_len = 16\n", "", 1) + TUNED)
+    ended = cli("sweep", few, "--out", out, "--jobs", 2).succeeded()
+    names = ["report-L16", "report-L32"]
+    assert sorted(path.name for path in out.glob("report*")) == names
+    assert all(str(out / name) in ended.err.replace("\n", "") for name in names)
+    page = " ".join((out / "report-L32" / "report.md").read_text().split())
+    assert "training length 32 tokens" in page
+    assert statuses(out)["rope-L16-s0+root"] == "done"
+
+
+def test_a_short_study_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = SimpleNamespace(config=SimpleNamespace(training=SimpleNamespace(device="cpu")))
+    cells: Any = [cell] * 24
+    monkeypatch.setattr(api, "cores", lambda: 4)
+    monkeypatch.setattr(api, "fastest_jobs", lambda cells: (1, {1: 3.0, 4: 2.0}))
+    monkeypatch.setattr(api, "operations", lambda config: 1e12)
+    assert api._jobs(cells, QUIET) == 4
+    assert api._jobs(cells[:3], QUIET) == 3
+    monkeypatch.setattr(api, "operations", lambda config: 1e13)
+    assert api._jobs(cells, QUIET) == 1

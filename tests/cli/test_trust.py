@@ -159,12 +159,13 @@ class TestAPathInAConfiguration:
     @staticmethod
     def refused(cli, run: Path, marker: Path) -> None:
         for arguments in (
-            ["eval-lengths", run.parent, *FEW],
+            ["eval-lengths", run, *FEW],
             ["train", "--from", run, "--out", "tuned"],
             ["train", "--config", run / "config.json", "--out", "again"],
         ):
             for trusting in ([], ["--trust-code"]):
                 assert "config.json is damaged: " in cli(*arguments, *trusting).error()
+        assert "config.json is damaged: " in cli("eval-lengths", run.parent, *FEW, "--trust-code").error(1)
         assert not marker.exists()
 
     def test_a_file_of_settings_may_name_one_that_is_trusted(self, cli, tiny, code, marker, tmp_path) -> None:

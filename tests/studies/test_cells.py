@@ -47,11 +47,23 @@ def test_a_longer_axis_changes_no_name(tmp_path: Path) -> None:
 
 
 def test_exclusions_and_additions(tmp_path: Path) -> None:
-    text = GRID + '[[exclude]]\nencoding = "rope"\nlr = 1e-3\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n'
+    text = GRID + '[[exclude]]\nencoding = "rope"\nlr = 1e-3\n[[cell]]\nencoding = "alibi"\nlr = 0.1\nlayers = 2\n'
     names = [cell.name for cell in cells(tmp_path, text)]
     assert "rope-lr0.001-s0" not in names
     assert "rope-lr0.003-s0" in names
-    assert names[-1] == "alibi-lr0.1-s0"
+    assert names[-2:] == ["alibi-lr0.1-layers2-s0", "alibi-lr0.1-layers2-s1"]
+
+
+def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first_value(tmp_path: Path) -> None:
+    text = GRID + 'layers = [1, 2]\n[[cell]]\nencoding = "rope"\nqk_norm = true\n'
+    added = cells(tmp_path, text)[16:]
+    assert [(cell.settings["lr"], cell.settings["seed"]) for cell in added] == [
+        (1e-3, 0),
+        (1e-3, 1),
+        (3e-3, 0),
+        (3e-3, 1),
+    ]
+    assert {cell.model_name for cell in added} == {"rope-layers1-qk_normTrue"}
 
 
 def test_an_exclusion_that_leaves_nothing_out_is_a_mistake(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """A study on a real Ray cluster of two workers, one of which is killed in the middle."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import ray
 
 import extrapolate as xt
 from extrapolate.errors import UserError
+from extrapolate.studies import ray_engine
 from extrapolate.studies.status import status_of
 
 STUDY = """
@@ -40,11 +44,29 @@ def holder_of(lock: Path) -> int | None:
     return int(lines[0][4]) if lines else None
 
 
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "127.0.0.1:99999", "nonsense", "ray://127.0.0.1:1"])
+def test_no_cluster_at_an_address(store: Path, tmp_path: Path, address: str) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.format(store=store))
+    with pytest.raises(UserError, match=f"there is no Ray cluster at `address={address}`"):
+        xt.sweep(study, tmp_path / "out", engine="ray", address=address)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Ray on this machine, started once: a sweep without an address would start its own each time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        with ray_engine._cluster(ray, None):
+            patched.setattr(ray_engine, "_cluster", lambda ray, address: contextlib.nullcontext())
+            yield
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_cluster_does_a_study_though_a_worker_is_killed(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     study, log = tmp_path / "study.toml", tmp_path / "out/runs/rope-s0/metrics.jsonl"
     study.write_text(STUDY.format(store=store))
     killed: list[int] = []
@@ -70,8 +92,15 @@ def test_a_cluster_does_a_study_though_a_worker_is_killed(
     assert set(pd.read_parquet("out/report/evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
 
 
-def test_no_cluster_at_an_address(store: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_sees_no_folder_of_ours_returns_the_run(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     study = tmp_path / "study.toml"
-    study.write_text(STUDY.format(store=store))
-    with pytest.raises(UserError, match="there is no Ray cluster at `address=auto`"):
-        xt.sweep(study, tmp_path / "out", engine="ray", address="auto")
+    study.write_text(STUDY.format(store=store).replace('["rope", "alibi"]', '["rope"]').replace("65536", "5120"))
+    done = xt.sweep(study, "out", engine="ray", gather="return")
+    assert not done.failed
+    assert {one.cell: one.status for one in status_of(Path("out"))} == {"rope-s0": "done"}
+    assert xt.load("out/runs/rope-s0").trained.data.path == str(store.resolve())
+    assert not list(Path("out/runs").rglob("*.partial"))

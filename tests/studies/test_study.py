@@ -1,5 +1,6 @@
 """Reading a study's file: what it says, and the line of what is wrong with it."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,46 @@ def test_places_are_lines() -> None:
     assert lines["exclude", 0, "seed"] == 12
     assert lines["fine_tune", 0, "of"] == 19
     assert lines["evaluate",] == 23
+    assert lines["axes", "encoding", 1] == 7
+
+
+WRITTEN = """\
+title.note = "x = [1"          # a comment with = and [
+base = {seq_len = 16, tokens = 4096}
+
+[ "axes" ]
+encoding = [                 # several lines
+  "rope", 'a]b',
+  ["nested", "=no"],
+
+  "z=\\"1\\"",
+]
+"seed" = [0]
+text = '''
+lr = 5
+[[cell]]'''
+
+[[cell]]
+lr = 1
+[cell.of]
+layers = 2
+[[cell]]
+lr = 2
+[scale.tiny]
+base.tokens = 5
+"""
+
+
+def test_lines_of_everything_that_toml_may_be() -> None:
+    lines = places(WRITTEN)
+    assert tomllib.loads(WRITTEN)["axes"]["encoding"][3] == 'z="1"'
+    assert lines["title", "note"] == 1
+    assert lines["base",] == 2
+    assert [lines["axes", "encoding", number] for number in range(4)] == [6, 6, 7, 9]
+    assert lines["axes", "seed"] == 11
+    assert ("axes", "lr") not in lines
+    assert (lines["cell", 0, "lr"], lines["cell", 0, "of", "layers"], lines["cell", 1, "lr"]) == (17, 19, 21)
+    assert lines["scale", "tiny", "base", "tokens"] == 23
 
 
 @pytest.mark.parametrize(
@@ -82,7 +123,9 @@ def test_places_are_lines() -> None:
         ('name = "long"\n', "", "line 17: give it a name"),
         ("seq_len = 64", "layers = 2", "line 21: layers is that of the run that is continued"),
         ("factors = [1, 4]", "factor = [1, 4]", "line 24: unknown setting 'factor'; did you mean 'factors'?"),
-        ("factors = [1, 4]", "factors = 'all'", "line 24: factors: Input should be"),
+        ("factors = [1, 4]", "factors = 'all'", "line 24: factors lists its values: factors = [...], not 'all'"),
+        ("factors = [1, 4]", "factors = [true]", "line 24: factors is never true or false"),
+        ("factors = [1, 4]", "factors = ['x']", "line 24: factors: Input should be a valid number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -115,6 +158,13 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
+    for dotted in (
+        "[scale.tiny]\nbase.tokens = 512\n",
+        "[scale]\ntiny.base = {tokens = 512}\n",
+        "[ scale . tiny.base]\ntokens = 512\n",
+    ):
+        file.write_text(GOOD + dotted)
+        assert read_study(file, "tiny").base["tokens"] == 512
     file.write_text(text.replace("tokens = 512", "tokens = 0.5"))
     with pytest.raises(UserError, match="line 26: tokens is a whole number, not 0"):
         read_study(file, "tiny")

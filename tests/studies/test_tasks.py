@@ -14,7 +14,7 @@ from extrapolate.studies.cells import cells_of
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
-from extrapolate.studies.tasks import Task, Tasks
+from extrapolate.studies.tasks import Ended, Task, Tasks
 
 STUDY = """
 [axes]
@@ -140,3 +140,29 @@ def test_what_continues_a_failed_cell_is_left_out(tmp_path: Path) -> None:
     assert tasks.choices["rope-lr0.001-s0"].chosen is None
     assert not [task for task in tasks.ready() if task.cell.startswith("rope")]
     assert tasks.without()["rope-lr0.003-s0+long"] == "rope-lr0.003-s0, which it continues, failed"
+
+
+def test_a_model_whose_every_rate_diverged_failed(tmp_path: Path) -> None:
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    for name in ("rope-lr0.001-s0", "rope-lr0.003-s1"):  # of two rates one seed each
+        tasks.settle((Task("train", name),), Ended(0, diverged="the loss is nan"))
+    train_all(tasks)
+    assert tasks.choices["rope-lr0.001-s0"].chosen == 1e-2
+    assert tasks.choices["rope-lr0.001-s0"].losses == {1e-3: math.inf, 3e-3: math.inf, 1e-2: 2.5}
+    assert not tasks.without()
+
+    tasks = made(tmp_path, {})
+    for task in [task for task in tasks.ready() if task.cell.startswith("rope")]:
+        tasks.settle((task,), Ended(0, diverged="the loss is nan"))
+    assert tasks.without()["rope-lr0.01-s1"] == "it diverged: the loss is nan"
+    assert tasks.without()["rope-lr0.001-s0+long"] == "rope-lr0.001-s0, which it continues, failed"
+
+
+def test_an_evaluation_follows_at_once_where_no_rate_is_chosen(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {})
+    alibi, rope = Task("train", "alibi-lr0.003-s0"), Task("train", "rope-lr0.003-s0")
+    assert tasks.in_turn(alibi) == (alibi, Task("evaluate", alibi.cell))
+    assert tasks.in_turn(rope) == (rope,)
+    tasks.settle(tasks.in_turn(alibi), Ended(1, failed="no memory"))
+    assert alibi in tasks.done
+    assert tasks.failed == {Task("evaluate", alibi.cell): "no memory"}

@@ -24,7 +24,8 @@ RATES = Described(
         Column("Seeds", INT, meaning="How many seeds that is the mean of."),
         Column(
             "Taken", TEXT, meaning="`yes` for the rate with the lowest loss. `lowest of all`, `highest of all`: it is, "
-            "and lies at the end of the grid, so that a better one may lie beyond. Empty for the others.",
+            "and lies at the end of the grid, so that a better one may lie beyond. "
+            "`diverged`: the loss of a training became infinite. Empty for the others.",
         ),
     ),
 )  # fmt: skip
