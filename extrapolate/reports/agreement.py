@@ -134,12 +134,16 @@ _SENTENCES: dict[Order, str] = {
 
 
 def summary(pairs: Sequence[Pair]) -> str:
-    """How many pairs agree, of models and of lengths."""
+    """How many pairs agree: of models, of lengths, and of times, which say nothing of the models' losses."""
+    kinds: dict[str, list[Order]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
+    for pair in pairs:
+        of_losses = "rows by length" if pair.by_length else "pairs of rows"
+        kinds["pairs of times" if pair.lower.quantity == "time" else of_losses].append(pair.order)
     said = []
-    for by_length, what in ((False, "pairs of rows"), (True, "rows by length")):
-        if orders := [pair.order for pair in pairs if pair.by_length is by_length]:
+    for kind, orders in kinds.items():
+        if orders:
             counts = ", ".join(f"{orders.count(order)} {word}" for order, word in _COUNTED.items() if order in orders)
-            said.append(f"The paper orders {len(orders)} {what}. In ours: {counts}.")
+            said.append(f"The paper orders {len(orders)} {kind}. In ours: {counts}.")
     return " ".join(said) or "The paper's numbers are too near to each other to be ordered."
 
 

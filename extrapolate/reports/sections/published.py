@@ -199,7 +199,7 @@ def _ours(used: pd.DataFrame) -> str:
         return "none of its rows"
 
     def between(column: str) -> str:
-        ends = dict.fromkeys(f"{end / 1e6:,.1f}" for end in (used[column].min(), used[column].max()))
+        ends = dict.fromkeys(_millions(end) for end in (used[column].min(), used[column].max()))
         return f"{' to '.join(ends)} million"
 
     texts = ", ".join(dict.fromkeys(used["text"]))
@@ -207,6 +207,11 @@ def _ours(used: pd.DataFrame) -> str:
         f"{between('parameters')} parameters, {between('tokens')} tokens (text: {texts}), training length "
         f"{', '.join(map(str, sorted(set(used['seq_len']))))}, {seeds_in_words(seeds_of(used))}"
     )
+
+
+def _millions(count: float) -> str:
+    """`10,000.0`, `1.1`, `0.0082`: of a small trial too."""
+    return f"{count / 1e6:,.1f}" if count >= 1e6 else f"{count / 1e6:.2g}"
 
 
 def _side_by_side(values: Sequence[Value]) -> pd.DataFrame:
