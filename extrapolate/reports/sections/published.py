@@ -55,7 +55,7 @@ PUBLISHED_PAIRS = Described(
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
             "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
-            "interval holds zero, `missing`.",
+            "interval holds zero, or does after Holm's correction, `missing`.",
         ),
     ),
 )  # fmt: skip
@@ -64,8 +64,8 @@ RULE = """\
 The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
-Ours tell an order where the 95 % interval of the difference in loss excludes zero. Intervals are not corrected for
-their number: where two models do not differ, about one of twenty tells an order by chance. {}"""
+Ours tell an order where the 95 % interval of the difference in loss excludes zero, also after Holm's correction for the
+number of differences in this table, {}. {}"""
 RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
@@ -158,8 +158,11 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
 def _compared(
     documents: pd.DataFrame, wanted: Sequence[tuple[Value, Value]]
 ) -> Mapping[tuple[Value, Value], Comparison]:
-    """The losses of the first of each pair less those of the second."""
-    found = {}
+    """The losses of the first of each pair less those of the second, corrected for their number.
+
+    Rows of a table can stand for one model of ours at a smaller scale: what is compared twice counts once.
+    """
+    found: dict[tuple[object, ...], Comparison] = {}
     for pair in wanted:
         sides = [
             documents[(documents["model"] == value.model) & (documents["factor"] == value.factor)] for value in pair
@@ -167,8 +170,13 @@ def _compared(
         # One name for each side, and one factor: a model can stand on both, at two lengths.
         both = pd.concat([mine.assign(model=str(side), factor=0.0) for side, mine in enumerate(sides)])
         for one in comparison.comparisons(both, controls=False):
-            found[pair] = one
-    return found
+            found[_key(pair)] = one
+    corrected = dict(zip(found, comparison.corrected(list(found.values()), "holm"), strict=True))
+    return {pair: corrected[_key(pair)] for pair in wanted if _key(pair) in corrected}
+
+
+def _key(pair: tuple[Value, Value]) -> tuple[object, ...]:
+    return tuple((value.model, value.factor) for value in pair)
 
 
 def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], used: pd.DataFrame) -> list[Block]:
@@ -176,7 +184,7 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
     compared = [pair.compared for pair in pairs if pair.compared is not None]
     rule = RULE.format(LEAST)
     if compared:
-        rule += RULE_OF_LOSSES.format(comparison.resampled(compared))
+        rule += RULE_OF_LOSSES.format(len({id(one) for one in compared}), comparison.resampled(compared))
     rule += ONE_SEED if any(one.one_run for one in compared) else ""
     times = [value.ours for value in values if value.quantity == "time"]
     rule += RULE_OF_TIMES.format(LEAST_TIME) if times else ""
