@@ -17,7 +17,7 @@ endif
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) sweep examples/studies/quick-start.toml $(SCALE) --jobs 1  # one at a time: only so are times comparable
 
-zoo: $(VENV)/installed  ## a smoke run of every encoding, in 10 to 15 minutes: not a ranking
+zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: not a ranking
 	$(RUN) sweep examples/studies/zoo.toml --scale tiny
 
 docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made from code

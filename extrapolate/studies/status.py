@@ -20,7 +20,7 @@ Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell: what it is doing, the tokens that it was trained on, of how many (None where that is not known yet), its
+    """A cell: what it is doing, the tokens that it was trained on, of how many (None where that is not known), its
     last losses, nats, and why it failed or diverged."""
 
     cell: str
@@ -79,10 +79,11 @@ def _rows(log: Path) -> Iterator[dict[str, float]]:
 
 
 def tokens_due(run: Path) -> int | None:
-    """The tokens that a run's training ends with, for steps are whole batches; None where that is not known yet."""
-    if not (run / CONFIG).is_file():
+    """The tokens that a run's training ends with, for steps are whole batches; None where that is not known."""
+    try:
+        training = TrainingConfig(**files.read_json(run / CONFIG)["config"]["training"])
+    except (ValueError, KeyError, TypeError):  # there is none yet, or it is damaged: who needs it will say so
         return None
-    training = TrainingConfig(**json.loads((run / CONFIG).read_text(encoding="utf-8"))["config"]["training"])
     return training.steps * training.batch_size * training.seq_len
 
 

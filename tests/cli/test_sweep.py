@@ -126,6 +126,13 @@ def test_a_damaged_state_is_named(cli: Cli, done: Path, tmp_path: Path) -> None:
     assert cli("status", out).error().startswith(f"{out}/state/{BEST}.json is damaged: delete it")
 
 
+def test_status_of_a_damaged_run(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    (out / "runs" / BEST / "config.json").write_text("{")
+    assert "5,120" in cli("status", out).succeeded().out
+    assert f"{BEST}/config.json is damaged" in cli("sweep", study, "--out", out).error()
+
+
 FEW = STUDY.partition("lr =")[0] + '[evaluate]\nfactors = [1]\nprotocols = ["windows"]\nmax_targets = 512\n'
 
 
