@@ -241,8 +241,8 @@ def micro_batch_tokens(vocab_size: int, device: str) -> int:
 def operations(config: TrainedConfig) -> float:
     """Floating point operations of the whole training.
 
-    6 a parameter and token, the embedding's table left out, and 6 a layer, width and token of context for attention's
-    scores and their sums of values, of which each token has half the training length on average.
+    6 a parameter and token, the embedding's table left out. For attention's scores and its sums of values 12 a token,
+    layer, dimension of the heads and token of context, of which each token has half the training length on average.
     """
     sizes, training = config.model, config.training
     heads = sizes.heads * sizes.head_dim

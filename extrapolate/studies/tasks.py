@@ -1,11 +1,12 @@
 """What is to be done for the cells of a study, and in which order."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from extrapolate.studies import rates
+from extrapolate.studies.cells import Cell
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved
 
@@ -50,11 +51,7 @@ class Tasks:
         self.failed: dict[Task, str] = {}
         self.diverged: dict[str, str] = {}  # cells, with the reason
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
-        self.groups = [  # of cells that differ in learning rate and seed alone, where there are several rates
-            group
-            for group in rates.grouped(cell.cell for cell in cells if cell.cell.continues is None).values()
-            if len({self.cells[cell.name].lr for cell in group}) > 1
-        ]
+        self.groups = _with_rates(self.cells)
         self._grouped = {cell.name for group in self.groups for cell in group}
 
     def finish(self, task: Task) -> None:
@@ -144,8 +141,15 @@ class Tasks:
 def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved]:
     """One of `count` shares of the cells, by number from 0. What is chosen or continued together stays together."""
     of = {cell.name: cell for cell in cells}
-    units: dict[object, list[Resolved]] = {}
+    chosen_together = {cell.name: group[0].name for group in _with_rates(of) for cell in group}
+    units: dict[str, list[Resolved]] = {}
     for cell in cells:
-        first = cell if cell.cell.continues is None else of[cell.cell.continues]
-        units.setdefault(first.cell.group, []).append(cell)
+        first = cell.cell.continues or cell.name
+        units.setdefault(chosen_together.get(first, first), []).append(cell)
     return [cell for unit in list(units.values())[index::count] for cell in unit]
+
+
+def _with_rates(cells: Mapping[str, Resolved]) -> list[list[Cell]]:
+    """Groups of cells that differ in learning rate and seed alone, where there are several rates."""
+    groups = rates.grouped(cell.cell for cell in cells.values() if cell.cell.continues is None).values()
+    return [group for group in groups if len({cells[cell.name].lr for cell in group}) > 1]

@@ -14,7 +14,7 @@ from extrapolate.studies.cells import cells_of
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
-from extrapolate.studies.tasks import Ended, Task, Tasks
+from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
 
 STUDY = """
 [axes]
@@ -166,3 +166,11 @@ def test_an_evaluation_follows_at_once_where_no_rate_is_chosen(tmp_path: Path) -
     tasks.settle(tasks.in_turn(alibi), Ended(1, failed="no memory"))
     assert alibi in tasks.done
     assert tasks.failed == {Task("evaluate", alibi.cell): "no memory"}
+
+
+def test_a_share_is_a_cell_where_no_rate_is_chosen(tmp_path: Path) -> None:
+    cells = list(made(tmp_path, {}).cells.values())
+    shares = [[cell.name for cell in share_of(cells, index, 4)] for index in range(4)]
+    rope, *others = shares
+    assert len(rope) == 9  # three rates, two seeds, and what continues one of these
+    assert others == [["alibi-lr0.003-s0"], ["alibi-lr0.003-s1"], []]
