@@ -126,7 +126,9 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
         for row in [*found.rows, *found.probe_rows]:
             sys.stdout.write(json.dumps(row, default=str) + "\n")
         return
-    for name in settings.protocols if found.rows else ():
+    for name in settings.protocols:
+        if not any(row["protocol"] == name for row in found.rows):
+            continue  # the runs failed before it
         table = tables.formatted(tables.quick_table(found.rows, name))
         print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(found.rows, name):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
+from extrapolate import results
 from extrapolate.api.evaluate_together import RunsFailed
 from extrapolate.errors import UserError, reason_of
 
@@ -43,6 +44,23 @@ def test_the_error_of_the_call_has_the_rows_of_the_others(damaged: Path) -> None
         xt.evaluate(runs, factors=[1], protocols=["windows"], max_targets=512)
     assert [row["run"] for row in raised.value.evaluated.rows] == ["rope"]
     assert list(raised.value.failed) == [damaged / "none"]
+
+
+def test_runs_that_fail_between_two_protocols_are_shown_as_far_as_they_came(
+    cli: Callable[..., Any], ckpt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = results.merge
+
+    def full(path: Path, rows: list[dict[str, Any]], *rest: Any) -> None:
+        if rows[0]["protocol"] == "fixed-target":
+            raise OSError(28, "No space left on device", str(path))
+        merge(path, rows, *rest)
+
+    monkeypatch.setattr(results, "merge", full)
+    few = [*FEW[:2], "--protocol", "windows,fixed-target", *FEW[4:]]
+    ended = cli("eval-lengths", ckpt / "rope", ckpt / "none", *few)
+    assert ended.error(1).startswith("2 runs failed, and what the others gave is kept: ")
+    assert "windows, loss in nats per token" in ended.out
 
 
 def test_where_no_run_can_be_evaluated_nothing_is_done(cli: Callable[..., Any], damaged: Path) -> None:

@@ -89,11 +89,14 @@ def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failur
 
 
 def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tuple[str, int], Failure]) -> pd.DataFrame:
-    """CHECKPOINTS' columns: means over seeds, a row for each model, in this order, and each of its checkpoints."""
+    """CHECKPOINTS' columns: means over seeds, a row for each model, in this order, and each of its checkpoints.
+
+    A model that was trained elsewhere has none: its tokens are not known.
+    """
     factors = sorted(set(rows["factor"]))
     found = []
     for model in order:
-        own = rows[rows["model"] == model]
+        own = rows[(rows["model"] == model) & rows["tokens"].notna()]
         for step, mine in own.groupby("step"):
             if mine["run"].nunique() < own["run"].nunique():
                 continue  # a mean over some seeds beside a mean over all would show the seeds
@@ -129,17 +132,15 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
 
 def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """One column of CHECKPOINTS with a row for each model and a column for each number of tokens, or the most of them
-    that fit, spread evenly, the first and the last among them."""
+    that fit, spread evenly, the first and the last among them. A model that has no such checkpoint has an empty cell."""
     steps = sorted(set(table[TOKENS]))
     if len(steps) > MOST_COLUMNS:
         steps = [steps[round(at * (len(steps) - 1) / (MOST_COLUMNS - 1))] for at in range(MOST_COLUMNS)]
-    wide = table.pivot(index=MODEL.name, columns=TOKENS, values=column).reindex(table[MODEL.name].drop_duplicates())
     text, none = ("{:.0f}".format, "not found") if column == FAILS else ("{:.3f}".format, "n/a")
-    shown = pd.DataFrame(
-        {f"{tokens:,}": [none if pd.isna(value) else text(value) for value in wide[tokens]] for tokens in steps}
-    )
-    shown.insert(0, MODEL.name, list(wide.index))
-    return shown
+    texts = table.assign(text=[none if pd.isna(value) else text(value) for value in table[column]])
+    wide = texts.pivot(index=MODEL.name, columns=TOKENS, values="text").reindex(table[MODEL.name].drop_duplicates())
+    shown = wide[steps].fillna("").rename(columns="{:,}".format)
+    return shown.reset_index().rename_axis(columns=None)
 
 
 def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Style], path: Path) -> None:
@@ -151,7 +152,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Styl
     factors = list(dict.fromkeys([near, far]))
     fails = table[FAILS].notna().any()
     figure, axes = plots.panels(len(factors) + int(fails), one_scale=False)
-    for model in plots.drawn(style, rows):
+    for model in plots.drawn(style, rows[rows["tokens"].notna()]):
         mean = table[table[MODEL.name] == model]
         for panel, factor in zip(axes, factors, strict=False):
             mine = rows[(rows["model"] == model) & (rows["factor"] == factor)]

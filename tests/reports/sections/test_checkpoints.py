@@ -7,6 +7,7 @@ import pytest
 
 from extrapolate import results
 from extrapolate.reports import plots
+from extrapolate.reports.positions import Failure
 from extrapolate.reports.sections import checkpoints
 from extrapolate.reports.sections.checkpoints import Checkpoints, by_checkpoint, in_words
 
@@ -59,6 +60,23 @@ def test_many_checkpoints_are_thinned_with_both_ends() -> None:
     shown = checkpoints._by_tokens(table, NEAR)
     assert len(shown.columns) == 1 + checkpoints.MOST_COLUMNS
     assert (shown.columns[1], shown.columns[-1]) == ("1,000", "25,000")
+
+
+def test_a_model_that_was_trained_elsewhere_has_no_checkpoints(tmp_path: Path) -> None:
+    """Its tokens are not known."""
+    both = rows(RISING).astype({"tokens": "Int64"})
+    both.loc[both["model"] == "ALiBi", "tokens"] = pd.NA
+    table = by_checkpoint(both, list(RISING), {})
+    assert table["Model"].tolist() == ["RoPE"] * 3
+    checkpoints.draw(both, table, plots.styles(both, list(RISING)), tmp_path / "made.png")
+
+
+def test_a_checkpoint_that_a_model_does_not_have_is_empty_and_no_failure_that_was_not_found() -> None:
+    failed = {("RoPE", 2): Failure("RoPE", 16.0, 64, 96, None, 30, "documents", 1)}
+    table = by_checkpoint(rows({"RoPE": RISING["RoPE"], "ALiBi": RISING["ALiBi"][:1]}), list(RISING), failed)
+    shown = checkpoints._by_tokens(table, "Failure length")
+    assert shown.columns.tolist() == ["Model", "1,000", "2,000", "3,000"]
+    assert shown.to_numpy().tolist() == [["RoPE", "not found", "96", "not found"], ["ALiBi", "not found", "", ""]]
 
 
 def test_each_model_is_a_line_in_its_colour(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
