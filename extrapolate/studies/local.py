@@ -121,7 +121,11 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
         tasks.settle((one.task,), heard)
         further = Task("evaluate", one.task.cell)
         if further in tasks.ready():
+            try:
+                one.child.send(work_of(further, tasks, folder, alone))
+            except (RuntimeError, OSError):  # it was killed meanwhile: another process does the evaluation
+                one.over = True
+                return True
             one.task, one.told = further, None
-            one.child.send(work_of(further, tasks, folder, alone))
             return False
     return True

@@ -36,8 +36,16 @@ def status_of(folder: Path) -> list[CellStatus]:
     """Every cell of the study in a folder, in the order of its file. Raises UserError where there is no study."""
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
-    scale = files.read_json(folder / SCALE)["scale"] if (folder / SCALE).is_file() else None
-    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, scale))]
+    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, _scale(folder / SCALE)))]
+
+
+def _scale(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    match files.read_json(path):
+        case {"scale": str() | None as scale}:
+            return scale
+    raise UserError(f"{path} is damaged: run the same sweep again, which writes it")
 
 
 def _status(folder: Path, cell: Cell) -> CellStatus:
@@ -71,11 +79,13 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
 def _rows(log: Path) -> Iterator[dict[str, float]]:
     if not log.is_file():
         return
-    for line in log.read_text(encoding="utf-8").splitlines():
+    for line in log.read_bytes().splitlines():
         try:
-            yield json.loads(line)
-        except ValueError:  # the line that is being written
+            row = json.loads(line)
+        except ValueError:  # the line that is being written, or one that is damaged
             return
+        if isinstance(row, dict):
+            yield row
 
 
 def tokens_due(run: Path) -> int | None:
