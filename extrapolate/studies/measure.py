@@ -51,9 +51,7 @@ class Cost:
 def measure(cell: Resolved, jobs: int) -> Cost:
     """The cell's cost where so many jobs run at once, each with its share of the cores."""
     children: list[Child] = []
-    recipe = (
-        cell.own_extension
-    )  # a user's own class is in no module that a process could import: it reads the file itself
+    recipe = cell.own_extension  # a user's own class is in no module that a process could import: it reads the file
     own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
     try:
         for share in core_shares(jobs):

@@ -100,7 +100,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
                     tasks.fail(one.task, str(error.cause))
                 except ray.exceptions.RayError as error:
                     tasks.fail(one.task, f"its worker died {RETRIES + 1} times: {str(error).splitlines()[0]}")
-                except OSError as error:  # there is no room for what came back
+                except (OSError, UserError) as error:  # there is no room for what came back, or something in its place
                     tasks.fail(one.task, reason_of(error))
                 else:
                     tasks.settle(one.tasks, found)

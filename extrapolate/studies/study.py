@@ -147,8 +147,8 @@ class _Reader:
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
-            if name not in (*SECTIONS, "published"):
-                raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, SECTIONS)}")
+            if name not in (known := (*SECTIONS, "published")):
+                raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, known)}")
         base = self.section(raw, "base")
         self.check_settings(base, ("base",))
         study = Study(

@@ -90,3 +90,15 @@ def test_a_file_that_could_not_have_the_same_name_there_is_refused(study: Path, 
 def test_returning_is_for_ray(study: Path) -> None:
     with pytest.raises(UserError, match="with the engine ray there are folder, return"):
         xt.sweep(study, "out", gather="return")
+
+
+def test_a_run_that_cannot_be_kept_does_not_stop_the_others(study: Path) -> None:
+    """A file is where its folder should be."""
+    few = re.sub(r"lr =.*\n|\[\[fine_tune\]\]\n.*\n.*\n", "", study.read_text())
+    study.write_text(few.replace('"mine.py:Mine"', '"mine.py:Mine", "rope"'))
+    Path("out/runs").mkdir(parents=True)
+    Path("out/runs/rope-s0").write_text("in the way")
+    done = xt.sweep(study, "out", engine="ray", gather="return")
+    assert list(done.failed) == ["rope-s0"]
+    assert "is a file, not a folder" in done.failed["rope-s0"]
+    assert [run.name for run in done.runs] == ["mine-Mine-s0"]
