@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -55,7 +56,7 @@ PUBLISHED_PAIRS = Described(
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
             "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
-            "interval holds zero, or does after Holm's correction, `missing`.",
+            "interval holds zero, or does after Holm's correction, or the difference is below 0.001 nats, `missing`.",
         ),
     ),
 )  # fmt: skip
@@ -64,8 +65,8 @@ RULE = """\
 The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
-Ours tell an order where the 95 % interval of the difference in loss excludes zero, also after Holm's correction for the
-number of differences in this table, {}. {}"""
+Ours tell an order where the difference in loss is at least {:g} nats, and its 95 % interval excludes zero, also after
+Holm's correction for the number of differences in this table, {}. {}"""
 RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
@@ -144,7 +145,8 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
             value = seconds / base if machines == there else math.nan
         elif model is not None:
             value = tables.strict_mean(ours[ours["factor"] == number["factor"]]["loss"])
-            value = float(np.exp(value)) if number["quantity"] == "perplexity" else value
+            with np.errstate(over="ignore"):  # a loss that is out of all bounds
+                value = float(np.exp(value)) if number["quantity"] == "perplexity" else value
         found.append(
             Value(
                 number["row"], number["column"], number["group"], number["quantity"],
@@ -171,8 +173,13 @@ def _compared(
         both = pd.concat([mine.assign(model=str(side), factor=0.0) for side, mine in enumerate(sides)])
         for one in comparison.comparisons(both, controls=False):
             found[_key(pair)] = one
-    corrected = dict(zip(found, comparison.corrected(list(found.values()), "holm"), strict=True))
-    return {pair: corrected[_key(pair)] for pair in wanted if _key(pair) in corrected}
+    once = {frozenset(key): one for key, one in found.items()}  # the other way round, a difference is the same
+    corrected = dict(zip(once, comparison.corrected(list(once.values()), "holm"), strict=True))
+    return {
+        pair: replace(found[key], corrected=corrected[frozenset(key)].corrected)
+        for pair in wanted
+        if (key := _key(pair)) in found
+    }
 
 
 def _key(pair: tuple[Value, Value]) -> tuple[object, ...]:
@@ -184,7 +191,8 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
     compared = [pair.compared for pair in pairs if pair.compared is not None]
     rule = RULE.format(LEAST)
     if compared:
-        rule += RULE_OF_LOSSES.format(len({id(one) for one in compared}), comparison.resampled(compared))
+        count = len({frozenset(_key((pair.lower, pair.higher))) for pair in pairs if pair.compared is not None})
+        rule += RULE_OF_LOSSES.format(compared[0].least, count, comparison.resampled(compared))
     rule += ONE_SEED if any(one.one_run for one in compared) else ""
     times = [value.ours for value in values if value.quantity == "time"]
     rule += RULE_OF_TIMES.format(LEAST_TIME) if times else ""
