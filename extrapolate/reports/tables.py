@@ -225,7 +225,9 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     if not matching.empty:
         timed = matching[matching["training_seconds"].notna()]
         matching = timed if len(timed) else matching
-        usual = matching[matching["model"] == matching["display"]]
+        # The encoding without arguments, also where its name says its size.
+        names = zip(matching["model"], matching["display"], strict=True)
+        usual = matching[[model == display or model.startswith(f"{display}, ") for model, display in names]]
         return str((usual if len(usual) else matching)["model"].iloc[0])
     if baseline is not None:
         raise UserError(f"no run has the encoding '{baseline}'; {did_you_mean(baseline, set(plain['encoding']))}")

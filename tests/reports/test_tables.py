@@ -112,6 +112,19 @@ def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
     assert by_preset["model"].tolist() == ["RoPE, s", "RoPE, m", "RoPE + PI, m", "ALiBi"]
 
 
+def test_times_are_relative_to_rope_without_arguments_also_where_names_have_sizes() -> None:
+    rows = frame(
+        row("a", "RoPE(theta=1)", 1, 4.0, display="RoPE", encoding="rope", config_hash="a"),
+        row("b", "RoPE", 1, 4.0, display="RoPE", config_hash="b", training_seconds=20.0),
+        row("c", "RoPE", 1, 3.9, display="RoPE", config_hash="c", layers=8, training_seconds=40.0),
+    )
+    table = tables.loss_by_ev(tables.comparable(rows, {}), None)
+    assert table["Model"][0] == "RoPE, 4 layers"
+    assert table.set_index("Model")["Training time"].to_dict() == {
+        "RoPE, 4 layers": 1.0, "RoPE(theta=1), 4 layers": 0.5, "RoPE, 8 layers": 2.0,
+    }  # fmt: skip
+
+
 def test_seeds_of_one_size_keep_their_name() -> None:
     rows = frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.4, config_hash="r", seed=1))
     assert set(tables.comparable(rows, {})["model"]) == {"RoPE"}
