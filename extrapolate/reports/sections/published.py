@@ -71,7 +71,8 @@ RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more.
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
-We have no times: the cells ran beside others, or on different machines. A sweep with --jobs 1 measures them."""
+We have no times to compare. A time counts where the cell ran alone, and the first row of its group has one of the same
+machine. A sweep with --jobs 1 measures them."""
 
 
 @sections.register("published")
