@@ -190,15 +190,15 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
 
 
 def formatted(table: pd.DataFrame) -> pd.DataFrame:
-    """Every cell as text: losses to three decimals, shares to two, n/a where there is no number."""
+    """Every cell as text: losses to three decimals, shares to two, rates as given, n/a where there is no number."""
 
     def text(value: Any, column: str) -> str:
         if isinstance(value, str):
             return value
         if pd.isna(value):
             return "n/a"
-        if column == "Seeds":
-            return str(value)
+        if column in ("Seeds", "Learning rate"):
+            return f"{value:g}"
         return f"{value:.{2 if column == 'Training time' or column.startswith('Gain') else 3}f}"
 
     return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})

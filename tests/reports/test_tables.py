@@ -240,3 +240,8 @@ def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss()
         "l, 2x: Learned + table-resize 5.000",
         "l, 4x: Learned + pi 6.000",
     ]
+
+
+def test_learning_rates_are_shown_as_they_were_given() -> None:
+    rates = pd.DataFrame({"Model": ["rope", "rope"], "Learning rate": [3e-4, 1e-2], "Seeds": [3, 3]})
+    assert tables.formatted(rates).to_numpy().tolist() == [["rope", "0.0003", "3"], ["rope", "0.01", "3"]]

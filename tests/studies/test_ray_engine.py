@@ -70,10 +70,10 @@ def test_a_cluster_does_a_study_though_a_worker_is_killed(
     study, log = tmp_path / "study.toml", tmp_path / "out/runs/rope-s0/metrics.jsonl"
     study.write_text(STUDY.format(store=store))
     killed: list[int] = []
+    over = threading.Event()
 
     def kill_one() -> None:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and not killed:
+        while not killed and not over.is_set():  # on a busy machine a worker takes a minute to start
             worker = holder_of(log.parent / ".lock")
             if worker is not None and log.exists() and log.read_bytes().count(b"\n") > 5:
                 os.kill(worker, signal.SIGKILL)
@@ -82,9 +82,12 @@ def test_a_cluster_does_a_study_though_a_worker_is_killed(
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    done = xt.sweep(study, "out", engine="ray")
-    killer.join()
-    assert killed
+    try:
+        done = xt.sweep(study, "out", engine="ray")
+    finally:
+        over.set()
+        killer.join()
+    assert killed, "the cell was done before its worker could be killed"
     assert not done.failed
     assert {one.cell: one.status for one in status_of(Path("out"))} == {"rope-s0": "done", "alibi-s0": "done"}
     steps = pd.read_parquet(log.with_suffix(".parquet"))["step"].drop_duplicates()
