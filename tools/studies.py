@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 import extrapolate as xt
 from extrapolate import files
 from extrapolate.cli.flags import CommandLine
@@ -81,10 +83,13 @@ def _sweep(study: Path, out: Path) -> None:
 
 
 def took(out: Path) -> str:
-    """How long a study took, in words; nothing where it was done in several goes."""
+    """On what a study was done and when, and how long it took; not the latter where it was done in several goes."""
+    rows = pd.read_parquet(out / "report" / "evals.parquet")
+    machines, commits = (", ".join(sorted(set(rows[name]))) for name in ("training_machine", "training_commit"))
+    words = f" Trained on {machines}, {rows['evaluated_at'].max():%Y-%m-%d}, commit {commits}."
     if not (out / TOOK).is_file():
-        return ""
-    return f" It took {files.read_json(out / TOOK)['seconds'] / 60:.0f} minutes."
+        return words
+    return f"{words} It took {files.read_json(out / TOOK)['seconds'] / 60:.0f} minutes."
 
 
 def section(shown: Shown, report: str, took: str) -> str:
