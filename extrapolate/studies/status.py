@@ -92,7 +92,7 @@ def tokens_due(run: Path) -> int | None:
     """The tokens that a run's training ends with, for steps are whole batches; None where that is not known."""
     try:
         training = TrainingConfig(**files.read_json(run / CONFIG)["config"]["training"])
-    except (ValueError, KeyError, TypeError):  # there is none yet, or it is damaged: who needs it will say so
+    except (ValueError, KeyError, TypeError, OSError):  # there is none yet, or it is damaged: who needs it will say so
         return None
     return training.steps * training.batch_size * training.seq_len
 

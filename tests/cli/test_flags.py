@@ -17,7 +17,9 @@ from extrapolate.cli.progress import Terminal
 ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Their texts are pages, which are about the commands too.
-PAGES = ("catalogue.py", "data/catalogue.py", "results/", "reports/caption.py", "reports/sections/")
+PAGES = (
+    "catalogue.py", "data/catalogue.py", "results/", "reports/caption.py", "reports/published.py", "reports/sections/",
+)  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 

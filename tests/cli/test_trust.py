@@ -74,12 +74,12 @@ def sent(cli, tiny, code, ckpt, another_user) -> Path:
 
 class TestACopyInARun:
     def test_it_runs_only_once_it_is_trusted(self, cli, tiny, sent, marker) -> None:
-        for arguments in (
-            ["eval-lengths", sent.parent, *FEW],
-            ["train", "--from", sent, "--out", "tuned"],
-            ["train", "--config", sent / "config.json", "--out", "again"],
+        for code, *arguments in (
+            (1, "eval-lengths", sent.parent, *FEW),  # the other run is evaluated
+            (2, "train", "--from", sent, "--out", "tuned"),
+            (2, "train", "--config", sent / "config.json", "--out", "again"),
         ):
-            message = cli(*arguments).error()
+            message = cli(*arguments).error(code)
             assert f"{sent / 'encoding.py'} is Python code that came with data" in message
             assert "--trust-code" in message
         assert not marker.exists()
