@@ -152,6 +152,9 @@ _COUNTED: dict[Order, str] = {
 }  # fmt: skip
 
 
+MOST_NAMED = 4  # pairs in a sentence: more of them are read in the table
+
+
 def in_words(pairs: Sequence[Pair]) -> list[str]:
     """A paragraph for each column, and one for lengths: which pairs agree, which do not, and which ours cannot tell."""
     by_place: dict[str, list[Pair]] = {}
@@ -165,5 +168,8 @@ def _sentences(pairs: Sequence[Pair]) -> list[str]:
     for order, sentence in _SENTENCES.items():
         if mine := [pair for pair in pairs if pair.order == order]:
             this_run = " (this run)" if any(pair.one_run for pair in mine) else ""
-            said.append(f"{sentence}{this_run}: {', '.join(pair.text for pair in mine)}.")
+            named = ", ".join(pair.text for pair in mine)
+            if len(mine) > MOST_NAMED:
+                named = f"{len(mine)} pairs, which the table below names"
+            said.append(f"{sentence}{this_run}: {named}.")
     return said
