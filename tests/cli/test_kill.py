@@ -68,6 +68,14 @@ def kill(process) -> None:
     assert process.wait(timeout=60) == -signal.SIGKILL
 
 
+def stop(process) -> None:
+    """Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
 def weights(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
@@ -200,14 +208,19 @@ class TestTokenize:
         assert contents(tmp_path / "new") == contents(whole_store)
         assert {path.name for path in tmp_path.iterdir()} == {"new"}
 
-    def test_stopped_by_the_user_it_leaves_nothing(self, start, flags, tmp_path):
+    def test_stopped_while_it_learns_the_words_it_leaves_nothing(self, start, flags, tmp_path):
         process = start(*flags, "new")
-        wait_until(lambda: (tmp_path / ".new.partial/tokenizer.json").exists(), process)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert "Traceback" not in err
+        wait_until(lambda: (tmp_path / ".new.partial").exists(), process)
+        stop(process)
         assert not list(tmp_path.iterdir())
+
+    def test_stopped_later_the_next_call_goes_on(self, start, cli, flags, whole_store, contents, tmp_path):
+        process = start(*flags, "new")
+        wait_until(lambda: (tmp_path / ".new.partial/progress.json").exists(), process)
+        stop(process)
+        assert {path.name for path in tmp_path.iterdir()} == {".new.partial"}
+        cli(*flags, "new").succeeded()
+        assert contents(tmp_path / "new") == contents(whole_store)
 
 
 EVALUATION = ("--factors", "1,2,4,8", "--extend", "pi", "--max-targets", "1024", "--checkpoint", "all")
