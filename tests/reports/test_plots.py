@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from extrapolate.reports import names, plots
-from extrapolate.reports.sections import losses, positions
+from extrapolate.reports import names, plots, position_pictures
+from extrapolate.reports.sections import losses
 
 
 def frame(*models: tuple[str, str, str]) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def test_the_axis_of_differences_is_that_of_the_data(monkeypatch: pytest.MonkeyP
     )  # fmt: skip
     figure, axes = plots.panels(1)
     monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    positions.draw_differences(curves, [], plots.styles(ROWS, ["RoPE"]), 64, tmp_path / "made.png")
+    position_pictures.draw_differences(curves, [], plots.styles(ROWS, ["RoPE"]), 64, tmp_path / "made.png")
     bottom, top = axes[0].get_ylim()
     assert 0.7 < bottom < 0.79
     assert 0.85 < top < 0.9
@@ -141,6 +141,6 @@ def test_many_factors_are_the_longest_few(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(plots, "panels", panels)
     monkeypatch.setattr(plots, "save", lambda figure, path: None)
     rows = rows_of({"RoPE": [4.0] * 30}, position=0, length=128)
-    positions.draw_losses(rows, plots.styles(rows, ["RoPE"]), 64, tmp_path / "made.png")
+    position_pictures.draw_losses(rows, plots.styles(rows, ["RoPE"]), 64, tmp_path / "made.png")
     assert asked == [plots.MOST_PANELS]
     assert axes[-1].get_title() == f"windows of {2.0**29:g}x"
