@@ -2,58 +2,76 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from extrapolate.reports import plots
+from extrapolate.reports import plots, styles
 from extrapolate.reports.positions import Failure
+from extrapolate.reports.styles import Style
+
+MOST_BANDS = 8  # of more, one hides the other
 
 
-def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, path: Path) -> None:
-    """Draws the loss against the position in the window, a panel for every factor, and the best control's."""
+def draw_losses(
+    curves: pd.DataFrame, named: Sequence[str], style: Mapping[str, Style], seq_len: int, path: Path
+) -> None:
+    """Draws the loss against the position in the window, a panel for every factor, and the best control's.
+
+    curves: see `positions.by_position`. named: the models with names and colours.
+    """
     factors = sorted(set(curves["factor"]))[-plots.MOST_PANELS :]
-    figure, axes = plots.panels(len(factors))
-    for panel, factor in zip(axes, factors, strict=True):
+    sheet = plots.Sheet(len(factors), style, named)
+    means = []
+    for panel, factor in zip(sheet.panels, factors, strict=True):
         here = curves[curves["factor"] == factor]
-        for model in plots.drawn(style, curves):
+        for model in styles.drawn(style, here):
             mine = here[here["model"] == model]
-            x = (mine["position"] + seq_len / 4) / seq_len
-            plots.curve(panel, x, mine["loss"], model, plots.line(style[model]))
-        control = plots.drawable(here["control_loss"]).groupby(here["position"]).min()
-        panel.plot(
-            (control.index + seq_len / 4) / seq_len, control, color="grey", linestyle="--", linewidth=1,
-            label="best control",
-        )  # fmt: skip
-        panel.set_title(f"windows of {factor:g}x")
-        panel.set_xlabel("position in the window / L")
-    axes[0].set_ylabel("loss (nats per token)")
-    plots.legend(axes[0])
-    plots.save(figure, path)
+            sheet.curve(panel, _middle(mine["position"], seq_len), mine["loss"], model)
+        control = here["control_loss"].groupby(here["position"]).min()
+        sheet.reference(panel, _middle(control.index, seq_len), control, "best control")
+        means += [here["loss"], control]
+        panel.set_title(f"windows of {factor:g}x", fontsize="medium")
+        panel.set_xlabel("position in the window / L", fontsize=plots.SMALL)
+    sheet.fit(sheet.panels[0], pd.concat(means))
+    sheet.panels[0].set_ylabel("loss (nats per token)")
+    sheet.save(path)
 
 
 def draw_differences(
-    curves: pd.DataFrame, found: Sequence[Failure], style: Mapping[str, plots.Style], seq_len: int, path: Path
+    curves: pd.DataFrame,
+    found: Sequence[Failure],
+    named: Sequence[str],
+    style: Mapping[str, Style],
+    seq_len: int,
+    path: Path,
 ) -> None:
     """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
-    figure, axes = plots.panels(1)
-    longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
-    for model in plots.drawn(style, curves):
+    sheet = plots.Sheet(1, style, named)
+    (panel,) = sheet.panels
+    furthest = curves["factor"].max()
+    longest = curves[(curves["factor"] == furthest) & (curves["position"] >= seq_len)]
+    fails = {one.model: one.fails_from for one in found if one.factor == furthest}
+    banded = styles.drawn(style, longest[longest["model"].isin(named)])
+    for model in styles.drawn(style, longest):
         mine = longest[longest["model"] == model]
-        x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
-        plots.curve(axes[0], x, mine["difference"], model, plots.line(style[model]))
-        low, high = plots.drawable(mine["low"]), plots.drawable(mine["high"])
-        axes[0].fill_between(x, low, high, color=color, alpha=0.15)
-        for one in found:
-            if one.model == model and one.factor == curves["factor"].max() and one.fails_from is not None:
-                at = mine.loc[mine["position"] == one.fails_from, "difference"]
-                axes[0].plot(
-                    (one.fails_from + seq_len / 4) / seq_len, plots.drawable(at), marker="v", color=color, markersize=9
-                )
-    bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
-    axes[0].axhline(0, color="grey", linewidth=1)
-    axes[0].set_ylim(bottom, top)
-    axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
-    axes[0].set_ylabel("loss minus the control's (nats per token)")
-    axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
-    plots.legend(axes[0])
-    plots.save(figure, path)
+        x, colour = _middle(mine["position"], seq_len), style[model]["color"]
+        sheet.curve(panel, x, mine["difference"], model)
+        if model in named and len(banded) <= MOST_BANDS:
+            low, high = styles.drawable(mine["low"]), styles.drawable(mine["high"])
+            panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        if model in named and (at := fails.get(model)) is not None:
+            there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
+            panel.plot(_middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
+    sheet.fit(panel, longest["difference"])
+    panel.axhline(0, color="grey", linewidth=1)
+    panel.set_xlabel(f"position in windows of {furthest:g}x / L (L = {seq_len} tokens)")
+    panel.set_ylabel("loss minus the control's (nats per token)")
+    bands = ", with 95 % bands" if len(banded) <= MOST_BANDS else ""
+    panel.set_title(f"Beyond L{bands}; crosses: failure lengths")
+    sheet.save(path)
+
+
+def _middle(position: Any, seq_len: int) -> Any:
+    """The middle of a bucket that begins at a position, in training lengths."""
+    return (position + seq_len / 4) / seq_len

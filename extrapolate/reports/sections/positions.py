@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import position_pictures
+from extrapolate.reports import position_pictures, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
@@ -83,6 +83,7 @@ class Positions(Section):
         documents = material.documents[material.documents["protocol"] == subject]
         curves = by_position(documents)
         found = with_seeds(failures(curves), documents)
+        named = styles.named(material.styles, material.rows[subject])
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
         blocks: list[Block] = [
             Heading(2, "Where in the context"),
@@ -90,7 +91,9 @@ class Positions(Section):
         ]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves),
-            f"loss_by_position{end}.png": partial(position_pictures.draw_losses, curves, material.styles, seq_len),
+            f"loss_by_position{end}.png": partial(
+                position_pictures.draw_losses, curves, named, material.styles, seq_len
+            ),
         }
         if found:  # else nothing beyond L was evaluated
             table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
@@ -104,7 +107,7 @@ class Positions(Section):
             ]
             files[f"failure_lengths{end}.parquet"] = parquet(table)
             files[f"failure_lengths{end}.png"] = partial(
-                position_pictures.draw_differences, curves, found, material.styles, seq_len
+                position_pictures.draw_differences, curves, found, named, material.styles, seq_len
             )
         return Part(blocks, files)
 

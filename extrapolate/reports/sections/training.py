@@ -9,10 +9,11 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import plots
+from extrapolate.reports import plots, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Picture, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -146,24 +147,27 @@ def _seconds(log: pd.DataFrame) -> float:
     return float(1000 * last["tokens"] / last["step"] / log["tokens_per_s"].median())
 
 
-def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.Style], path: Path) -> None:
+def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
     """Draws the loss of each model against the tokens: every step of each run thin, the average thick."""
-    figure, axes = plots.panels(1)
-    ends: list[float] = []
-    for model in [model for model in style if model in logs]:
-        for log in logs[model]:
+    averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
+    sheet = plots.Sheet(1, style, styles.named(style, _ends(averages)))
+    (panel,) = sheet.panels
+    few = len(averages) <= styles.MANY  # the steps of more would hide the averages
+    settled, last = [], max((average.index.max() for average in averages.values() if len(average)), default=0)
+    for model, average in averages.items():
+        for log in logs[model] if few else []:
             steps = log.dropna(subset="loss")
-            raw = plots.drawable(steps["loss"])
-            axes[0].plot(steps["tokens"], raw, color=style[model]["color"], linewidth=0.5, alpha=0.3, zorder=1.5)
-        average = smoothed(_mean(logs[model]))
-        plots.curve(axes[0], average.index, average, model, {**plots.line(style[model]), "linewidth": 1.8})
-        settled = plots.drawable(average[average.index >= SETTLED * average.index.max()])
-        ends += [settled.min(), settled.max()]
-    low, high = pd.Series(ends).min(), pd.Series(ends).max()
-    if low < high:
-        axes[0].set_ylim(low - 0.1 * (high - low), high + 0.15 * (high - low))
-    plots.tokens_below(axes[0])
-    axes[0].set_ylabel("training loss (nats per token)")
-    axes[0].set_title(f"Thin: steps; thick: moving average ({KEPT:g})")
-    plots.legend_beside(figure, axes[0])
-    plots.save(figure, path)
+            sheet.thin(panel, steps["tokens"], steps["loss"], model, width=0.4)
+        sheet.curve(panel, average.index, average, model, linewidth=1.8)
+        settled.append(average[average.index >= SETTLED * last])
+    sheet.fit(panel, pd.concat(settled), since=SETTLED * last)  # before, every line comes from above
+    plots.tokens_below(panel)
+    panel.set_ylabel("training loss (nats per token)")
+    panel.set_title(f"{'Thin: steps; thick: m' if few else 'M'}oving average ({KEPT:g})")
+    sheet.save(path)
+
+
+def _ends(averages: Mapping[str, "pd.Series[float]"]) -> pd.DataFrame:
+    """The last average of each model, as rows that `styles.named` reads."""
+    last = [_last(average) for average in averages.values()]
+    return pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})
