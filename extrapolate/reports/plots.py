@@ -10,7 +10,7 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.reports.names import label
-from extrapolate.reports.styles import FURTHEST, GREY, Style, drawable, limits
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, Style, drawable, limits
 
 MOST_PANELS = 6
 MOST_MARKERS = 8  # of a line
@@ -19,7 +19,6 @@ HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide where it is the only on
 LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts
 SHARED_GAP, OWN_GAP = 0.2, 0.75  # between panels with one scale, and with scales of their own
 LEADER, SAMPLE, ROW, NOTE = 0.3, 0.35, 0.16, 0.17  # from a line's end to its name, beside it, and below it
-CROWD = 60  # grey lines
 DARK_GREY = "#5C6066"  # of notes
 SMALL = 8  # points
 DOTS = 150  # an inch
@@ -143,7 +142,7 @@ class Sheet:
             out = f"; off the scale: {len(gone)}, to {_far(max(gone, key=abs))}" if gone else ""
             for _, name, line in self._curves:
                 if name in grey and len(grey) > CROWD:
-                    line.set_alpha(0.2)  # how dense they are is seen, not each
+                    line.set_alpha(0.2)
             self.note(f"Grey: {len(grey)} models that the picture does not name{out}. The table has all.")
 
     def _names(self) -> list[tuple[str, Any]]:

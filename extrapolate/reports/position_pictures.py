@@ -27,9 +27,9 @@ def draw_losses(
         here = curves[curves["factor"] == factor]
         for model in styles.drawn(style, here):
             mine = here[here["model"] == model]
-            sheet.curve(panel, _middle(mine["position"], seq_len), mine["loss"], model)
+            sheet.curve(panel, middle(mine["position"], seq_len), mine["loss"], model)
         control = here["control_loss"].groupby(here["position"]).min()
-        sheet.reference(panel, _middle(control.index, seq_len), control, "best control")
+        sheet.reference(panel, middle(control.index, seq_len), control, "best control")
         means += [here["loss"], control]
         panel.set_title(f"windows of {factor:g}x", fontsize="medium")
         panel.set_xlabel("position in the window / L", fontsize=plots.SMALL)
@@ -55,14 +55,14 @@ def draw_differences(
     banded = styles.drawn(style, longest[longest["model"].isin(named)])
     for model in styles.drawn(style, longest):
         mine = longest[longest["model"] == model]
-        x, colour = _middle(mine["position"], seq_len), style[model]["color"]
+        x, colour = middle(mine["position"], seq_len), style[model]["color"]
         sheet.curve(panel, x, mine["difference"], model)
         if model in named and len(banded) <= MOST_BANDS:
             low, high = styles.drawable(mine["low"]), styles.drawable(mine["high"])
             panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         if model in named and (at := fails.get(model)) is not None:
             there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
-            panel.plot(_middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
+            panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
     sheet.fit(panel, longest["difference"])
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xlabel(f"position in windows of {furthest:g}x / L (L = {seq_len} tokens)")
@@ -72,6 +72,6 @@ def draw_differences(
     sheet.save(path)
 
 
-def _middle(position: Any, seq_len: int) -> Any:
+def middle(position: Any, seq_len: int) -> Any:
     """The middle of a bucket that begins at a position, in training lengths."""
     return (position + seq_len / 4) / seq_len

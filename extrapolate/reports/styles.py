@@ -17,6 +17,7 @@ MARKERS = "os^Dv<>p*"
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 MANY = 12  # lines: of more than that, some are grey
 MOST_NAMED = 20
+CROWD = 60  # grey lines: of more, how dense they are is seen, not each
 FURTHEST = 1e9  # nats: what is further from zero, or infinite, counts as this far
 REACH = 1.0  # nats beyond the quartiles that an axis shows in any case
 

@@ -6,9 +6,9 @@ from functools import partial
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import position_pictures, styles
+from extrapolate.reports import position_charts, position_pictures, styles
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -87,7 +87,7 @@ class Positions(Section):
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
         blocks: list[Block] = [
             Heading(2, "Where in the context"),
-            Picture("loss by position in the window", f"loss_by_position{end}.png"),
+            position_charts.losses(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png"),
         ]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves),
@@ -103,7 +103,9 @@ class Positions(Section):
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
-                Picture("difference to the control by position in the window", f"failure_lengths{end}.png"),
+                position_charts.differences(
+                    curves, found, named, material.styles, seq_len, f"failure_lengths{end}.png"
+                ),
             ]
             files[f"failure_lengths{end}.parquet"] = parquet(table)
             files[f"failure_lengths{end}.png"] = partial(
