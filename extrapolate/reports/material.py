@@ -8,10 +8,11 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import comparison, plots, probes, tables
+from extrapolate.reports import comparison, probes, styles, tables
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
+from extrapolate.reports.styles import Style
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Material:
     documents: pd.DataFrame
     compared: Sequence[Comparison]
     probes: pd.DataFrame
-    styles: Mapping[str, plots.Style]
+    styles: Mapping[str, Style]
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()
@@ -101,9 +102,9 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
     return shown, warnings
 
 
-def _styles(rows: Mapping[str, pd.DataFrame], losses: Mapping[str, pd.DataFrame]) -> dict[str, plots.Style]:
+def _styles(rows: Mapping[str, pd.DataFrame], losses: Mapping[str, pd.DataFrame]) -> dict[str, Style]:
     """One style a model for all pictures."""
     if not rows:
         return {}
     order = dict.fromkeys(model for table in losses.values() for model in table["Model"])
-    return plots.styles(pd.concat(rows.values()), list(order))
+    return styles.styles(pd.concat(rows.values()), list(order))

@@ -1,122 +1,228 @@
-"""What all pictures of a report share: how each model is drawn, and how a picture is begun and saved. By matplotlib."""
+"""What all pictures of a report share: panels in a row, lines, and their names at the right end. By matplotlib."""
 
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from extrapolate import files
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.names import label
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, Style, drawable, limits
 
-Style = Mapping[str, Any]
-FURTHEST = 1e9  # nats: what is further from zero, or infinite, would leave no room for the rest
-MOST_PANELS = 16
-IN_COLUMN = 18  # lines of a legend
-COLOURS = (  # matplotlib's own ten, and ten of its map tab20b
-    "C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9",
-    "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#9c9ede", "#b5cf6b", "#e7ba52", "#e7969c", "#de9ed6",
-)  # fmt: skip
-DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
+MOST_PANELS = 6
+MOST_MARKERS = 8  # of a line
+# Inches. Every picture has panels of one height, so that so many names fit beside them.
+HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide where it is the only one
+LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts
+SHARED_GAP, OWN_GAP = 0.2, 0.75  # between panels with one scale, and with scales of their own
+LEADER, SAMPLE, ROW, NOTE = 0.3, 0.35, 0.16, 0.17  # from a line's end to its name, beside it, and below it
+DARK_GREY = "#5C6066"  # of notes
+SMALL = 8  # points
+DOTS = 150  # an inch
 
 
-def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
-    """How every picture of a report draws each model: a colour for each run, a marker and dashes for each extension.
+class Sheet:
+    """A picture in the making: so many panels in a row, from bottom to top on one scale, or each on its own.
 
-    `rows` are those of all protocols, `order` the models in the order of legends.
+    style: how each model is drawn. named: the models that are coloured, with their names at the right of the last
+    panel, each at the height at which its line ends. All others are thin and grey, and counted in words. What leaves
+    a panel is marked at its edge.
     """
-    first = rows.drop_duplicates("model").set_index("model").loc[list(order)]
-    runs = list(dict.fromkeys(first["run"]))
-    extensions = [name for name in dict.fromkeys(first["extension"]) if name != AS_TRAINED]
-    found: dict[str, Style] = {}
-    for model, run, extension in zip(order, first["run"], first["extension"], strict=True):
-        plain = extension == AS_TRAINED
-        at = 0 if plain else extensions.index(extension)
-        found[model] = {
-            "color": COLOURS[runs.index(run) % len(COLOURS)],
-            "linestyle": "-" if plain else DASHES[at % len(DASHES)],
-            "marker": "o" if plain else "s^Dv<>p*"[at % 8],
-        }
-    return found
+
+    def __init__(self, count: int, style: Mapping[str, Style], named: Sequence[str], *, one_scale: bool = True) -> None:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        mpl.rcParams["svg.hashsalt"] = "extrapolate"  # the same rows give the same file
+        import matplotlib.pyplot as plt
+
+        self.figure: Any
+        self.figure, axes = plt.subplots(1, count, squeeze=False, sharey=one_scale)
+        self.panels: list[Any] = list(axes[0])
+        self._style, self._named, self._gap = style, set(named), SHARED_GAP if one_scale else OWN_GAP
+        self._curves: list[tuple[Any, str, Any]] = []  # panel, name, line
+        self._left: dict[str, float] = {}  # what leaves a panel, and to where
+        self._notes: list[str] = []
+        for panel in self.panels:
+            panel.grid(alpha=0.3)
+            panel.tick_params(labelsize=SMALL)
+
+    def curve(self, panel: Any, x: Any, y: "pd.Series[Any]", model: str, **changed: Any) -> None:
+        """Draws a model's line, thin and grey where the model is not named."""
+        if model in self._named:
+            every = max(1, len(y) // MOST_MARKERS)  # of a long line, some points have its marker
+            style = {"markersize": 4, "linewidth": 1.5, "markevery": every, **self._style[model], **changed}
+        else:
+            style = {"color": GREY, "linewidth": 0.6, "alpha": 0.5, "zorder": 1.2}
+        (line,) = panel.plot(x, drawable(y), **style)
+        self._curves.append((panel, model, line))
+
+    def reference(self, panel: Any, x: Any, y: "pd.Series[Any]", name: str) -> None:
+        """Draws a line that is no model's, grey and dashed."""
+        (line,) = panel.plot(x, drawable(y), color=GREY, linestyle="--", linewidth=1, label=name)
+        self._curves.append((panel, name, line))
+        self._named.add(name)
+
+    def seeds(self, panel: Any, rows: pd.DataFrame, model: str, against: str = "factor") -> None:
+        """Draws a named model's losses against a column, a thin line for each of its runs; nothing where it has one."""
+        if model not in self._named or rows["run"].nunique() < 2:
+            return
+        for _, mine in rows.sort_values(against).groupby("run"):
+            self.thin(panel, mine[against], mine["loss"], model)
+
+    def thin(self, panel: Any, x: Any, y: "pd.Series[Any]", model: str, width: float = 0.6) -> None:
+        """Draws a thin line of a named model behind its own: a seed, say."""
+        if model in self._named:
+            panel.plot(x, drawable(y), color=self._style[model]["color"], linewidth=width, alpha=0.5, zorder=1.5)
+
+    def fit(self, panel: Any, values: "pd.Series[Any]", since: float = -np.inf) -> None:
+        """Lets a panel, and those that share its scale, show these values but for a few that are far from the rest.
+
+        What leaves it at `since` or further to the right is marked, and said in words.
+        """
+        if (ends := limits(values)) is None:
+            return
+        panel.set_ylim(*ends)
+        for where, name, line in self._curves:
+            if where is panel or panel.get_shared_y_axes().joined(where, panel):
+                self._mark(where, name, line, ends, since)
+
+    def _mark(self, panel: Any, name: str, line: Any, ends: tuple[float, float], since: float) -> None:
+        """Marks at a panel's edge where a line is last beyond its ends, and keeps how far it goes."""
+        x_N, y_N = _points(line)
+        for beyond_N, end, marker in ((y_N > ends[1], ends[1], "^"), (y_N < ends[0], ends[0], "v")):
+            gone_N = beyond_N & (x_N >= since)
+            if gone_N.any():
+                style = {"color": line.get_color(), "alpha": line.get_alpha(), "marker": marker, "markersize": 4}
+                panel.plot(x_N[gone_N][-1:], [end], linestyle="", clip_on=False, **style)
+                self._left[name] = max([self._left.get(name, 0.0), *y_N[gone_N]], key=abs)
+
+    def note(self, text: str) -> None:
+        """A line of text below the panels."""
+        self._notes.append(text)
+
+    def save(self, path: Path) -> None:
+        """Puts everything in its place, and writes the picture. The file's suffix decides its format."""
+        with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            self._lay_out()
+        save(self.figure, path)
+
+    def _lay_out(self) -> None:
+        figure, count = self.figure, len(self.panels)
+        self._say_what_is_grey()
+        width = WIDE if count == 1 else NARROW
+        right = LEFT + count * width + (count - 1) * self._gap
+        below = BELOW + NOTE * len(self._notes)
+        texts = [
+            figure.text(right + LEADER + SAMPLE, 0, text, fontsize=SMALL, va="center", transform=figure.dpi_scale_trans)
+            for text, _ in self._names()
+        ]
+        notes = [
+            figure.text(0.1, 0.1 + NOTE * at, text, fontsize=SMALL, color=DARK_GREY, transform=figure.dpi_scale_trans)
+            for at, text in enumerate(reversed(self._notes))
+        ]
+        figure.dpi = DOTS
+        renderer = figure.canvas.get_renderer()
+        ends = [text.get_window_extent(renderer).x1 / DOTS for text in [*texts, *notes]]
+        whole = (max([right, *ends]) + 0.1, below + HEIGHT + ABOVE)
+        figure.set_size_inches(*whole)
+        for at, panel in enumerate(self.panels):
+            left = LEFT + at * (width + self._gap)
+            panel.set_position([left / whole[0], below / whole[1], width / whole[0], HEIGHT / whole[1]])
+        self._place(texts, right, width, below)
+
+    def _say_what_is_grey(self) -> None:
+        grey = {name for _, name, _ in self._curves} - self._named
+        gone = [value for name, value in self._left.items() if name in grey]
+        if grey:
+            out = f"; off the scale: {len(gone)}, to {_far(max(gone, key=abs))}" if gone else ""
+            for _, name, line in self._curves:
+                if name in grey and len(grey) > CROWD:
+                    line.set_alpha(0.2)
+            self.note(f"Grey: {len(grey)} models that the picture does not name{out}. The table has all.")
+
+    def _names(self) -> list[tuple[str, Any]]:
+        """The text of each name, and the line that it stands beside: the last panel's, if it has points."""
+        found: dict[str, Any] = {}
+        for panel, name, line in self._curves:
+            if name in self._named and (name not in found or (panel is self.panels[-1] and len(_points(line)[0]))):
+                found[name] = line
+        return [
+            (label(name) + (f"  (to {_far(self._left[name])})" if name in self._left else ""), line)
+            for name, line in found.items()
+        ]
+
+    def _place(self, texts: Sequence[Any], right: float, width: float, below: float) -> None:
+        """Moves the names to where their lines end, none over another, and leads each line to its name."""
+        from matplotlib.lines import Line2D
+
+        last, inches = self.panels[-1], self.figure.dpi_scale_trans
+        lines = [line for _, line in self._names()]
+        to_share = last.transScale + last.transLimits
+        ends = []
+        for line in lines:
+            x_N, y_N = _points(line)
+            if line.axes is not last or not len(x_N):
+                ends.append((np.nan, 0.0))
+                continue
+            at = np.clip(to_share.transform((x_N[-1], y_N[-1])), 0, 1)
+            ends.append((right - width + at[0] * width, at[1] * HEIGHT))
+        heights = below + spread(np.array([y for _, y in ends]), ROW, HEIGHT)
+        for text, line, (x, y), height in zip(texts, lines, ends, heights, strict=True):
+            text.set_y(height)
+            colour, sample = line.get_color(), right + LEADER
+            thin = {"color": colour, "linewidth": 0.6, "alpha": 0.6, "transform": inches}
+            if x == x:
+                self.figure.add_artist(Line2D([x, right, sample], [below + y, below + y, height], **thin))
+            self.figure.add_artist(
+                Line2D(
+                    [sample, sample + SAMPLE / 2, sample + SAMPLE - 0.06], [height] * 3, transform=inches,
+                    color=colour, linestyle=line.get_linestyle(), linewidth=line.get_linewidth(),
+                    marker=line.get_marker(), markersize=4, markevery=[1],
+                )
+            )  # fmt: skip
 
 
-def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
-    """The models that rows are of, in the order of the styles."""
-    return [model for model in style if model in set(rows["model"])]
+def _points(line: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Where a line has values: x_N and y_N."""
+    x_N, y_N = (np.asarray(data, float) for data in line.get_data())
+    there_N = np.isfinite(x_N) & np.isfinite(y_N)
+    return x_N[there_N], y_N[there_N]
 
 
-def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
-    """The values as numbers, missing where they are infinite or too far away."""
-    numbers = values.astype(float)
-    return numbers.where(numbers.abs() <= FURTHEST)
+def _far(value: float) -> str:
+    return f"{'-' if value < 0 else ''}infinity" if abs(value) >= FURTHEST else f"{value:.3g}"
 
 
-def curve(panel: Any, x: Any, y: "pd.Series[Any]", model: str, style: Style) -> None:
-    """Draws one model's line. Its name in the legend says where a part of it cannot be drawn."""
-    shown = drawable(y)
-    beyond = bool((y.notna() & shown.isna()).any())
-    panel.plot(x, shown, label=label(model) + (" (partly off the scale)" if beyond else ""), **style)
+def spread(wanted_N: np.ndarray, gap: float, room: float) -> np.ndarray:
+    """The places nearest to those wanted (least squares) that are `gap` apart and within 0 and `room`, in one order.
 
-
-def seeds_behind(panel: Any, rows: pd.DataFrame, style: Style, against: str = "factor") -> None:
-    """Draws one model's losses against a column, a thin line for each of its runs; nothing where it has one."""
-    if rows["run"].nunique() < 2:
-        return
-    for _, mine in rows.sort_values(against).groupby("run"):
-        panel.plot(mine[against], drawable(mine["loss"]), color=style["color"], linewidth=0.6, alpha=0.6, zorder=1.5)
-
-
-def legend(panel: Any) -> None:
-    """Says which line is which, in the picture: all of them, or the first and the last, where they are too many."""
-    _legend(panel, panel).set_in_layout(False)  # a tall one must not take the room of the picture
-
-
-def legend_beside(figure: Any, panel: Any) -> None:
-    """The same to the right of all panels, where no line can lie under it."""
-    _legend(figure, panel, loc="outside right upper")
-
-
-def _legend(where: Any, panel: Any, **place: Any) -> Any:
-    handles, labels = panel.get_legend_handles_labels()
-    more = len(handles) - 2 * IN_COLUMN
-    if more > 0:
-        handles, labels = [*handles[: -more - 1], handles[-1]], [*labels[: -more - 1], labels[-1]]
-    columns = 1 if len(handles) <= IN_COLUMN else 2
-    made = where.legend(handles, labels, fontsize="small", ncols=columns, **place)
-    if more > 0:
-        made.set_title(f"and {more} more models, see the table")
-    return made
-
-
-def line(style: Style) -> dict[str, Any]:
-    """Without the marker, where there are too many points for one at each."""
-    return {name: value for name, value in style.items() if name != "marker"}
+    Where they do not all fit, the room ends later.
+    """
+    order_N = np.argsort(wanted_N, kind="stable")
+    blocks: list[list[float]] = []  # sum, count: neighbours that push each other share their mean
+    for at, place in enumerate(wanted_N[order_N]):
+        blocks.append([place - at * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + count]
+    means_N = np.repeat([total / count for total, count in blocks], [int(count) for _, count in blocks])
+    found_N = np.empty(len(wanted_N))
+    found_N[order_N] = np.clip(means_N, 0, max(0, room - (len(wanted_N) - 1) * gap)) + gap * np.arange(len(wanted_N))
+    return found_N
 
 
 def tokens_below(panel: Any) -> None:
     """Says that the axis below a panel counts training tokens: 200k, 1.5M."""
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    panel.set_xlabel("training tokens")
+    panel.set_xlabel("training tokens", fontsize=SMALL)
+    panel.xaxis.set_major_locator(MaxNLocator(5))
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def panels(count: int, one_scale: bool = True) -> tuple[Any, Any]:
-    """A figure and its axes: so many panels in a row, from bottom to top on one scale, or each on its own."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "extrapolate"  # the same rows give the same file
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(
-        1, count, figsize=(7 if count == 1 else 3.2 * count, 4.2), layout="constrained", squeeze=False, sharey=one_scale
-    )
-    for panel in axes[0]:
-        panel.grid(alpha=0.3)
-    return figure, axes[0]
 
 
 def save(figure: Any, path: Path) -> None:
@@ -126,7 +232,7 @@ def save(figure: Any, path: Path) -> None:
     def write(to: Path) -> None:
         with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure.savefig(to, format=path.suffix[1:], dpi=150, metadata=_undated(path))
+            figure.savefig(to, format=path.suffix[1:], dpi=DOTS, metadata=_undated(path))
 
     try:
         files.write_atomically(path, write)

@@ -1,146 +1,194 @@
-"""How pictures draw models, from rows made by hand."""
+"""How pictures draw models, from rows made by hand: what must hold with one model and with hundreds."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import names, plots
-from extrapolate.reports.sections import losses, positions
+from extrapolate.reports import names, plots, position_pictures, styles
+from extrapolate.reports.plots import spread
+from extrapolate.reports.sections import losses
+from extrapolate.reports.styles import COLOURS
 
 
-def frame(*models: tuple[str, str, str]) -> pd.DataFrame:
-    return pd.DataFrame(models, columns=["model", "run", "extension"])
-
-
-ROWS = frame(
-    ("RoPE", "a", "as-trained"), ("RoPE + PI", "a", "pi"), ("ExPE", "b", "as-trained"), ("ExPE + PI", "b", "pi"),
-    ("RoPE + YaRN", "a", "yarn"),
-)  # fmt: skip
-
-
-def test_a_run_has_one_colour_and_an_extension_one_marker() -> None:
-    style = plots.styles(ROWS, ["RoPE", "RoPE + PI", "RoPE + YaRN", "ExPE", "ExPE + PI"])
-    assert {style[model]["color"] for model in ("RoPE", "RoPE + PI", "RoPE + YaRN")} == {"C0"}
-    assert {style[model]["color"] for model in ("ExPE", "ExPE + PI")} == {"C1"}
-    assert style["RoPE"]["linestyle"] == style["ExPE"]["linestyle"] == "-"
-    assert style["RoPE + PI"]["marker"] == style["ExPE + PI"]["marker"]
-    assert style["RoPE + PI"]["linestyle"] == style["ExPE + PI"]["linestyle"]
-    assert len({(str(one["color"]), one["marker"], str(one["linestyle"])) for one in style.values()}) == 5
-
-
-def test_twenty_runs_have_colours_of_their_own() -> None:
-    models = [f"m{number}" for number in range(20)]
-    style = plots.styles(frame(*((model, model, "as-trained") for model in models)), models)
-    assert len({one["color"] for one in style.values()}) == 20
-
-
-def test_a_picture_with_fewer_models_keeps_the_others_styles(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """A model keeps its colour where an earlier one in the order has no rows."""
-    style = plots.styles(ROWS, ["RoPE", "RoPE + PI", "RoPE + YaRN", "ExPE", "ExPE + PI"])
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    rows = ROWS[ROWS["run"] == "b"].assign(factor=1.0, loss=4.0, control_loss=4.0, seq_len=64)
-    losses.draw(rows, style, "title", tmp_path / "made.png")
-    drawn = {line.get_label(): line.get_color() for line in axes[0].get_lines()}
-    assert drawn["ExPE"] == "C1"
-    assert drawn["ExPE + PI"] == "C1"
-    assert "RoPE" not in drawn
-
-
-def test_the_axis_of_differences_is_that_of_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    curves = pd.DataFrame(
-        {
-            "model": "RoPE", "factor": 4.0, "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
-            "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
-        }
-    )  # fmt: skip
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    positions.draw_differences(curves, [], plots.styles(ROWS, ["RoPE"]), 64, tmp_path / "made.png")
-    bottom, top = axes[0].get_ylim()
-    assert 0.7 < bottom < 0.79
-    assert 0.85 < top < 0.9
-
-
-def test_every_seed_is_a_thin_line_behind_the_mean(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    one = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.0, 4.2]})
-    other = one[one["model"] == "RoPE"].assign(run="RoPE-s1", loss=[4.2, 5.0])
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    losses.draw(pd.concat([one, other]), plots.styles(one, ["RoPE", "ExPE"]), "title", tmp_path / "made.png")
-    rope = [line for line in axes[0].get_lines() if line.get_color() == "C0"]
-    thin, (mean,) = rope[:-1], rope[-1:]
-    assert [line.get_ydata().tolist() for line in thin] == [[4.0, 4.4], [4.2, 5.0]]
-    assert mean.get_ydata() == pytest.approx([4.1, 4.7])
-    assert all(line.get_linewidth() < mean.get_linewidth() for line in thin)
-    assert all(line.get_zorder() < mean.get_zorder() for line in thin)
-    assert [line.get_label() for line in axes[0].get_lines() if line.get_color() == "C1"] == ["ExPE"]
-    named = [text.get_text() for text in axes[0].get_legend().get_texts()]
-    assert named == ["RoPE", "ExPE", "best control (context of L/2 to L)"]
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved from here on, which are not encoded."""
+    saved: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
+    return saved
 
 
 def rows_of(models: dict[str, list[float]], **columns: object) -> pd.DataFrame:
     rows = [
-        {"model": model, "run": model, "extension": "as-trained", "factor": 2.0**at, "loss": loss, "control_loss": loss}
+        {"model": model, "run": model, "extension": "as-trained", "factor": 2.0**at, "loss": loss, "control_loss": 4.0}
         for model, losses_of in models.items()
         for at, loss in enumerate(losses_of)
     ]
     return pd.DataFrame(rows).assign(seq_len=64, **columns)
 
 
+def style_of(rows: pd.DataFrame) -> dict[str, styles.Style]:
+    return styles.styles(rows, list(dict.fromkeys(rows["model"])))
+
+
+def many(count: int) -> pd.DataFrame:
+    """Models of which one diverges, and one ends early, and some have long names."""
+    found = {
+        f"model {at}" + " with a long name" * (at % 3): [4.0 + 0.01 * at, 4.1 + 0.02 * at, 4.2] for at in range(count)
+    }
+    found |= {"diverged": [4.5, 9.0, 50.0], "short": [4.0, 4.2, math.nan]} if count > 2 else {}
+    return rows_of(dict(list(found.items())[-count:]))
+
+
+def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """As `positions.by_position` makes them, of windows of 1, 2 and 4 times 64."""
+    return pd.concat(
+        rows.assign(position=position, difference=rows["loss"] - 4.0, low=rows["loss"] - 4.1, high=rows["loss"] - 3.9)
+        for position in (0, 64, 96)
+    )
+
+
+def loss_by_length(rows: pd.DataFrame, to: Path) -> None:
+    losses.draw(rows, style_of(rows), "Protocol windows", to)
+
+
+def loss_by_position(rows: pd.DataFrame, to: Path) -> None:
+    position_pictures.draw_losses(curves_of(rows), styles.named(style_of(rows), rows), style_of(rows), 64, to)
+
+
+def differences(rows: pd.DataFrame, to: Path) -> None:
+    position_pictures.draw_differences(curves_of(rows), [], styles.named(style_of(rows), rows), style_of(rows), 64, to)
+
+
+@pytest.mark.parametrize("draw", [loss_by_length, loss_by_position, differences])
+@pytest.mark.parametrize("count", [1, 6, 31, 100])
+def test_a_picture_is_readable_with_any_number_of_models(
+    figures: list[Any], tmp_path: Path, count: int, draw: Callable[[pd.DataFrame, Path], None]
+) -> None:
+    draw(many(count), tmp_path / "made.png")
+    (figure,) = figures
+    width, height = figure.get_size_inches() * plots.DOTS
+    assert width < 3500
+    assert height < 1000
+    panels = [panel.get_window_extent() for panel in figure.axes]
+    for panel in panels:
+        assert min(panel.width, panel.height) >= 300
+        assert panel.x0 > 0
+        assert panel.x1 <= width
+    boxes = [text.get_window_extent() for text in figure.texts]
+    assert len(boxes) >= min(count, 2)
+    for at, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.x1 <= width
+        assert not any(box.overlaps(other) for other in [*panels, *boxes[:at]])
+    shown = figure.axes[0].get_ylim()
+    assert shown[1] - shown[0] < 6  # what diverged does not flatten the rest
+
+
+def test_the_names_stand_where_the_lines_end_and_grey_ones_are_counted(figures: list[Any], tmp_path: Path) -> None:
+    loss_by_length(many(31), tmp_path / "made.png")
+    texts = {text.get_text(): text.get_position()[1] for text in figures[0].texts}
+    (note,) = [text for text in texts if text.startswith("Grey: ")]
+    assert note == "Grey: 11 models that the picture does not name; off the scale: 1, to 50. The table has all."
+    assert len(texts) == 1 + styles.MOST_NAMED + 1  # and the control
+    few = rows_of({"high": [4.0, 5.0], "low": [4.0, 4.5], "lower": [4.0, 4.49], "diverged": [4.0, 50.0]})
+    loss_by_length(few, tmp_path / "made.png")
+    texts = {text.get_text(): text.get_position()[1] for text in figures[1].texts}
+    order = ["diverged  (to 50)", "high", "low", "lower", "best control (L/2 to L tokens)"]
+    assert sorted(texts, key=lambda text: -texts[text]) == order
+
+
+def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any], tmp_path: Path) -> None:
+    """A model keeps its colour where an earlier one in the order has no rows."""
+    rows = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.1, 4.3]})
+    losses.draw(rows[rows["model"] == "ExPE"], style_of(rows), "title", tmp_path / "made.png")
+    assert [text.get_text() for text in figures[0].texts] == ["best control (L/2 to L tokens)", "ExPE"]
+    assert COLOURS[1] in {line.get_color() for line in figures[0].axes[0].get_lines()}
+    assert COLOURS[0] not in {line.get_color() for line in figures[0].axes[0].get_lines()}
+
+
+def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_path: Path) -> None:
+    curves = pd.DataFrame(
+        {
+            "model": "RoPE", "factor": 4.0, "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
+            "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
+        }
+    )  # fmt: skip
+    style = style_of(rows_of({"RoPE": [4.0]}))
+    position_pictures.draw_differences(curves, [], ["RoPE"], style, 64, tmp_path / "made.png")
+    bottom, top = figures[0].axes[0].get_ylim()
+    assert 0.7 < bottom < 0.8
+    assert 0.84 < top < 0.9
+
+
+def test_every_seed_is_a_thin_line_behind_the_mean(figures: list[Any], tmp_path: Path) -> None:
+    one = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.0, 4.2]})
+    other = one[one["model"] == "RoPE"].assign(run="RoPE-s1", loss=[4.2, 5.0])
+    losses.draw(pd.concat([one, other]), style_of(one), "title", tmp_path / "made.png")
+    lines = figures[0].axes[0].get_lines()
+    *thin, mean = [line for line in lines if line.get_color() == COLOURS[0]]
+    assert [line.get_ydata().tolist() for line in thin] == [[4.0, 4.4], [4.2, 5.0]]
+    assert mean.get_ydata() == pytest.approx([4.1, 4.7])
+    assert all(line.get_linewidth() < mean.get_linewidth() for line in thin)
+    assert all(line.get_zorder() < mean.get_zorder() for line in thin)
+    assert len([line for line in lines if line.get_color() == COLOURS[1]]) == 1
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "losses_of",
+    ("losses_of", "said"),
     [
-        [4.0, math.inf],
-        [math.inf] * 2,
-        [math.nan] * 2,
-        [1e300, 1.7e308],
-        [-1e300, 4.0],
-        [-math.inf, math.nan],
-        [0.0, -5.0],
+        ([4.0, math.inf], "odd  (to infinity)"),
+        ([math.inf] * 2, "odd  (to infinity)"),
+        ([math.nan] * 2, "odd"),
+        ([1e300, 1.7e308], "odd  (to infinity)"),
+        ([-1e300, 4.0], "odd  (to -infinity)"),
+        ([-math.inf, math.nan], "odd  (to -infinity)"),
+        ([5.0, 2.9], "odd"),
     ],
 )
-def test_a_loss_that_cannot_be_drawn_is_left_out_aloud(monkeypatch: pytest.MonkeyPatch, tmp_path, losses_of) -> None:
+def test_a_loss_that_cannot_be_drawn_leaves_the_picture_aloud(tmp_path: Path, monkeypatch, losses_of, said) -> None:
     rows = rows_of({"sound": [4.0, 4.5], "odd": losses_of})
-    style = plots.styles(rows, ["sound", "odd"])
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    losses.draw(rows, style, "title", tmp_path / "made.png")
+    shown: list[str] = []
+    save = plots.save
+    monkeypatch.setattr(
+        plots, "save", lambda figure, path: (shown.extend(t.get_text() for t in figure.texts), save(figure, path))
+    )
+    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
     assert (tmp_path / "made.png").stat().st_size
-    (label,) = [text.get_text() for text in axes[0].get_legend().get_texts() if text.get_text().startswith("odd")]
-    beyond = any(abs(loss) > 1e9 for loss in losses_of)
-    assert label == ("odd (partly off the scale)" if beyond else "odd")
+    assert said in shown
 
 
 @pytest.mark.filterwarnings("error")
-def test_any_name_can_be_drawn_and_many_models(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_any_name_can_be_drawn(tmp_path: Path) -> None:
     hostile = ["$\\frac{$", "_hidden", "a" * 1000, "x\x1b[31m\ny", "中文", "<script>"]
-    order = [*hostile, *(f"model {n}" for n in range(200))]
-    rows = rows_of({model: [4.0, 4.1] for model in order}, position=0, length=128)
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
-    losses.draw(rows, plots.styles(rows, order), "title", tmp_path / "made.svg")
-    legend = axes[0].get_legend()
-    shown = [text.get_text() for text in legend.get_texts()]
-    assert shown[: len(hostile)] == [names.label(name) for name in hostile]
-    assert shown[-1].startswith("best control")
-    assert legend.get_title().get_text() == f"and {len(order) + 1 - len(shown)} more models, see the table"
+    rows = rows_of({model: [4.0, 4.1] for model in hostile})
+    sheet = plots.Sheet(1, style_of(rows), hostile)
+    for model in hostile:
+        sheet.curve(sheet.panels[0], [1, 2], pd.Series([4.0, 4.1]), model)
+    sheet.save(tmp_path / "made.svg")
+    assert (tmp_path / "made.svg").stat().st_size
+    assert {text.get_text() for text in sheet.figure.texts} == {names.label(name) for name in hostile}
 
 
 @pytest.mark.filterwarnings("error")
-def test_many_factors_are_the_longest_few(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    asked = []
+def test_many_factors_are_the_longest_few(figures: list[Any], tmp_path: Path) -> None:
+    rows = rows_of({"RoPE": [4.0] * 30}, position=0)
+    position_pictures.draw_losses(rows, ["RoPE"], style_of(rows), 64, tmp_path / "made.png")
+    assert len(figures[0].axes) == plots.MOST_PANELS
+    assert figures[0].axes[-1].get_title() == f"windows of {2.0**29:g}x"
 
-    def panels(count: int):
-        asked.append(count)
-        return figure, axes
 
-    figure, axes = plots.panels(plots.MOST_PANELS)
-    monkeypatch.setattr(plots, "panels", panels)
-    monkeypatch.setattr(plots, "save", lambda figure, path: None)
-    rows = rows_of({"RoPE": [4.0] * 30}, position=0, length=128)
-    positions.draw_losses(rows, plots.styles(rows, ["RoPE"]), 64, tmp_path / "made.png")
-    assert asked == [plots.MOST_PANELS]
-    assert axes[-1].get_title() == f"windows of {2.0**29:g}x"
+def test_names_keep_their_distance_and_move_no_further_than_they_must() -> None:
+    assert spread(np.array([1.0, 2.0]), 0.5, 3.0).tolist() == [1.0, 2.0]
+    assert spread(np.array([1.1, 0.9]), 1.0, 3.0) == pytest.approx([1.5, 0.5])
+    assert spread(np.array([0.0, 0.0, 3.0]), 1.0, 3.0) == pytest.approx([0.0, 1.0, 3.0])
+    placed = spread(np.random.default_rng(0).uniform(0, 1, 20), 0.1, 2.0)
+    assert np.diff(np.sort(placed)).min() > 0.0999
+    assert placed.min() >= 0
+    assert placed.max() <= 2.0 + 1e-9

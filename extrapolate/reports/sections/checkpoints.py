@@ -7,12 +7,13 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import plots
+from extrapolate.reports import plots, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.positions import Failure, by_position, failures
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
+from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
@@ -143,32 +144,32 @@ def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return shown.reset_index().rename_axis(columns=None)
 
 
-def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Style], path: Path) -> None:
+def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], path: Path) -> None:
     """Draws the loss at the shortest and at the longest length, and the failure length, against training tokens.
 
     Each seed of a model is a thin line behind the mean. A line has a gap where no failure was found.
     """
+    known = rows[rows["tokens"].notna()]
     near, far = rows["factor"].min(), rows["factor"].max()
     factors = list(dict.fromkeys([near, far]))
     fails = table[FAILS].notna().any()
-    figure, axes = plots.panels(len(factors) + int(fails), one_scale=False)
-    for model in plots.drawn(style, rows[rows["tokens"].notna()]):
+    last = known[known["step"] == known.groupby("run")["step"].transform("max")]
+    sheet = plots.Sheet(len(factors) + int(fails), style, styles.named(style, last), one_scale=False)
+    panels = [*sheet.panels[int(fails) :]]  # the failure length first, so that names stand beside the longest windows
+    for model in styles.drawn(style, known):
         mean = table[table[MODEL.name] == model]
-        for panel, factor in zip(axes, factors, strict=False):
-            mine = rows[(rows["model"] == model) & (rows["factor"] == factor)]
-            plots.seeds_behind(panel, mine, style[model], against="tokens")
-            plots.curve(panel, mean[TOKENS], mean[f"Loss (ev={factor:g})"], model, style[model])
+        for panel, factor in zip(panels, factors, strict=True):
+            sheet.seeds(panel, rows[(rows["model"] == model) & (rows["factor"] == factor)], model, against="tokens")
+            sheet.curve(panel, mean[TOKENS], mean[f"Loss (ev={factor:g})"], model)
         if fails:
-            plots.curve(axes[-1], mean[TOKENS], mean[FAILS].astype(float), model, style[model])
-    for panel, factor in zip(axes, factors, strict=False):
-        panel.set_title(f"at {factor:g}x")
-        panel.set_ylabel("loss (nats per token)")
+            sheet.curve(sheet.panels[0], mean[TOKENS], mean[FAILS].astype(float), model)
+    for panel, factor in zip(panels, factors, strict=True):
+        sheet.fit(panel, table[f"Loss (ev={factor:g})"])
+        panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
     if fails:
-        axes[-1].set_title(f"failure length at {far:g}x")
-        axes[-1].set_ylabel("tokens")
-        axes[-1].set_ylim(bottom=0)
-    for panel in axes:
+        sheet.panels[0].set_title(f"failure length at {far:g}x (tokens)", fontsize="medium")
+        sheet.panels[0].set_ylim(bottom=0)
+    for panel in sheet.panels:
         plots.tokens_below(panel)
-        panel.set_xlim(axes[0].get_xlim())  # a line of failure lengths may begin later
-    plots.legend_beside(figure, axes[0])
-    plots.save(figure, path)
+        panel.set_xlim(panels[0].get_xlim())  # a line of failure lengths may begin later
+    sheet.save(path)

@@ -7,14 +7,19 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import comparison, names, plots, tables
+from extrapolate.reports import comparison, names, plots, styles, tables, traces
 from extrapolate.reports.caption import caption
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
+from extrapolate.reports.styles import Style
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
+MOST_TICKS = 9
+LOSS_AXIS = "loss (nats per token)"
 MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
 LOSS = Column(
     "Loss (ev=K)", REAL, "nats per target", False,
@@ -77,7 +82,7 @@ class Losses(Section):
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
         blocks += [
-            Picture("loss against length", f"{stem}.png"),
+            chart(rows, material.styles, against, f"{stem}.png"),
             Text(CONTROL_TEXT),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
             Text(comparison.marked(against)),
@@ -96,29 +101,58 @@ class Losses(Section):
         )
 
 
-def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path: Path) -> None:
+def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path) -> None:
     """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
 
     Where a model has several seeds, each is a thin line behind the mean.
     `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
     """
-    figure, axes = plots.panels(1)
-    for model in plots.drawn(style, rows):
-        mine = rows[rows["model"] == model]
-        plots.seeds_behind(axes[0], mine, style[model])
-        mean = mine.groupby("factor")["loss"].mean()
-        plots.curve(axes[0], mean.index, mean, model, style[model])
-    control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
-    if (best := plots.drawable(control).min()) == best:  # some control has a loss that can be drawn
-        axes[0].axhline(best, color="grey", linestyle="--", linewidth=1, label="best control (context of L/2 to L)")
+    sheet = plots.Sheet(1, style, styles.named(style, rows))
+    (panel,) = sheet.panels
     factors = sorted(set(rows["factor"]))
-    axes[0].set_xscale("log", base=2)
-    axes[0].set_xticks(factors, [f"{factor:g}x" for factor in factors])
-    axes[0].set_xlabel(f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)")
-    axes[0].set_ylabel("loss (nats per token)")
-    axes[0].set_title(title)
-    plots.legend(axes[0])
-    plots.save(figure, path)
+    control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
+    means = [control[control == control.min()]]
+    if len(means[0]):
+        sheet.reference(panel, factors, pd.Series([control.min()] * len(factors)), "best control (L/2 to L tokens)")
+    for model in styles.drawn(style, rows):
+        mine = rows[rows["model"] == model]
+        sheet.seeds(panel, mine, model)
+        mean = mine.groupby("factor")["loss"].mean()
+        sheet.curve(panel, mean.index, mean, model)
+        means.append(mean)
+    sheet.fit(panel, pd.concat(means))
+    panel.set_xscale("log", base=2)
+    shown = factors[:: -(-len(factors) // MOST_TICKS)]
+    panel.set_xticks(shown, [f"{factor:g}x" for factor in shown])
+    panel.minorticks_off()
+    panel.set_xlabel(f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)")
+    panel.set_ylabel(LOSS_AXIS)
+    panel.set_title(title)
+    sheet.save(path)
+
+
+def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], file: str) -> Chart:
+    """The same as a chart, in which a reader who points at a line sees its difference to the control."""
+    named = set(styles.named(style, rows))
+    factors = sorted(set(rows["factor"]))
+    means = rows.groupby(["model", "factor"])["loss"].mean()
+    differences = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
+    lines: list[traces.Trace] = []
+    for model in styles.drawn(style, rows):
+        mine = rows[rows["model"] == model]
+        if model in named and mine["run"].nunique() > 1:
+            for _, seed in mine.sort_values("factor").groupby("run"):
+                lines.append(traces.thin(model, seed["factor"], seed["loss"], style[model]))
+        line = traces.curve(model, factors, means[model].reindex(factors), style[model] if model in named else None)
+        found = [differences.get((model, factor)) for factor in factors]
+        said = [f", against its control {one.text()}" if one else "" for one in found]
+        lines.append(line | ({"text": said} if any(said) else {}))
+    control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
+    if len(control):
+        lines.append(traces.reference("best control (L/2 to L tokens)", factors, [control.min()] * len(factors)))
+    seq_len = int(rows["seq_len"].iloc[0])
+    shape = traces.layout("", LOSS_AXIS, means, xaxis=traces.by_factor(factors, seq_len))
+    return Chart("loss against length", file, traces.arranged(lines), shape)
 
 
 def _latex(table: pd.DataFrame, protocol: str, said: str) -> str:

@@ -1,15 +1,14 @@
 """Where in the context the loss rises: losses by position in the window, and failure lengths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import plots
+from extrapolate.reports import position_charts, position_pictures, styles
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -84,14 +83,17 @@ class Positions(Section):
         documents = material.documents[material.documents["protocol"] == subject]
         curves = by_position(documents)
         found = with_seeds(failures(curves), documents)
+        named = styles.named(material.styles, material.rows[subject])
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
         blocks: list[Block] = [
             Heading(2, "Where in the context"),
-            Picture("loss by position in the window", f"loss_by_position{end}.png"),
+            position_charts.losses(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png"),
         ]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves),
-            f"loss_by_position{end}.png": partial(draw_losses, curves, material.styles, seq_len),
+            f"loss_by_position{end}.png": partial(
+                position_pictures.draw_losses, curves, named, material.styles, seq_len
+            ),
         }
         if found:  # else nothing beyond L was evaluated
             table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
@@ -101,10 +103,14 @@ class Positions(Section):
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
-                Picture("difference to the control by position in the window", f"failure_lengths{end}.png"),
+                position_charts.differences(
+                    curves, found, named, material.styles, seq_len, f"failure_lengths{end}.png"
+                ),
             ]
             files[f"failure_lengths{end}.parquet"] = parquet(table)
-            files[f"failure_lengths{end}.png"] = partial(draw_differences, curves, found, material.styles, seq_len)
+            files[f"failure_lengths{end}.png"] = partial(
+                position_pictures.draw_differences, curves, found, named, material.styles, seq_len
+            )
         return Part(blocks, files)
 
 
@@ -117,53 +123,3 @@ def _explained(found: Sequence[Failure]) -> str:
         "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
         f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
-
-
-def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, path: Path) -> None:
-    """Draws the loss against the position in the window, a panel for every factor, and the best control's."""
-    factors = sorted(set(curves["factor"]))[-plots.MOST_PANELS :]
-    figure, axes = plots.panels(len(factors))
-    for panel, factor in zip(axes, factors, strict=True):
-        here = curves[curves["factor"] == factor]
-        for model in plots.drawn(style, curves):
-            mine = here[here["model"] == model]
-            x = (mine["position"] + seq_len / 4) / seq_len
-            plots.curve(panel, x, mine["loss"], model, plots.line(style[model]))
-        control = plots.drawable(here["control_loss"]).groupby(here["position"]).min()
-        panel.plot(
-            (control.index + seq_len / 4) / seq_len, control, color="grey", linestyle="--", linewidth=1,
-            label="best control",
-        )  # fmt: skip
-        panel.set_title(f"windows of {factor:g}x")
-        panel.set_xlabel("position in the window / L")
-    axes[0].set_ylabel("loss (nats per token)")
-    plots.legend(axes[0])
-    plots.save(figure, path)
-
-
-def draw_differences(
-    curves: pd.DataFrame, found: Sequence[Failure], style: Mapping[str, plots.Style], seq_len: int, path: Path
-) -> None:
-    """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
-    figure, axes = plots.panels(1)
-    longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
-    for model in plots.drawn(style, curves):
-        mine = longest[longest["model"] == model]
-        x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
-        plots.curve(axes[0], x, mine["difference"], model, plots.line(style[model]))
-        low, high = plots.drawable(mine["low"]), plots.drawable(mine["high"])
-        axes[0].fill_between(x, low, high, color=color, alpha=0.15)
-        for one in found:
-            if one.model == model and one.factor == curves["factor"].max() and one.fails_from is not None:
-                at = mine.loc[mine["position"] == one.fails_from, "difference"]
-                axes[0].plot(
-                    (one.fails_from + seq_len / 4) / seq_len, plots.drawable(at), marker="v", color=color, markersize=9
-                )
-    bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
-    axes[0].axhline(0, color="grey", linewidth=1)
-    axes[0].set_ylim(bottom, top)
-    axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
-    axes[0].set_ylabel("loss minus the control's (nats per token)")
-    axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
-    plots.legend(axes[0])
-    plots.save(figure, path)

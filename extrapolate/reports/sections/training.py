@@ -9,10 +9,12 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import plots
+from extrapolate.reports import plots, styles, traces
+from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Picture, Table, Text
+from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -48,6 +50,11 @@ Thin lines are the losses of the steps, one line for each seed. Thick lines are 
 mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so that about the last
 {1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast."""
 
+THINNED = """\
+The chart of the HTML page shows at most {:,} steps of a run, as far apart as its steps are many. Its average is of the
+steps that it shows, and its time is that of the steps alone, without evaluations and stops."""
+MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a run and of all, in the chart: a page must open
+
 
 @sections.register("training")
 class Training(Section):
@@ -71,8 +78,9 @@ class Training(Section):
         shown[seconds] = ["n/a" if pd.isna(value) else f"{value:,.1f}" for value in table[seconds]]
         blocks = [
             Heading(2, "Training"),
-            Picture("training loss against tokens", "training_loss.png"),
+            chart(logs, material.styles),
             Text(EXPLAINED),
+            Text(THINNED.format(_points(logs))),
             Table(shown),
         ]
         return Part(
@@ -146,24 +154,61 @@ def _seconds(log: pd.DataFrame) -> float:
     return float(1000 * last["tokens"] / last["step"] / log["tokens_per_s"].median())
 
 
-def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, plots.Style], path: Path) -> None:
+def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
     """Draws the loss of each model against the tokens: every step of each run thin, the average thick."""
-    figure, axes = plots.panels(1)
-    ends: list[float] = []
-    for model in [model for model in style if model in logs]:
-        for log in logs[model]:
+    averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
+    sheet = plots.Sheet(1, style, styles.named(style, _ends(averages)))
+    (panel,) = sheet.panels
+    few = len(averages) <= styles.MANY  # the steps of more would hide the averages
+    settled, last = [], max((average.index.max() for average in averages.values() if len(average)), default=0)
+    for model, average in averages.items():
+        for log in logs[model] if few else []:
             steps = log.dropna(subset="loss")
-            raw = plots.drawable(steps["loss"])
-            axes[0].plot(steps["tokens"], raw, color=style[model]["color"], linewidth=0.5, alpha=0.3, zorder=1.5)
-        average = smoothed(_mean(logs[model]))
-        plots.curve(axes[0], average.index, average, model, {**plots.line(style[model]), "linewidth": 1.8})
-        settled = plots.drawable(average[average.index >= SETTLED * average.index.max()])
-        ends += [settled.min(), settled.max()]
-    low, high = pd.Series(ends).min(), pd.Series(ends).max()
-    if low < high:
-        axes[0].set_ylim(low - 0.1 * (high - low), high + 0.15 * (high - low))
-    plots.tokens_below(axes[0])
-    axes[0].set_ylabel("training loss (nats per token)")
-    axes[0].set_title(f"Thin: steps; thick: moving average ({KEPT:g})")
-    plots.legend_beside(figure, axes[0])
-    plots.save(figure, path)
+            sheet.thin(panel, steps["tokens"], steps["loss"], model, width=0.4)
+        sheet.curve(panel, average.index, average, model, linewidth=1.8)
+        settled.append(average[average.index >= SETTLED * last])
+    sheet.fit(panel, pd.concat(settled), since=SETTLED * last)  # before, every line comes from above
+    plots.tokens_below(panel)
+    panel.set_ylabel("training loss (nats per token)")
+    panel.set_title(f"{'Thin: steps; thick: m' if few else 'M'}oving average ({KEPT:g})")
+    sheet.save(path)
+
+
+def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]) -> Chart:
+    """The losses of the steps, a line for each run, which the page smooths as the reader wishes."""
+    averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
+    named = styles.named(style, _ends(averages))
+    lines = []
+    for model in averages:
+        for log in logs[model]:
+            steps = log.dropna(subset="loss").sort_values("tokens")
+            steps = steps.assign(seconds=_seconds_so_far(steps))
+            steps = steps.iloc[:: -(-len(steps) // _points(logs)) or 1]
+            own = style[model] if model in named else None
+            line = traces.curve(model, steps["tokens"], steps["loss"], own, markers=False)
+            line["showlegend"] = own is not None and log is logs[model][0]
+            seconds = traces.numbers(steps["seconds"], digits=1)
+            lines.append(line | ({"meta": {"seconds": seconds}} if any(seconds) else {}))
+    last = max((average.index.max() for average in averages.values() if len(average)), default=0)
+    settled = pd.concat([average[average.index >= SETTLED * last] for average in averages.values()])
+    shape = traces.layout("training tokens", "training loss (nats per token)", settled)
+    return Chart("training loss against tokens", "training_loss.png", traces.arranged(lines), shape, smoothing=True)
+
+
+def _points(logs: Mapping[str, Sequence[pd.DataFrame]]) -> int:
+    """How many steps of a run the chart shows at most."""
+    return min(MOST_POINTS, max(2, MOST_OF_ALL // sum(map(len, logs.values()))))
+
+
+def _seconds_so_far(steps: pd.DataFrame) -> "pd.Series[float]":
+    """When each step ended, in seconds of training; missing from where the speed is not known."""
+    if "tokens_per_s" not in steps:
+        return pd.Series(float("nan"), index=steps.index)
+    tokens = steps["tokens"].diff().fillna(steps["tokens"])
+    return (tokens / steps["tokens_per_s"]).cumsum(skipna=False)
+
+
+def _ends(averages: Mapping[str, "pd.Series[float]"]) -> pd.DataFrame:
+    """The last average of each model, as rows that `styles.named` reads."""
+    last = [_last(average) for average in averages.values()]
+    return pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})

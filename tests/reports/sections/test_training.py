@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.reports import plots
+from extrapolate.reports import plots, styles
 from extrapolate.reports.sections import training
 from extrapolate.reports.sections.training import KEPT, smoothed
 
@@ -48,24 +49,24 @@ def test_seconds_per_1000_steps_and_last_losses() -> None:
 def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
     rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
-    style = plots.styles(rows, list(logs))
-    figure, axes = plots.panels(1)
-    monkeypatch.setattr(plots, "panels", lambda count: (figure, axes))
+    style = styles.styles(rows, list(logs))
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     training.draw(logs, style, tmp_path / "made.png")
-    rope = [line for line in axes[0].get_lines() if line.get_color() == style["RoPE"]["color"]]
-    thin, (thick,) = rope[:-1], rope[-1:]
+    lines = figures[0].axes[0].get_lines()
+    *thin, thick = [line for line in lines if line.get_color() == style["RoPE"]["color"]]
     assert [line.get_ydata()[1] for line in thin] == [5.0, 5.2]
     assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
     assert thick.get_ydata() == pytest.approx(smoothed(pd.Series([9.0, 5.1, 4.1] + [4.0] * 30)))
     assert thick.get_xdata()[-1] == 33_000
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["RoPE", "ExPE"]
+    assert [text.get_text().split()[0] for text in figures[0].texts] == ["RoPE", "ExPE"]
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
     rows = pd.DataFrame({"model": ["RoPE"], "run": ["a"], "extension": "as-trained"})
     for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [np.nan], [4.0]):
-        training.draw({"RoPE": [log(losses)]}, plots.styles(rows, ["RoPE"]), tmp_path / "made.png")
+        training.draw({"RoPE": [log(losses)]}, styles.styles(rows, ["RoPE"]), tmp_path / "made.png")
         assert (tmp_path / "made.png").stat().st_size
 
 

@@ -1,0 +1,77 @@
+"""Pictures of the loss by position in the window, and of the difference to the control. By matplotlib."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate.reports import plots, styles
+from extrapolate.reports.positions import Failure
+from extrapolate.reports.styles import Style
+
+MOST_BANDS = 8  # of more, one hides the other
+
+
+def draw_losses(
+    curves: pd.DataFrame, named: Sequence[str], style: Mapping[str, Style], seq_len: int, path: Path
+) -> None:
+    """Draws the loss against the position in the window, a panel for every factor, and the best control's.
+
+    curves: see `positions.by_position`. named: the models with names and colours.
+    """
+    factors = sorted(set(curves["factor"]))[-plots.MOST_PANELS :]
+    sheet = plots.Sheet(len(factors), style, named)
+    means = []
+    for panel, factor in zip(sheet.panels, factors, strict=True):
+        here = curves[curves["factor"] == factor]
+        for model in styles.drawn(style, here):
+            mine = here[here["model"] == model]
+            sheet.curve(panel, middle(mine["position"], seq_len), mine["loss"], model)
+        control = here["control_loss"].groupby(here["position"]).min()
+        sheet.reference(panel, middle(control.index, seq_len), control, "best control")
+        means += [here["loss"], control]
+        panel.set_title(f"windows of {factor:g}x", fontsize="medium")
+        panel.set_xlabel("position in the window / L", fontsize=plots.SMALL)
+    sheet.fit(sheet.panels[0], pd.concat(means))
+    sheet.panels[0].set_ylabel("loss (nats per token)")
+    sheet.save(path)
+
+
+def draw_differences(
+    curves: pd.DataFrame,
+    found: Sequence[Failure],
+    named: Sequence[str],
+    style: Mapping[str, Style],
+    seq_len: int,
+    path: Path,
+) -> None:
+    """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
+    sheet = plots.Sheet(1, style, named)
+    (panel,) = sheet.panels
+    furthest = curves["factor"].max()
+    longest = curves[(curves["factor"] == furthest) & (curves["position"] >= seq_len)]
+    fails = {one.model: one.fails_from for one in found if one.factor == furthest}
+    banded = styles.drawn(style, longest[longest["model"].isin(named)])
+    for model in styles.drawn(style, longest):
+        mine = longest[longest["model"] == model]
+        x, colour = middle(mine["position"], seq_len), style[model]["color"]
+        sheet.curve(panel, x, mine["difference"], model)
+        if model in named and len(banded) <= MOST_BANDS:
+            low, high = styles.drawable(mine["low"]), styles.drawable(mine["high"])
+            panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        if model in named and (at := fails.get(model)) is not None:
+            there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
+            panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
+    sheet.fit(panel, longest["difference"])
+    panel.axhline(0, color="grey", linewidth=1)
+    panel.set_xlabel(f"position in windows of {furthest:g}x / L (L = {seq_len} tokens)")
+    panel.set_ylabel("loss minus the control's (nats per token)")
+    bands = ", with 95 % bands" if len(banded) <= MOST_BANDS else ""
+    panel.set_title(f"Beyond L{bands}; crosses: failure lengths")
+    sheet.save(path)
+
+
+def middle(position: Any, seq_len: int) -> Any:
+    """The middle of a bucket that begins at a position, in training lengths."""
+    return (position + seq_len / 4) / seq_len

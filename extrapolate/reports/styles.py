@@ -1,0 +1,91 @@
+"""How all pictures of a report draw each model, which models they name, and how far their axes reach."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.evaluation.names import AS_TRAINED
+
+Style = Mapping[str, Any]
+# After Okabe and Ito, each a little darker or lighter: to be seen on white and on dark grey. Without their yellow and
+# black, which one of the two swallows.
+COLOURS = ("#0068A8", "#C94F00", "#008F68", "#CC79A7", "#DD9800", "#4AADE8")
+GREY = "#8A8F98"  # of models that are not named, and of controls
+MARKERS = "os^Dv<>p*"
+DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
+MANY = 12  # lines: of more than that, some are grey
+MOST_NAMED = 20
+CROWD = 60  # grey lines: of more, how dense they are is seen, not each
+FURTHEST = 1e9  # nats: what is further from zero, or infinite, counts as this far
+REACH = 1.0  # nats beyond the quartiles that an axis shows in any case
+
+
+def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
+    """How every picture of a report draws each model, by matplotlib's words.
+
+    A run has one colour; when all colours are used, they come again with another marker. An extension has one kind of
+    dashes, and moves the marker on. `rows` are those of all protocols, `order` the models in the order of the tables.
+    """
+    first = rows.drop_duplicates("model").set_index("model").loc[list(order)]
+    runs = {run: at for at, run in enumerate(dict.fromkeys(first["run"]))}
+    extensions = {
+        name: at for at, name in enumerate(dict.fromkeys(first["extension"][first["extension"] != AS_TRAINED]))
+    }
+    found: dict[str, Style] = {}
+    for model, run, extension in zip(order, first["run"], first["extension"], strict=True):
+        again, colour = divmod(runs[run], len(COLOURS))
+        at = extensions.get(extension, -1)
+        found[model] = {
+            "color": COLOURS[colour],
+            "linestyle": "-" if at < 0 else DASHES[at % len(DASHES)],
+            "marker": MARKERS[(again + at + 1) % len(MARKERS)],
+        }
+    return found
+
+
+def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
+    """The models that rows are of, in the order of the styles."""
+    there = set(rows["model"])
+    return [model for model in style if model in there]
+
+
+def named(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
+    """The models that a picture of these rows names and colours, in the order of the styles; the rest are grey.
+
+    All of them, up to MANY. Of more, the best at every length and the plain ones, MOST_NAMED together: of the plain
+    ones those that are lowest at the longest length. rows: `model`, `extension`, `factor`, `loss`.
+    """
+    models = drawn(style, rows)
+    if len(models) <= MANY:
+        return models
+    losses = rows.groupby(["model", "factor"])["loss"].mean().unstack().reindex(models)
+    best = [str(losses[factor].idxmin()) for factor in losses if losses[factor].notna().any()]
+    plain = set(rows[rows["extension"] == AS_TRAINED]["model"])
+    lowest = [str(model) for model in losses.iloc[:, -1].sort_values().index if model in plain]
+    kept = set(list(dict.fromkeys([*best, *lowest]))[:MOST_NAMED])
+    return [model for model in models if model in kept]
+
+
+def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
+    """The values as numbers; what is infinite or too far away is FURTHEST away."""
+    return values.astype(float).clip(-FURTHEST, FURTHEST)
+
+
+def limits(values: "pd.Series[Any]") -> tuple[float, float] | None:
+    """From where to where an axis shows these values. None where there is none.
+
+    A few that are far from the rest are left out: beyond Tukey's outer fences, three times the distance of the
+    quartiles beyond them, and REACH at least.
+    """
+    numbers = drawable(values).dropna()
+    numbers = numbers[numbers.abs() < FURTHEST]
+    if numbers.empty:
+        return None
+    first, third = np.quantile(numbers, [0.25, 0.75])
+    reach = max(3 * (third - first), REACH)
+    inside = numbers[numbers.between(first - reach, third + reach)]
+    low, high = float(inside.min()), float(inside.max())
+    margin = 0.05 * (high - low) or max(0.05, abs(high) * 1e-6)
+    return low - margin, high + margin

@@ -1,0 +1,111 @@
+"""assets/charts.js in a real browser: it draws what is seen, in the page's colours, and shows names as they are."""
+
+import shutil
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from extrapolate.reports import traces
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.sections.training import smoothed
+
+pytest.importorskip("selenium")
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
+    reason="chromium and chromedriver are not installed: apt-get install chromium chromium-driver",
+)
+NAMES = ["<b>x</b>", "<img src=x onerror='document.title=\"hacked\"'>", "&lt;i&gt; %{x} 5 %", "a<br>b", "RoPE"]
+STYLE = {"color": "#0068A8", "linestyle": "-", "marker": "o"}
+LOSSES = np.random.default_rng(0).normal(4, 0.3, 50).round(4)
+PAGE = """<!doctype html><meta charset="utf-8"><style>
+:root { --ink: #101010; --soft: #505050; --grid: #d0d0d0; --paper: #ffffff }
+:root[data-theme=dark] { --ink: #e0e0e0; --soft: #a0a0a0; --grid: #303030; --paper: #15181c }
+.plot { width: 800px; height: 400px }
+</style><div>%s</div><div id="tab" hidden>%s</div><script>%s</script><script>%s; drawCharts();</script>"""
+
+
+def charts() -> tuple[Chart, Chart]:
+    x = [1.0, 2.0]
+    lines = [traces.curve(name, x, [4.0, 4.5], STYLE) for name in NAMES]
+    first = Chart("names", "a.png", lines, traces.layout("<i>x</i>", "y", pd.Series(x)))
+    steps = traces.curve("RoPE", np.arange(50), LOSSES, STYLE) | {"meta": {"seconds": [*range(100, 150)]}}
+    shape = traces.layout("training tokens", "loss", pd.Series(LOSSES))
+    return first, Chart("training", "b.png", [steps], shape, smoothing=True)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from plotly.offline import get_plotlyjs
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    names, training = charts()
+    script = (resources.files("extrapolate.reports") / "assets/charts.js").read_text(encoding="utf-8")
+    file = tmp_path_factory.mktemp("page") / "page.html"
+    file.write_text(PAGE % (names.html(), training.html(), get_plotlyjs(), script), encoding="utf-8")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.get(file.as_uri())
+    yield driver
+    driver.quit()
+
+
+def drawn(page: Any, at: int) -> Any:
+    """A chart, once it is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    plot = page.find_elements("css selector", ".plot")[at]
+    WebDriverWait(page, 20).until(lambda _: plot.get_attribute("data-drawn"))
+    return plot
+
+
+def test_names_are_shown_as_they_are(page: Any) -> None:
+    plot = drawn(page, 0)
+    shown = page.execute_script(
+        "return [...arguments[0].querySelectorAll('.legendtext')].map((t) => t.textContent)", plot
+    )
+    assert shown == NAMES
+    assert page.execute_script("return arguments[0].querySelector('.xtitle').textContent", plot) == "<i>x</i>"
+    assert "hacked" not in page.title
+
+
+def test_no_button_sends_the_data_anywhere(page: Any) -> None:
+    buttons = drawn(page, 0).find_elements("css selector", ".modebar-btn")
+    named = [button.get_attribute("data-title") for button in buttons]
+    assert named == ["Download plot as a PNG", "Zoom", "Pan", "Autoscale", "Reset axes"]
+
+
+def test_a_chart_has_the_colours_of_the_page_and_changes_with_them(page: Any) -> None:
+    plot = drawn(page, 0)
+    colours = "const l = arguments[0]._fullLayout; return [l.paper_bgcolor, l.font.color, l.xaxis.gridcolor]"
+    assert page.execute_script(colours, plot) == ["#ffffff", "#101010", "#d0d0d0"]
+    change = "document.documentElement.dataset.theme = arguments[0]; document.dispatchEvent(new Event('themechange'))"
+    page.execute_script(change, "dark")
+    assert page.execute_script(colours, plot) == ["#15181c", "#e0e0e0", "#303030"]
+
+
+def test_a_hidden_chart_is_drawn_when_it_is_shown_and_smoothed_as_the_reader_wishes(page: Any) -> None:
+    drawn(page, 0)
+    hidden = page.find_elements("css selector", ".plot")[1]
+    assert not hidden.get_attribute("data-drawn")
+    page.execute_script("document.getElementById('tab').hidden = false")
+    plot = drawn(page, 1)
+    y = "return arguments[0].data.map((line) => [...line.y])"
+    raw, average = page.execute_script(y, plot)
+    assert raw == LOSSES.tolist()
+    assert average == pytest.approx(smoothed(pd.Series(LOSSES)).tolist())
+    slider = page.find_element("css selector", "input[type=range]")
+    page.execute_script("arguments[0].value = 0; arguments[0].dispatchEvent(new Event('input'))", slider)
+    assert page.execute_script(y, plot) == [LOSSES.tolist()] * 2
+    assert slider.find_element("xpath", "..").text.startswith("moving average keeps")
+    _, by_time = page.find_elements("css selector", "input[type=radio]")
+    by_time.click()
+    assert page.execute_script("return arguments[0].data.map((line) => line.x[1])", plot) == [101, 101]
+    assert page.execute_script("return arguments[0]._fullLayout.xaxis.title.text", plot) == "training time (seconds)"

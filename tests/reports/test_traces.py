@@ -1,0 +1,124 @@
+"""What charts are made of: numbers as JSON has them, and lines in the styles of the pictures."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from extrapolate.evaluation.statistics import Interval
+from extrapolate.reports import position_charts, styles, traces
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.comparison import CONTROL, Comparison
+from extrapolate.reports.positions import Failure
+from extrapolate.reports.sections import losses, training
+
+
+def rows_of(count: int, factors: int = 3) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "model": f"m{at}", "run": f"m{at}", "extension": "as-trained", "factor": 2.0**far, "seq_len": 64,
+                "loss": 4.0 + 0.1 * at + 0.05 * far, "control_loss": 4.0,
+            }
+            for at in range(count)
+            for far in range(factors)
+        ]
+    )  # fmt: skip
+
+
+def style_of(rows: pd.DataFrame) -> dict[str, styles.Style]:
+    return styles.styles(rows, list(dict.fromkeys(rows["model"])))
+
+
+def written(chart: Chart) -> str:
+    return json.dumps([chart.traces, chart.layout], allow_nan=False)
+
+
+def test_numbers_are_those_of_json() -> None:
+    found = traces.numbers([1.0, 2.123456, math.nan, math.inf, -math.inf, None, 4_096_000, 1e300])
+    assert json.dumps(found, allow_nan=False) == "[1, 2.1235, null, null, null, null, 4096000, null]"
+
+
+def test_equal_distances_are_written_once() -> None:
+    even = traces.compact({"x": [0.25, 0.75, 1.25], "y": [1, 2, 3]})
+    assert even == {"x0": 0.25, "dx": 0.5, "y": [1, 2, 3]}
+    uneven = {"x": [0.25, 0.75, 1.3], "y": [1, 2, 3]}
+    assert traces.compact(uneven) == uneven
+
+
+def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
+    rows = rows_of(2)
+    rows = pd.concat([rows, rows[rows["model"] == "m1"].assign(run="m1-s1", loss=[4.3, 4.35, math.inf])])
+    against = [Comparison("windows", 2.0, "m0", CONTROL, Interval(0.05, 0.03, 0.07, 40), "documents", ())]
+    made = losses.chart(rows, style_of(rows), against, "a.png")
+    first, *seeds, mean = [line for line in made.traces if line["name"].startswith("m")]
+    assert first["y"] == [4.0, 4.05, 4.1]
+    assert first["text"] == ["", ", against its control +0.050 [+0.030, +0.070]", ""]
+    assert [line["y"] for line in seeds] == [[4.1, 4.15, 4.2], [4.3, 4.35, None]]
+    assert mean["y"] == [4.2, 4.25, None]
+    assert {line["legendgroup"] for line in (*seeds, mean)} == {"m1"}
+    assert written(made)
+
+
+def test_of_many_models_some_are_grey_behind_the_others() -> None:
+    rows = rows_of(30)
+    made = losses.chart(rows, style_of(rows), [], "a.png")
+    grey = [line for line in made.traces if line.get("showlegend") is False]
+    assert [line["name"] for line in grey] == [f"m{at}" for at in range(20, 30)]
+    assert list(made.traces[:10]) == grey
+
+
+def test_failure_lengths_are_crosses_on_the_lines() -> None:
+    curves = pd.concat(
+        rows_of(2, 1).assign(position=position, factor=4.0, difference=0.1, low=0.0, high=math.nan)
+        for position in (0, 32, 64, 96)
+    )
+    found = [Failure("m0", 4.0, 256, 96, None, 40, "documents", 1), Failure("m1", 4.0, 256, None, 256, 40, "", 1)]
+    for draw in (position_charts.losses, position_charts.differences):
+        made = draw(curves, found, ["m0", "m1"], style_of(curves), 64, "a.png")
+        (cross,) = [line for line in made.traces if line["mode"] == "markers"]
+        assert cross["x"] == [1.75]
+        assert cross["name"] == "m0"
+        assert cross["text"] == [", fails from 96 tokens on"]
+        assert written(made)
+
+
+def log(steps: int) -> pd.DataFrame:
+    at = np.arange(1, steps + 1)
+    return pd.DataFrame({"step": at, "tokens": 1000 * at, "loss": 4 + 1 / at, "tokens_per_s": 2000.0})
+
+
+def test_training_curves_are_thinned_and_know_their_time() -> None:
+    logs = {"m0": [log(2500)], "m1": [log(3).drop(columns="tokens_per_s")]}
+    made = training.chart(logs, style_of(rows_of(2)))
+    long, short = made.traces
+    assert made.smoothing
+    assert len(long["x"]) <= training.MOST_POINTS
+    assert long["x"][:2] == [1000, 4000]
+    assert long["meta"]["seconds"][:2] == [0.5, 2.0]
+    assert short["x"] == [1000, 2000, 3000]
+    assert "meta" not in short
+
+
+@pytest.mark.parametrize("losses_of", [[math.nan] * 3, [5.0, math.inf, math.nan]])
+def test_a_diverged_training_is_still_json(losses_of: list[float]) -> None:
+    assert written(training.chart({"m0": [log(3).assign(loss=losses_of)]}, style_of(rows_of(1))))
+
+
+def test_a_large_report_stays_small() -> None:
+    """Of 100 runs, 5 lengths and 6 extensions."""
+    rows = rows_of(600, 5)
+    style, named = style_of(rows), styles.named(style_of(rows), rows)
+    curves = pd.concat(
+        rows[rows["factor"] == 16.0].assign(position=32 * at, difference=0.123456, low=0.1, high=0.2)
+        for at in range(32)
+    )
+    charts = [
+        losses.chart(rows, style, [], "a.png"),
+        position_charts.losses(curves, [], named, style, 64, "b.png"),
+        position_charts.differences(curves, [], named, style, 64, "b.png"),
+        training.chart({f"m{at}": [log(2000)] for at in range(100)}, style),
+    ]
+    assert sum(len(chart.html()) for chart in charts) < 1_500_000
