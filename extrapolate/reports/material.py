@@ -9,6 +9,7 @@ import pandas as pd
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import comparison, plots, probes, tables
+from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
@@ -24,7 +25,7 @@ class Material:
     probes: the rows on probes that are shown, empty where there are none. styles: how pictures draw each model.
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
-    documents_along: the rows of these by document.
+    documents_along: the rows of these by document. checked: the losses beside those of a baseline, where one was named.
     """
 
     evaluated: Evaluated
@@ -36,6 +37,7 @@ class Material:
     styles: Mapping[str, plots.Style]
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
+    checked: Checked | None = None
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""
