@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import comparison, names, plots, tables
+from extrapolate.reports import comparison, latex, plots, tables
 from extrapolate.reports.caption import caption
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
@@ -89,7 +89,7 @@ class Losses(Section):
             blocks,
             {
                 f"{stem}.parquet": parquet(table),
-                f"{stem}.tex": text(_latex(table, subject, said)),
+                f"{stem}.tex": text(latex.table(table, f"Protocol {subject}. {said}")),
                 f"{stem}.png": picture,
                 f"{stem}.svg": picture,
             },
@@ -119,11 +119,3 @@ def draw(rows: pd.DataFrame, style: Mapping[str, plots.Style], title: str, path:
     axes[0].set_title(title)
     plots.legend(axes[0])
     plots.save(figure, path)
-
-
-def _latex(table: pd.DataFrame, protocol: str, said: str) -> str:
-    table = table.assign(Model=table["Model"].map(names.latex))
-    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a")
-    styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
-    said = names.latex(f"Protocol {protocol}. {said}")
-    return styler.to_latex(hrules=True, caption=said, position_float="centering")
