@@ -1,9 +1,17 @@
 """extrapolate report"""
 
+import sys
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class Format(Enum):
+    """How tables are printed."""
+
+    TEXT, MD = "text", "md"
 
 
 def report(
@@ -18,6 +26,16 @@ def report(
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="an earlier report, or its evals.parquet: exit code 1 if a loss is surely worse than there"),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="for --check: nats by which a loss may be worse  [default: 0.02]")
+    ] = None,
+    format: Annotated[
+        Format, typer.Option(help="what is printed: tables for a terminal, or Markdown for a pull request")
+    ] = Format.TEXT,
 ) -> None:
     """Write tables and plots of evaluated runs.
 
@@ -37,8 +55,17 @@ def report(
         corpus=corpus,
         precision=precision,
         split=split,
+        check=check,
+        tolerance=tolerance,
         progress=CommandLine(),
     )
-    for table in written.shown:
-        print_table(formatted(table.frame), table.title)
+    if format is Format.MD:
+        sys.stdout.write(written.markdown())
+    else:
+        for table in written.shown:
+            print_table(formatted(table.frame), table.title)
     say(f"wrote {out}/: {', '.join(written.files)}")
+    if written.checked is not None:
+        if not written.checked.worse.empty:
+            raise RuntimeError(written.checked.summary())
+        say(written.checked.summary())

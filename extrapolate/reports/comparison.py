@@ -119,17 +119,23 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
     Raises UserError where a protocol has losses and no documents.
     """
-    keys = ["run", "extension", "step", "precision", "split", *SETTING]
-    lacking = set(rows.loc[rows["loss"].notna(), "protocol"])
-    if not documents.empty:
-        found = documents.drop(columns="model").merge(rows[[*keys, "seed", "model"]], on=keys).dropna(subset=["loss"])
-        lacking -= set(found["protocol"])
+    found = of_documents(rows, documents)
+    lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"])
     if lacking:
         raise UserError(
             f"eval_documents.parquet holds no document of the protocol {sorted(lacking)[0]}, which evals.parquet has: "
             "evaluate again"
         )
     return found
+
+
+def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """As `document_rows`, where some rows, or all, may have no documents."""
+    keys = ["run", "extension", "step", "precision", "split", *SETTING]
+    if documents.empty:
+        return pd.DataFrame(columns=[*keys, "seed", "model"])
+    own = documents.drop(columns=["model", "seed"], errors="ignore")
+    return own.merge(rows[[*keys, "seed", "model"]], on=keys).dropna(subset=["loss"])
 
 
 def comparisons(

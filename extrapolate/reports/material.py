@@ -9,6 +9,7 @@ import pandas as pd
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import comparison, probes, styles, tables
+from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
@@ -26,7 +27,7 @@ class Material:
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
-    same report again.
+    same report again. checked: the losses beside those of a baseline, where one was named.
     """
 
     evaluated: Evaluated
@@ -40,6 +41,7 @@ class Material:
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()
     command: str = ""
+    checked: Checked | None = None
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""

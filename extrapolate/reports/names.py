@@ -1,4 +1,4 @@
-"""Names and sentences as text: a page, a LaTeX table or a picture shows them, and reads nothing in them.
+"""Names and sentences as text: a page or a picture shows them, and reads nothing in them.
 
 A table can come from a stranger, and a model, a run, a protocol or a caption can be called anything in it.
 """
@@ -23,13 +23,6 @@ _MARKDOWN = re.compile(
 )
 _DIGITS = re.compile(r"(\D*)(\d{0,15})")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LATEX = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-        "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    }
-)  # fmt: skip
 
 
 def one_line(text: str) -> str:
@@ -46,11 +39,6 @@ def _shown(found: re.Match[str]) -> str:
     if found["numbers"]:
         return found[0]
     return "".join(_ENTITIES.get(character, f"\\{character}") for character in found[0])
-
-
-def latex(text: str) -> str:
-    """The text for LaTeX, in which it is no command."""
-    return one_line(text).translate(_LATEX)
 
 
 def in_order(name: str) -> list[tuple[str, int]]:

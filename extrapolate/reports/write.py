@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,11 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
+from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
-from extrapolate.reports.page import Block, Heading, Table, markdown
+from extrapolate.reports.page import Block, Heading, Table, Text, markdown
 from extrapolate.reports.sections.base import Writer, in_order, parts
 
 
@@ -28,26 +29,56 @@ class Written:
 
     files: their names. tables: the losses by evaluation length of each protocol. shown: the tables that
     `extrapolate report` prints, each with its `title` and its `frame`. warnings: what was left out, for example.
+    checked: the losses beside those of the baseline, where one was named.
     """
 
     files: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     shown: Sequence[Table]
     warnings: Sequence[str]
+    checked: Checked | None = None
+
+    def markdown(self) -> str:
+        """What the command prints, in Markdown: a comment on a pull request can be this text."""
+        blocks: list[Block] = []
+        if self.checked is not None:
+            blocks.append(Text(self.checked.summary(), strong=not self.checked.worse.empty))
+        for table in self.shown:
+            blocks += [Heading(3, f"{table.title[0].upper()}{table.title[1:]}"), table]
+        if self.warnings:
+            blocks += [Heading(3, "What to know"), *(Text(f"{text[0].upper()}{text[1:]}.") for text in self.warnings)]
+        return markdown(blocks)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
-def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> Written:
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    baseline: str | None,
+    only: Mapping[str, Any],
+    check: Path | None = None,
+    tolerance: float = TOLERANCE,
+) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
+
+    check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
 
     It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
+    check_tolerance(tolerance)
+    before = None if check is None else read_baseline(check, out)
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
-    material = collect(evaluated, evals, documents, baseline, only, command(runs, out, baseline, only))
+    again = command(runs, out, baseline, only, check, tolerance)
+    material = collect(evaluated, evals, documents, baseline, only, again)
+    if before is not None:
+        if not evals:
+            raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")
+        found = checked(before, tolerance, evals, pd.concat(material.rows.values()), material.documents)
+        material = replace(material, checked=found, warnings=[*material.warnings, *found.notes])
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
     copies: dict[str, Writer] = {}
@@ -62,13 +93,21 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
     with files.new_folder(out, check_replaceable) as folder:
         for name, write in made.items():
             write(folder / name)
-    shown = [block for block in blocks if isinstance(block, Table) and block.title]
-    return Written(list(made), material.losses, shown, material.warnings)
+    printed = [block for block in blocks if isinstance(block, Table) and block.title]
+    return Written(list(made), material.losses, printed, material.warnings, material.checked)
 
 
-def command(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> str:
+def command(
+    runs: Sequence[Path],
+    out: Path,
+    baseline: str | None,
+    only: Mapping[str, Any],
+    check: Path | None = None,
+    tolerance: float = TOLERANCE,
+) -> str:
     """What a user types to make the report again."""
     flags = {"out": out, "baseline": baseline, **{_FLAGS.get(name, name): value for name, value in only.items()}}
+    flags |= {"check": check, "tolerance": None if check is None else tolerance}
     given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
     return shlex.join(["extrapolate", "report", *map(str, runs), *given])
 

@@ -84,15 +84,6 @@ def test_what_cannot_be_printed_is_left_out() -> None:
     assert names.one_line("a\x00\x1b[31m\ud800b\n\tc\u202ed\xa0e\n") == "a[31mb  cd e"
 
 
-def test_latex_has_no_command_from_a_name() -> None:
-    made = names.latex("a_b & 50% $x$ #1 {y} \\input{secret} ^ ~ <z> |\n\nend\x1b")
-    assert made == (
-        r"a\_b \& 50\% \$x\$ \#1 \{y\} \textbackslash{}input\{secret\} \textasciicircum{} \textasciitilde{} "
-        r"\textless{}z\textgreater{} \textbar{}  end"
-    )
-    assert names.latex("RoPE + PI(2), 5,120 tokens") == "RoPE + PI(2), 5,120 tokens"
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_picture_shows_a_name_as_it_is(name: str) -> None:
     from matplotlib.cbook import is_math_text

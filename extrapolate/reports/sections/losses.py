@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import comparison, names, plots, styles, tables, traces
+from extrapolate.reports import comparison, latex, plots, styles, tables, traces
 from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.comparison import Comparison
@@ -94,7 +94,7 @@ class Losses(Section):
             blocks,
             {
                 f"{stem}.parquet": parquet(table),
-                f"{stem}.tex": text(_latex(table, subject, said)),
+                f"{stem}.tex": text(latex.table(table, f"Protocol {subject}. {said}")),
                 f"{stem}.png": picture,
                 f"{stem}.svg": picture,
             },
@@ -153,11 +153,3 @@ def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comp
     seq_len = int(rows["seq_len"].iloc[0])
     shape = traces.layout("", LOSS_AXIS, means, xaxis=traces.by_factor(factors, seq_len))
     return Chart("loss against length", file, traces.arranged(lines), shape)
-
-
-def _latex(table: pd.DataFrame, protocol: str, said: str) -> str:
-    table = table.assign(Model=table["Model"].map(names.latex))
-    styler = table.style.hide(axis="index").format(precision=3, na_rep="n/a")
-    styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
-    said = names.latex(f"Protocol {protocol}. {said}")
-    return styler.to_latex(hrules=True, caption=said, position_float="centering")

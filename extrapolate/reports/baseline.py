@@ -1,0 +1,239 @@
+"""Whether losses got worse than in an earlier report, or in other rows that were kept."""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.errors import UserError
+from extrapolate.evaluation.statistics import FEWEST
+from extrapolate.folders import listed
+from extrapolate.reports import comparison, tables
+from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.gather import DOCUMENTS, TEXT, gather
+from extrapolate.reports.seeds import of_seeds, seeds_of, shared
+
+TOLERANCE = 0.02  # nats: what retraining on another machine can change without a cause
+WORSE, BETTER, NOT_WORSE = "worse", "better", "not worse"
+_KEY = list(results.EVALS.key)
+_PLACE = ["protocol", "factor", "model"]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The rows that a report is checked against: of `evals.parquet`, and of `eval_documents.parquet` where it is there.
+
+    named: the path, as it was given.
+    """
+
+    named: str
+    evals: list[dict[str, Any]]
+    documents: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The losses of a report beside those of a baseline.
+
+    rows: a row for each protocol, factor and model that both have: the losses `before` and `now` and their
+    `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 % interval;
+    `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a `verdict`.
+    It is `worse` where the difference is above `tolerance`, nats, and its interval excludes zero also after the
+    correction; `better` the other way round; else `not worse`. Where no interval can be made, the difference alone
+    decides. A model that has no loss any more is worse. notes: what was not compared, and why.
+    """
+
+    baseline: str
+    tolerance: float
+    rows: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def worse(self) -> pd.DataFrame:
+        """The rows that are worse, the largest difference first."""
+        mine = self.rows[self.rows["verdict"] == WORSE]
+        return mine.sort_values("difference", ascending=False, na_position="first")
+
+    def summary(self) -> str:
+        """What was found, in one sentence."""
+        count = len(self.rows)
+        losses = f"{count} {'loss' if count == 1 else 'losses'}"
+        if (worse := self.worse).empty:
+            return f"None of {losses} is worse than in {self.baseline} (tolerance {self.tolerance:g} nats)."
+        named = listed([f"{row.model} at {row.factor:g}x ({row.protocol}) {_text(row)}" for row in worse.itertuples()])
+        verb = "is" if len(worse) == 1 else "are"
+        return (
+            f"{len(worse)} of {losses} {verb} worse than in {self.baseline} by more than {self.tolerance:g} nats: "
+            f"{named}."
+        )
+
+
+def _text(row: Any) -> str:
+    return "n/a" if math.isnan(row.difference) else f"{row.difference:+.3f}"
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Raises UserError where it is none."""
+    if not 0 <= tolerance < math.inf:
+        raise UserError(f"`tolerance={tolerance}` is no tolerance: it is in nats, 0 or more")
+
+
+def read_baseline(path: Path, out: Path) -> Baseline:
+    """The rows at a path: an `evals.parquet`, or a folder as `report` takes it, such as an earlier report.
+
+    Raises UserError where there are none, they are damaged, or they lie in `out`, which the report replaces.
+    """
+    if out.resolve() in (path.resolve(), *path.resolve().parents):
+        raise UserError(
+            f"the baseline {path} is in {out}, which this report replaces: what is worse would be the next baseline. "
+            "Copy it to another place, or choose another `out`"
+        )
+    if path.is_dir():
+        gathered = gather([path])
+        return Baseline(str(path), gathered.evals(), gathered.rows(DOCUMENTS, results.EVAL_DOCUMENTS))
+    if path.name == DOCUMENTS:
+        raise UserError(f"{path} holds the rows of documents: name the {TEXT} beside it, or their folder")
+    evals = results.read(path, results.EVALS)
+    beside = path.with_name(DOCUMENTS)
+    has_documents = path.name == TEXT and beside.exists()
+    return Baseline(str(path), evals, results.read(beside, results.EVAL_DOCUMENTS) if has_documents else [])
+
+
+def checked(
+    baseline: Baseline,
+    tolerance: float,
+    evals: list[dict[str, Any]],
+    shown: pd.DataFrame,
+    documents: pd.DataFrame,
+) -> Checked:
+    """Compares what a report shows with a baseline, on the same targets and the same seeds.
+
+    evals: the rows of `evals.parquet` that the report was made from; shown: those of them that it shows; documents: the
+    rows of these by document. Raises UserError where the baseline shares nothing with them.
+    """
+    now, before = _named_alike(evals, shown, baseline)
+    pairs, left = _pairs(now, before)
+    notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
+    if not pairs:
+        raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
+    compared = _compared(pairs, documents, pd.DataFrame(baseline.documents))
+    rows = pd.DataFrame([pair.row(compared.get(pair.place), tolerance) for pair in pairs])
+    return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(pairs, rows)))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets."""
+
+    place: tuple[Hashable, ...]
+    now: pd.DataFrame
+    before: pd.DataFrame
+    seeds: tuple[int, ...]
+
+    def row(self, compared: Comparison | None, tolerance: float) -> dict[str, Any]:
+        """The pair's row, see `Checked`."""
+        before, now = tables.strict_mean(self.before["loss"]), tables.strict_mean(self.now["loss"])
+        interval = None if compared is None else compared.difference
+        difference = now - before if interval is None else interval.mean
+        sure = compared is None or interval is None or interval.low is None or compared.sure()
+        verdict = NOT_WORSE
+        if math.isnan(now) or (sure and difference > tolerance):
+            verdict = WORSE
+        elif sure and difference < -tolerance:
+            verdict = BETTER
+        return {
+            **dict(zip(_PLACE, self.place, strict=True)), "before": before, "now": now, "difference": difference,
+            "low": interval and interval.low, "high": interval and interval.high,
+            "p_corrected": compared and compared.corrected, "seeds": max(1, len(self.seeds)), "verdict": verdict,
+        }  # fmt: skip
+
+
+def _named_alike(
+    evals: list[dict[str, Any]], shown: pd.DataFrame, baseline: Baseline
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows now and before, on one corpus. A model has one name in both, also where sizes are a part of names."""
+    same = {column: shown[column].iloc[0] for column in tables.COMPARABLE}
+    before = tables.frame_of(baseline.evals) if baseline.evals else pd.DataFrame()
+    try:
+        if before.empty:
+            raise UserError("it has no losses on text")
+        last = tables.comparable(before, same)
+        for _, rows in last.groupby(["protocol", "targets_hash"]):
+            tables.check_replicates(rows)
+    except UserError as error:
+        raise UserError(f"{baseline.named} cannot be the baseline: {error}") from error
+    raw = [frame.merge(rows[_KEY], on=_KEY) for frame, rows in ((tables.frame_of(evals), shown), (before, last))]
+    both = tables.told_apart(pd.concat(raw, ignore_index=True))
+    return both.iloc[: len(shown)], both.iloc[len(shown) :]
+
+
+def _pairs(now: pd.DataFrame, before: pd.DataFrame) -> tuple[list[_Pair], dict[str, list[str]]]:
+    """What can be compared; and by reason, what cannot."""
+    pairs: list[_Pair] = []
+    left: dict[str, list[str]] = {}
+    rows_before = dict(iter(before.groupby(_PLACE)))
+    for place, ours in now.groupby(_PLACE):
+        protocol, factor, model = place
+        where = f"{model} at {factor:g}x ({protocol})"
+        theirs = rows_before.pop(place, None)
+        if theirs is None or theirs["loss"].isna().all():
+            if ours["loss"].notna().any():
+                left.setdefault("not in the baseline", []).append(where)
+            continue
+        theirs = theirs[theirs["targets_hash"].isin(ours["targets_hash"])]
+        seeds = shared(seeds_of(ours), seeds_of(theirs))
+        if theirs.empty:
+            left.setdefault("on other targets than in the baseline", []).append(where)
+        elif not seeds and seeds_of(ours):
+            left.setdefault("of other seeds than in the baseline", []).append(where)
+        else:
+            pairs.append(_Pair(place, of_seeds(ours, seeds), of_seeds(theirs, seeds), seeds))
+    if rows_before:
+        gone = [f"{model} at {factor:g}x ({protocol})" for protocol, factor, model in rows_before]
+        left["in the baseline alone"] = gone
+    return pairs, left
+
+
+def _compared(
+    pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame
+) -> dict[tuple[Hashable, ...], Comparison]:
+    """By place, the difference with its interval, where both have the documents of all their runs; Holm-corrected."""
+    found: list[Comparison] = []
+    for model in dict.fromkeys(pair.place[-1] for pair in pairs):
+        mine = [pair for pair in pairs if pair.place[-1] == model]
+        seeds = {pair.place: pair.seeds for pair in mine}
+        now = comparison.of_documents(pd.concat([pair.now for pair in mine]), documents)
+        before = comparison.of_documents(pd.concat([pair.before for pair in mine]), documents_before)
+        if now.empty or before.empty:
+            continue
+        both = pd.concat([now, before.assign(model=f"{model}, before")])
+        found += [
+            one
+            for one in comparison.comparisons(both, controls=False)
+            if one.difference is not None
+            and math.isfinite(one.difference.mean)
+            and one.seeds == seeds.get((one.protocol, one.factor, one.model))
+        ]
+    return {(one.protocol, one.factor, one.model): one for one in comparison.corrected(found, "holm")}
+
+
+def _caveats(pairs: Sequence[_Pair], rows: pd.DataFrame) -> Iterator[str]:
+    """What the reader must know of the rows."""
+    changed = [
+        str(model)
+        for model in dict.fromkeys(pair.place[-1] for pair in pairs)
+        if any(
+            set(pair.now["config_hash"]) != set(pair.before["config_hash"]) for pair in pairs if pair.place[-1] == model
+        )
+    ]
+    if changed:
+        yield f"trained with other settings than in the baseline: {listed(changed)}"
+    if count := int((rows["low"].isna() & rows["difference"].notna()).sum()):
+        yield (
+            f"{count} of {len(rows)} differences have no interval, and are judged by the tolerance alone: an interval "
+            f"needs {DOCUMENTS} beside the baseline's {TEXT}, and at least {FEWEST} documents or stretches"
+        )

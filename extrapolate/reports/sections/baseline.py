@@ -1,0 +1,91 @@
+"""Whether losses got worse than in a baseline."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate.reports.baseline import NOT_WORSE, Checked
+from extrapolate.reports.comparison import p_text
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+_NO_INTERVAL = "no interval can be made: the baseline has no rows of documents, or there are fewer than 10 of them"
+CHECK = Described(
+    "check", "`check.parquet` of a report with `--check`", "a protocol, a length and a model that the baseline has too",
+    plain(
+        Column("protocol", TEXT, meaning="Which tokens were scored, with which context."),
+        Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
+        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
+        Column("before", REAL, "nats per target", meaning="The baseline's loss, the mean over the seeds of both."),
+        Column("now", REAL, "nats per target", False, "The same of this report.", "there is none any more"),
+        Column("difference", REAL, "nats per target", False, "`now` less `before`.", "there is no loss any more"),
+        Column("low", REAL, "nats per target", False, "The lower end of its 95 % interval.", _NO_INTERVAL),
+        Column("high", REAL, "nats per target", False, "The upper end of the same interval.", _NO_INTERVAL),
+        Column(
+            "p_corrected", REAL, "", False, "The difference's p value, corrected for the number of rows (Holm).",
+            _NO_INTERVAL,
+        ),
+        Column("seeds", INT, meaning="How many seeds the means are over: those that both have."),
+        Column("verdict", TEXT, meaning="`worse`, `better` or `not worse`."),
+    ),
+)  # fmt: skip
+
+
+@sections.register("baseline")
+class Against(Section):
+    """The losses beside those of a baseline: which got worse."""
+
+    chapter = "Against the baseline"
+    place = 5
+    files = ("check.parquet",)
+    tables = (CHECK,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return [] if material.checked is None else ["check"]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        found = material.checked
+        assert found is not None
+        blocks: list[Block] = [Text(found.summary(), strong=not found.worse.empty)]
+        told = found.rows[found.rows["verdict"] != NOT_WORSE].sort_values(["verdict", "difference"], ascending=False)
+        if not told.empty:
+            blocks.append(Table(_shown(told), "against the baseline, loss in nats per token"))
+        blocks += [Text(_explained(found)), *(Text(f"{note[0].upper()}{note[1:]}.") for note in found.notes)]
+        return Part(blocks, {"check.parquet": parquet(found.rows)})
+
+
+def _shown(rows: pd.DataFrame) -> pd.DataFrame:
+    def interval(row: pd.Series) -> str:
+        return "" if pd.isna(row["low"]) else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+
+    return pd.DataFrame(
+        {
+            "Model": rows["model"],
+            "protocol": rows["protocol"],
+            "ev": [f"{factor:g}" for factor in rows["factor"]],
+            "before": rows["before"],
+            "now": rows["now"],
+            "difference": ["n/a" if pd.isna(value) else f"{value:+.3f}" for value in rows["difference"]],
+            "95% interval": [interval(row) for _, row in rows.iterrows()],
+            "p (Holm)": [p_text(None if pd.isna(p) else p) for p in rows["p_corrected"]],
+            "verdict": rows["verdict"],
+            "Seeds": rows["seeds"],
+        }
+    )
+
+
+def _explained(found: Checked) -> str:
+    compared = int(found.rows["p_corrected"].notna().sum())
+    said = (
+        f"A loss is worse if it is above the baseline's by more than {found.tolerance:g} nats and the difference is "
+        "sure: its interval excludes zero, also after Holm's correction for the number of rows with an interval, "
+        f"{compared}. Both losses are on the same targets, and means over the same seeds."
+    )
+    if (found.rows["seeds"] == 1).any():
+        said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."
+    return said
