@@ -41,6 +41,11 @@ class Text(Block):
 
 
 @dataclass(frozen=True)
+class Quotable(Text):
+    """A paragraph that `extrapolate report` prints on the terminal too, before all tables."""
+
+
+@dataclass(frozen=True)
 class Table(Block):
     """A table. With a title, `extrapolate report` prints it on the terminal too."""
 
