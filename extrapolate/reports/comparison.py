@@ -1,7 +1,7 @@
 """Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -115,7 +115,7 @@ def comparable_rows(
 
 
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """The documents' rows that belong to the rows given, with the seed; without those that have no loss.
+    """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
 
     Raises UserError where a protocol has losses and no documents.
     """
@@ -131,11 +131,11 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """As `document_rows`, where some rows, or all, may have no documents."""
-    keys = ["run", "extension", "step", "precision", "split", *SETTING]
+    keys, told = ["run", "extension", "step", "precision", "split", *SETTING], ["seed", "model", "plan_hash"]
     if documents.empty:
-        return pd.DataFrame(columns=[*keys, "seed", "model"])
-    own = documents.drop(columns=["model", "seed"], errors="ignore")
-    return own.merge(rows[[*keys, "seed", "model"]], on=keys).dropna(subset=["loss"])
+        return pd.DataFrame(columns=[*keys, *told])
+    own = documents.drop(columns=told, errors="ignore")
+    return own.merge(rows[[*keys, *told]], on=keys).dropna(subset=["loss"])
 
 
 def comparisons(
@@ -144,9 +144,11 @@ def comparisons(
     *,
     pairs: bool = True,
     controls: bool = True,
+    reference: str | None = None,
     least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair.
+    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair,
+    or with a `reference` every other model with it.
 
     At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
     models, runs with the same seed are a pair, and only seeds that both have count. Two runs with one seed read the
@@ -164,7 +166,7 @@ def comparisons(
                 if difference is not None:
                     setting |= {"seeds": own.seeds, "one_run": own.runs < 2}
                     yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
-        for model, other in combinations(models, 2) if pairs else ():
+        for model, other in _pairs(models, reference) if pairs else ():
             yield from _pair(models, model, other, setting)
 
 
@@ -176,9 +178,8 @@ def with_best(rows: pd.DataFrame, confidence: float = 0.95, *, least: float = LE
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
         models = {str(model): _Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
         best = min(models, key=lambda model: models[model].mean())
-        for model in models:
-            if model != best:
-                yield from _pair(models, model, best, setting)
+        for model, other in _pairs(models, best):
+            yield from _pair(models, model, other, setting)
 
 
 def _pair(models: Mapping[str, "_Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:
@@ -193,6 +194,12 @@ def _pair(models: Mapping[str, "_Sums"], model: str, other: str, setting: dict[s
         one_run = min(ours.runs, theirs.runs, len(both)) < 2
         found = _found(*difference, setting["confidence"])
         yield Comparison(model=model, other=other, **setting | {"seeds": both, "one_run": one_run}, **found)
+
+
+def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str, str]]:
+    if reference is None:
+        return combinations(models, 2)
+    return [(model, reference) for model in models if model != reference and reference in models]
 
 
 class _Sums:

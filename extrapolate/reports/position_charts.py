@@ -7,7 +7,7 @@ import pandas as pd
 from extrapolate.reports import styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.position_pictures import MOST_BANDS, middle
-from extrapolate.reports.positions import Failure
+from extrapolate.reports.positions import Failure, furthest
 from extrapolate.reports.styles import Style
 
 
@@ -39,8 +39,8 @@ def differences(
     seq_len: int,
     file: str,
 ) -> Chart:
-    """The difference to the control beyond L, in the longest windows, with its band."""
-    longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
+    """The difference to the control beyond L, with its band; see `position_pictures.draw_differences`."""
+    longest = furthest(curves)
     lines: list[traces.Trace] = []
     if len(named) <= MOST_BANDS:
         for model in styles.drawn(style, longest[longest["model"].isin(named)]):

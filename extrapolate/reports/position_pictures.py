@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.reports import plots, styles
-from extrapolate.reports.positions import Failure
+from extrapolate.reports.positions import Failure, furthest
 from extrapolate.reports.styles import Style
 
 MOST_BANDS = 8  # of more, one hides the other
@@ -46,12 +46,14 @@ def draw_differences(
     seq_len: int,
     path: Path,
 ) -> None:
-    """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
+    """Draws the difference to the control beyond L, with its band and the failure lengths.
+
+    Where a failure length is of one length, that of the longest windows is drawn.
+    """
     sheet = plots.Sheet(1, style, named)
     (panel,) = sheet.panels
-    furthest = curves["factor"].max()
-    longest = curves[(curves["factor"] == furthest) & (curves["position"] >= seq_len)]
-    fails = {one.model: one.fails_from for one in found if one.factor == furthest}
+    factor, longest = curves["factor"].max(), furthest(curves)
+    fails = {one.model: one.fails_from for one in found if one.factor == factor}
     banded = styles.drawn(style, longest[longest["model"].isin(named)])
     for model in styles.drawn(style, longest):
         mine = longest[longest["model"] == model]
@@ -65,7 +67,7 @@ def draw_differences(
             panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
     sheet.fit(panel, longest["difference"])
     panel.axhline(0, color="grey", linewidth=1)
-    panel.set_xlabel(f"position in windows of {furthest:g}x / L (L = {seq_len} tokens)")
+    panel.set_xlabel(f"position in windows of up to {factor:g}x / L (L = {seq_len} tokens)")
     panel.set_ylabel("loss minus the control's (nats per token)")
     bands = ", with 95 % bands" if len(banded) <= MOST_BANDS else ""
     panel.set_title(f"Beyond L{bands}; crosses: failure lengths")

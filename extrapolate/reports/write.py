@@ -19,7 +19,7 @@ from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, ch
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
-from extrapolate.reports.page import Block, Heading, Table, Text, markdown
+from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
 from extrapolate.reports.sections.base import Writer, in_order, parts
 
 
@@ -27,20 +27,22 @@ from extrapolate.reports.sections.base import Writer, in_order, parts
 class Written:
     """What a report wrote, and what the user should know.
 
-    files: their names. tables: the losses by evaluation length of each protocol. shown: the tables that
-    `extrapolate report` prints, each with its `title` and its `frame`. warnings: what was left out, for example.
-    checked: the losses beside those of the baseline, where one was named.
+    files: their names. answer: in at most three sentences, what the intervals say; empty where there are no losses.
+    tables: the losses by evaluation length of each protocol. shown: the tables that `extrapolate report` prints, each
+    with its `title` and its `frame`. warnings: what was left out, for example. checked: the losses beside those of the
+    baseline, where one was named.
     """
 
     files: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     shown: Sequence[Table]
     warnings: Sequence[str]
+    answer: str = ""
     checked: Checked | None = None
 
     def markdown(self) -> str:
         """What the command prints, in Markdown: a comment on a pull request can be this text."""
-        blocks: list[Block] = []
+        blocks: list[Block] = [Text(self.answer)] if self.answer else []
         if self.checked is not None:
             blocks.append(Text(self.checked.summary(), strong=not self.checked.worse.empty))
         for table in self.shown:
@@ -94,7 +96,8 @@ def write_report(
         for name, write in made.items():
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
-    return Written(list(made), material.losses, printed, material.warnings, material.checked)
+    said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
+    return Written(list(made), material.losses, printed, material.warnings, said, material.checked)
 
 
 def command(

@@ -29,7 +29,9 @@ CHECKPOINTS = Described(
         Column(TOKENS, INT, "tokens", meaning="How many tokens the checkpoint was trained on."),
         LOSS,
         Column(
-            FAILS, INT, "tokens", False, "As `fails_from` of `failure_lengths`, in the longest windows.",
+            FAILS, INT, "tokens", False,
+            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows, "
+            "where a model has several.",
             "no bucket fails, or the protocol has no losses by position",
         ),
         Column(
@@ -77,15 +79,14 @@ class Checkpoints(Section):
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
-    """By model and step, the failure length in the longest windows, where the protocol has losses by position."""
+    """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
     if not of_table(protocol).positions:
         return {}
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
-    longest = documents[documents["factor"] == documents["factor"].max()]
     return {
         (one.model, int(str(step))): one
-        for step, mine in longest.groupby("step")
-        for one in failures(by_position(mine))
+        for step, mine in documents.groupby("step")
+        for one in sorted(failures(by_position(mine)), key=lambda one: one.length)
     }
 
 
@@ -167,7 +168,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
         sheet.fit(panel, table[f"Loss (ev={factor:g})"])
         panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
     if fails:
-        sheet.panels[0].set_title(f"failure length at {far:g}x (tokens)", fontsize="medium")
+        sheet.panels[0].set_title(f"failure length in windows of up to {far:g}x (tokens)", fontsize="medium")
         sheet.panels[0].set_ylim(bottom=0)
     for panel in sheet.panels:
         plots.tokens_below(panel)

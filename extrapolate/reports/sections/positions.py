@@ -9,13 +9,19 @@ from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import position_charts, position_pictures, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
-from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
+from extrapolate.reports.positions import LEAST, OF_ALL, Failure, by_position, failure_table, failures, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
 _CURVE = (
     Column("model", TEXT, meaning="The model's name in tables."),
+    Column(
+        "windows",
+        TEXT,
+        meaning="Of which windows a failure length is: `up to 16x`, of all lengths, because a token's loss does not "
+        "depend on how long its window is; `16x`, of this length alone.",
+    ),
     Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
     Column("length", INT, "tokens", meaning="The evaluation length."),
     Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
@@ -33,8 +39,9 @@ LOSS_BY_POSITION = Described(
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
         Column(
             "low", REAL, "nats per target", False,
-            "The lower end of a 95 % band around the difference that holds for all buckets beyond L at once.",
-            f"the bucket begins before L, the loss is empty, or {_TOO_FEW}",
+            "The lower end of a 95 % band around the difference that holds for all its rows at once, of all models.",
+            "the bucket begins before L, the difference is infinite, `windows` are of all lengths and a shorter one "
+            f"has the bucket too, or {_TOO_FEW}",
         ),
         Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
         Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
@@ -42,13 +49,14 @@ LOSS_BY_POSITION = Described(
     ),
 )  # fmt: skip
 FAILURE_LENGTHS = Described(
-    "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`", "a model and a length beyond L",
+    "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`",
+    "a model, or a model and a length beyond L (see `windows`)",
     plain(
         *_CURVE,
         Column(
             "fails_from", INT, "tokens", False,
             "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or "
-            "more.",
+            "more. Surely is said at 95 % of all buckets of all models at once.",
             f"no bucket is, or {_TOO_FEW}",
         ),
         Column(
@@ -90,15 +98,16 @@ class Positions(Section):
             position_charts.losses(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png"),
         ]
         files: dict[str, Writer] = {
-            f"loss_by_position{end}.parquet": parquet(curves),
+            f"loss_by_position{end}.parquet": parquet(curves[_names(LOSS_BY_POSITION)]),
             f"loss_by_position{end}.png": partial(
                 position_pictures.draw_losses, curves, named, material.styles, seq_len
             ),
         }
         if found:  # else nothing beyond L was evaluated
-            table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
+            table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
+            table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
-                Text(_explained(found)),
+                Text(_explained(found, documents)),
                 Table(
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
@@ -114,12 +123,32 @@ class Positions(Section):
         return Part(blocks, files)
 
 
-def _explained(found: Sequence[Failure]) -> str:
+def _names(table: Described) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _explained(found: Sequence[Failure], rows: pd.DataFrame) -> str:
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
-    return (
+    said = (
         "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
         f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
         f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
-        "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
+        "at 95 % for all buckets of all models at once: of 100 reports in which no model is above its control, at most "
+        "5 name a failure. Lengths are in tokens, by buckets of L/2. "
         f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
+    if any(one.by_seed for one in found):
+        said += " Those by seed are at 95 % for each seed by itself."
+    if any(one.windows.startswith(OF_ALL) for one in found):
+        said += (
+            f' "{OF_ALL}": a token\'s loss does not depend on how long its window is, so that each bucket is that of '
+            "the shortest windows that have it, which are the most."
+        )
+    if any(not one.windows.startswith(OF_ALL) for one in found):
+        said += " A model has a failure length for each length where what is applied depends on it."
+    if rows.loc[rows["factor"] > 1, "plan_hash"].isna().any():
+        said += (
+            " So it has where its rows do not say what was applied: the model looks at the length in itself, or an "
+            "older version evaluated it. To have one failure length, evaluate again."
+        )
+    return said
