@@ -1,9 +1,13 @@
-"""Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]"""
+"""Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]
+
+Into another folder than docs/ it draws no pictures of encodings.
+"""
 
 import sys
 from pathlib import Path
 
 import gpu_hours
+import looks
 import pictures
 
 from extrapolate.catalogue import encodings_page, extensions_page
@@ -22,12 +26,15 @@ PAGES = {
 
 
 def main(folder: Path) -> None:
-    """Writes every page and picture into a folder."""
+    """Writes every page into a folder, and the pictures of the protocols."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
     gpu_hours.main(DOCS, folder)
     pictures.main(folder)
+    looks.pages(folder)
 
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]) if sys.argv[1:] else DOCS)
+    if not sys.argv[1:]:  # they take half a minute
+        looks.draw(DOCS)

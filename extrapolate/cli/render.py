@@ -1,13 +1,17 @@
 """Tables and text in the terminal, on stdout: no wider than it is, no column left out, no word broken."""
 
+import json
 import math
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.cells import cell_len
@@ -111,6 +115,18 @@ def print_text(text: str) -> None:
     target = console()
     for line in text.splitlines():
         target.print(Text(fold(shown(line), target.width)), soft_wrap=True)
+
+
+def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Prints each row as a line of JSON, which has no infinite numbers: they are text, `inf`, and so is `nan`."""
+    for row in rows:
+        sys.stdout.write(json.dumps({name: _in_json(value) for name, value in row.items()}, default=str) + "\n")
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_line(text: str) -> None:

@@ -146,6 +146,16 @@ def kind(column: Column) -> str:
     return "time"
 
 
+def rows(one: Described) -> Iterator[dict[str, str]]:
+    """What `extrapolate columns --json` prints of a table: a row for each column."""
+    for group in one.groups:
+        for c in group.columns:
+            yield {
+                "table": one.name, "group": group.name, "column": c.name, "type": kind(c), "unit": c.unit,
+                "meaning": c.meaning, "empty": c.empty,
+            }  # fmt: skip
+
+
 def results_page() -> str:
     """docs/results.md."""
     return "\n".join([INTRODUCTION, *(line for one in TABLES for line in _section(one)), EXAMPLES])
