@@ -14,12 +14,14 @@ from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
 from extrapolate.results.page import results_page
+from extrapolate.results.printed import json_page
 
 DOCS = Path(__file__).parent
 PAGES = {
     "data.md": data_page,
     "encodings.md": encodings_page,
     "extensions.md": extensions_page,
+    "json.md": json_page,
     "protocol-list.md": protocols_page,
     "results.md": results_page,
 }

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extrapolate.cli.flags import AsJson
 from extrapolate.errors import UserError
 
 if TYPE_CHECKING:
     from extrapolate.catalogue import Entry
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="print all, as the page of docs/")]
-AsJson = Annotated[bool, typer.Option("--json", help="print the entries as JSON lines")]
 
 
 def encodings(
@@ -86,7 +86,7 @@ def extensions(
 def columns(
     table: Annotated[str | None, typer.Argument(help="show only this table: evals, metrics, loss_by_ev")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print all, as docs/results.md")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print a JSON line for each column")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what each column of each table means."""
     from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text

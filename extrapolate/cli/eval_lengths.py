@@ -1,7 +1,5 @@
 """extrapolate eval-lengths"""
 
-import json
-import sys
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.cli.flags import AsJson
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
@@ -74,7 +73,7 @@ def eval_lengths(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate runs at several lengths.
 
@@ -118,13 +117,12 @@ def eval_lengths(
 
 def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> None:
     """Prints the rows, or a table for each protocol and for the probes."""
-    from extrapolate.cli.render import print_line, print_table
+    from extrapolate.cli.render import print_json, print_line, print_table
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
     if as_json:
-        for row in [*found.rows, *found.probe_rows]:
-            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        print_json([*found.rows, *found.probe_rows])
         return
     for name in settings.protocols:
         if not any(row["protocol"] == name for row in found.rows):

@@ -117,13 +117,16 @@ def print_text(text: str) -> None:
         target.print(Text(fold(shown(line), target.width)), soft_wrap=True)
 
 
-def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
+def print_json(rows: Iterable[Mapping[Any, Any]]) -> None:
     """Prints each row as a line of JSON, which has no infinite numbers: they are text, `inf`, and so is `nan`."""
     for row in rows:
-        sys.stdout.write(json.dumps({name: _in_json(value) for name, value in row.items()}, default=str) + "\n")
+        line = {name: _in_json(value) for name, value in row.items()}
+        sys.stdout.write(json.dumps(line, default=str, allow_nan=False) + "\n")
 
 
 def _in_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_in_json, value))
     if isinstance(value, np.generic):
         value = value.item()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

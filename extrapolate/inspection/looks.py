@@ -114,12 +114,14 @@ def _curves(panel: "Axes", view: View) -> None:
 
 
 def _changes(panel: "Axes", view: View) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     last = len(view.values_TC) - 1
     pairs = [(0, (last + 1) // 2), ((last + 1) // 2, last), (0, last)]
     for (start, end), colour, marker in zip(pairs, COLOURS, "os^", strict=False):
         change_C = (view.values_TC[end] - view.values_TC[start]).numpy()
         panel.plot(view.dimensions, change_C, color=colour, marker=marker, ms=2.5, lw=0.9, label=f"{start} to {end}")
-    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     _finish(panel, view.kind, "change from position")
 
 
