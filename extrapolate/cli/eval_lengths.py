@@ -1,5 +1,6 @@
 """extrapolate eval-lengths"""
 
+import shlex
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,9 @@ from extrapolate.evaluation.names import (
 if TYPE_CHECKING:
     from extrapolate.api.evaluate_together import Evaluated
     from extrapolate.evaluation.lengths import EvaluationSettings
+
+
+FEW = 4  # runs that are named one by one
 
 
 class Which(StrEnum):
@@ -86,6 +90,7 @@ def eval_lengths(
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.evaluate_together import RunsFailed
     from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
 
@@ -113,6 +118,13 @@ def eval_lengths(
         shown(failure.evaluated)
         raise
     shown(found)
+    say(f"make a report with: extrapolate report {_named(runs)}")
+
+
+def _named(runs: list[Path]) -> str:
+    """The runs as `report` takes them: a checkpoint of elsewhere has become a run in ckpt/."""
+    places = list(dict.fromkeys(str(run) if run.is_dir() else "ckpt" for run in runs))
+    return shlex.join(places[:FEW]) + (" and the other runs" if len(places) > FEW else "")
 
 
 def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> None:
