@@ -1,9 +1,13 @@
-"""Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]"""
+"""Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]
+
+Into another folder than docs/ it draws no pictures of encodings.
+"""
 
 import sys
 from pathlib import Path
 
 import gpu_hours
+import looks
 
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
@@ -11,25 +15,30 @@ from extrapolate.evaluation.catalogue import protocols_page
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.reports.protocol_picture import svg
 from extrapolate.results.page import results_page
+from extrapolate.results.printed import json_page
 
 DOCS = Path(__file__).parent
 PAGES = {
     "data.md": data_page,
     "encodings.md": encodings_page,
     "extensions.md": extensions_page,
+    "json.md": json_page,
     "protocol-list.md": protocols_page,
     "results.md": results_page,
 }
 
 
 def main(folder: Path) -> None:
-    """Writes every page and picture into a folder."""
+    """Writes every page into a folder, and the pictures of the protocols."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
     gpu_hours.main(DOCS, folder)
     for protocol in protocols.names():
         (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")
+    looks.pages(folder)
 
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]) if sys.argv[1:] else DOCS)
+    if not sys.argv[1:]:  # they take half a minute
+        looks.draw(DOCS)

@@ -93,7 +93,9 @@ def encodings_page() -> str:
     ]
     for entry in entries:
         lines += section(entry, f"{entry.display} · {entry.group} · {entry.source}")
-        lines.append(f"Extensions that apply: {_names(entry.applies)}.")
+        lines.append(
+            f"Extensions that apply: {_names(entry.applies)}. [What it looks like](encodings/{entry.name}.md)."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -35,8 +35,10 @@ def page(name: str) -> str:
 
 def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "docs" / "generate.py", tmp_path], check=True)
-    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    assert made.keys() >= {"data.md", "encodings.md", "extensions.md", "protocol-list.md", "results.md"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    made = {path.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    pages = {"data.md", "encodings.md", "extensions.md", "protocol-list.md", "results.md"}
+    assert made.keys() >= {*pages, *(f"encodings/{name}.md" for name in encodings.names())}
     for name, text in made.items():
         assert page(name) == text, f"docs/{name} is not what the code says: run `make docs`"
 
@@ -48,8 +50,25 @@ def test_every_protocol_has_its_picture() -> None:
     assert names >= set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
 
 
+def test_every_encoding_has_its_picture_and_no_other_is_there() -> None:
+    pictures = {path.name: path.stat().st_size for path in (ROOT / "docs" / "encodings").glob("*.png")}
+    assert pictures.keys() == {f"{name}.png" for name in encodings.names()} | {"rope-shift.png", "sinusoidal-shift.png"}
+    assert max(pictures.values()) < 60_000
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope"])
+def test_a_page_shows_that_a_shift_is_a_rotation(name: str) -> None:
+    """`make docs` runs the code of the page, and prints below it what it says."""
+    text = page(f"encodings/{name}.md")
+    assert "a rotation: True" in text
+    assert ": False" not in text
+    assert f"]({name}-shift.png)" in text
+
+
 def test_links_between_pages_lead_somewhere() -> None:
-    for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        if source.parent.name == "notes":
+            continue  # parts of pages elsewhere
         for link in re.findall(r"\]\(([^)#\s]+)\)", source.read_text(encoding="utf-8")):
             assert "://" in link or (source.parent / link).exists(), f"{source.name}: {link}"
 

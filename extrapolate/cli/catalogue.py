@@ -1,8 +1,13 @@
 """extrapolate encodings, extrapolate extensions, extrapolate columns"""
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from extrapolate.cli.flags import AsJson
+from extrapolate.errors import UserError
 
 if TYPE_CHECKING:
     from extrapolate.catalogue import Entry
@@ -11,47 +16,92 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="print all, as the pa
 
 
 def encodings(
-    name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="only these: formula, arguments, source; with --plot also a run's folder, rope:theta=500"),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw what those named look like, side by side, into this .png, .svg or .pdf")
+    ] = None,
+    extend: Annotated[str | None, typer.Option(help="with --plot: draw scores before and after this extension")] = None,
+    seq_len: Annotated[
+        int | None,
+        typer.Option(min=2, help="with --plot: training length L, tokens  [default: 128; a run has its own]"),
+    ] = None,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="with --plot: run Python files that came with runs; read them first")
+    ] = False,
     markdown: Markdown = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the encodings by family, or one."""
+    """List the encodings by family, or show some, in words or as a picture."""
     from extrapolate import catalogue
+    from extrapolate.cli.render import print_json
 
+    _one_of({"--plot": plot is not None, "--markdown": markdown, "--json": as_json})
+    if plot is not None:
+        from extrapolate.api.plot_encodings import plot_encodings
+        from extrapolate.cli.progress import say
+
+        plot_encodings(names or [], plot, extend=extend, seq_len=seq_len, trust_code=trust_code)
+        say(f"wrote {plot}")
+        return
+    for flag, given in {"--extend": extend, "--seq-len": seq_len, "--trust-code": trust_code or None}.items():
+        if given is not None:
+            raise UserError(f"{flag} says nothing without --plot FILE")
     if markdown:
         print(catalogue.encodings_page(), end="")
-    elif name is not None:
-        _show(catalogue.encoding_entry(name), "Extensions that apply")
+        return
+    entries = list(map(catalogue.encoding_entry, names)) if names else catalogue.encoding_entries()
+    if as_json:
+        print_json(map(asdict, entries))
+    elif names:
+        _show(entries, "Extensions that apply")
     else:
-        _list("Encodings", "family", catalogue.encoding_entries())
+        _list("Encodings", "family", entries)
 
 
 def extensions(
-    name: Annotated[str | None, typer.Argument(help="show only this one: formula, arguments, source")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="only these: formula, arguments, source")] = None,
     markdown: Markdown = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the extensions by what they change, or one."""
+    """List the extensions by what they change, or show some."""
     from extrapolate import catalogue
+    from extrapolate.cli.render import print_json
 
+    _one_of({"--markdown": markdown, "--json": as_json})
     if markdown:
         print(catalogue.extensions_page(), end="")
-    elif name is not None:
-        _show(catalogue.extension_entry(name), "Applies to")
+        return
+    entries = list(map(catalogue.extension_entry, names)) if names else catalogue.extension_entries()
+    if as_json:
+        print_json(map(asdict, entries))
+    elif names:
+        _show(entries, "Applies to")
     else:
-        _list("Extensions", "changes", catalogue.extension_entries())
+        _list("Extensions", "changes", entries)
 
 
 def columns(
     table: Annotated[str | None, typer.Argument(help="show only this table: evals, metrics, loss_by_ev")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print all, as docs/results.md")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what each column of each table means."""
-    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+    from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text
     from extrapolate.results import page as results_page
+
+    _one_of({"--markdown": markdown, "--json": as_json})
 
     if markdown:
         print(results_page.results_page(), end="")
         return
-    for one in results_page.TABLES if table is None else [results_page.table(table)]:
+    tables = results_page.TABLES if table is None else (results_page.table(table),)
+    if as_json:
+        print_json(row for one in tables for row in results_page.rows(one))
+        return
+    for one in tables:
         heading = f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}"
         if one.groups[0].name:
             print_text(heading)
@@ -66,6 +116,12 @@ def columns(
             print_columns([column for column in found if any(column.cells)], title)
         if table is None and one.base is not None and one.shared():
             print_text(f"And as in {one.base.name}: {', '.join(c.name for c in one.shared())}\n\n")
+
+
+def _one_of(flags: dict[str, bool]) -> None:
+    """Raises UserError where several forms of output are asked for."""
+    if len(given := [flag for flag, wanted in flags.items() if wanted]) > 1:
+        raise UserError(f"give one of {' and '.join(given)}")
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:
@@ -83,16 +139,18 @@ def _list(title: str, group: str, entries: "list[Entry]") -> None:
         print_text(caption)
 
 
-def _show(entry: "Entry", applies: str) -> None:
+def _show(entries: "list[Entry]", applies: str) -> None:
     from extrapolate.catalogue import paragraphs
     from extrapolate.cli.render import Column, Kind, print_columns, print_text
 
-    print_text(f"{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")
-    if entry.arguments:
-        columns = [
-            Column("name", [a.name for a in entry.arguments], Kind.NAME),
-            Column("value", [a.kind for a in entry.arguments]),
-            Column("default", [a.default for a in entry.arguments]),
-        ]
-        print_columns(columns, "Arguments")
-    print_text(f"{applies}: {', '.join(entry.applies) or 'none'}")
+    for at, entry in enumerate(entries):
+        above = "\n\n" if at else ""
+        print_text(f"{above}{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")
+        if entry.arguments:
+            columns = [
+                Column("name", [a.name for a in entry.arguments], Kind.NAME),
+                Column("value", [a.kind for a in entry.arguments]),
+                Column("default", [a.default for a in entry.arguments]),
+            ]
+            print_columns(columns, "Arguments")
+        print_text(f"{applies}: {', '.join(entry.applies) or 'none'}")

@@ -4,28 +4,34 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli.flags import AsJson
+
 
 def check(
     encoding: Annotated[
         str, typer.Argument(help="rope, my_file.py:MyEncoding, or an extension: my_file.py:MyExtension:factor=2")
     ],
     seq_len: Annotated[int, typer.Option(help="training length L, tokens")] = 64,
+    as_json: AsJson = False,
 ) -> None:
     """Check in seconds what an encoding must do.
 
     Use it before an hour of training goes into an encoding or an extension of your own.
     """
     from extrapolate.api.check import check as checked
-    from extrapolate.cli.render import Column, Kind, print_columns
+    from extrapolate.cli.render import Column, Kind, print_columns, print_json
     from extrapolate.errors import UserError
 
     found = checked(encoding, seq_len=seq_len)
-    columns = [
-        Column("part", list(found["part"]), Kind.NAME),
-        Column("result", [wrong or "ok" for wrong in found["wrong"]]),
-        Column("seconds", [f"{seconds:.1f}" for seconds in found["seconds"]], Kind.NUMBER),
-    ]
-    print_columns(columns, f"{encoding}, L = {seq_len} tokens")
+    if as_json:
+        print_json(found.to_dict("records"))
+    else:
+        columns = [
+            Column("part", list(found["part"]), Kind.NAME),
+            Column("result", [wrong or "ok" for wrong in found["wrong"]]),
+            Column("seconds", [f"{seconds:.1f}" for seconds in found["seconds"]], Kind.NUMBER),
+        ]
+        print_columns(columns, f"{encoding}, L = {seq_len} tokens")
     wrong = [text for text in found["wrong"] if text]
     if wrong:
         more = f" (and {len(wrong) - 1} more, see the table)" if len(wrong) > 1 else ""

@@ -1,12 +1,12 @@
 """extrapolate compare"""
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from extrapolate.cli.flags import AsJson
 
 if TYPE_CHECKING:
     from extrapolate.reports.comparison import Comparison
@@ -30,13 +30,13 @@ def compare(
     corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the comparisons as JSON lines")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare evaluated runs pair by pair. Print the difference in loss, its interval, and win, tie or loss."""
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
-    from extrapolate.cli.render import print_table, print_text
+    from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import comparison
 
     found = comparisons_of(
@@ -49,8 +49,7 @@ def compare(
         progress=CommandLine(),
     )
     if as_json:
-        for one in found:
-            sys.stdout.write(json.dumps(one.row()) + "\n")
+        print_json(one.row() for one in found)
         return
     for protocol in dict.fromkeys(one.protocol for one in found):
         table = comparison.table([one for one in found if one.protocol == protocol], confidence)

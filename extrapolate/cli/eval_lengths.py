@@ -1,7 +1,6 @@
 """extrapolate eval-lengths"""
 
-import json
-import sys
+import shlex
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.cli.flags import AsJson
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
@@ -24,6 +24,9 @@ from extrapolate.evaluation.names import (
 if TYPE_CHECKING:
     from extrapolate.api.evaluate_together import Evaluated
     from extrapolate.evaluation.lengths import EvaluationSettings
+
+
+FEW = 4  # runs that are named one by one
 
 
 class Which(StrEnum):
@@ -74,7 +77,7 @@ def eval_lengths(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate runs at several lengths.
 
@@ -87,6 +90,7 @@ def eval_lengths(
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.evaluate_together import RunsFailed
     from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
 
@@ -114,17 +118,23 @@ def eval_lengths(
         shown(failure.evaluated)
         raise
     shown(found)
+    say(f"make a report with: extrapolate report {_named(runs)}")
+
+
+def _named(runs: list[Path]) -> str:
+    """The runs as `report` takes them: a checkpoint of elsewhere has become a run in ckpt/."""
+    places = list(dict.fromkeys(str(run) if run.is_dir() else "ckpt" for run in runs))
+    return shlex.join(places[:FEW]) + (" and the other runs" if len(places) > FEW else "")
 
 
 def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> None:
     """Prints the rows, or a table for each protocol and for the probes."""
-    from extrapolate.cli.render import print_line, print_table
+    from extrapolate.cli.render import print_json, print_line, print_table
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
     if as_json:
-        for row in [*found.rows, *found.probe_rows]:
-            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        print_json([*found.rows, *found.probe_rows])
         return
     for name in settings.protocols:
         if not any(row["protocol"] == name for row in found.rows):

@@ -6,10 +6,13 @@ A command's function has the names of the Python call for its parameters, so its
 import ast
 import re
 from functools import cache
+from typing import Annotated
 
 import typer
 
 from extrapolate.cli.progress import Terminal
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/json.md has their keys")]
 
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 

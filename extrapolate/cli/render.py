@@ -1,13 +1,17 @@
 """Tables and text in the terminal, on stdout: no wider than it is, no column left out, no word broken."""
 
+import json
 import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.cells import cell_len
@@ -16,9 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from extrapolate.cli.plain import shown
+from extrapolate.cli.sparkline import sparklines
 
 PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
 TALLEST = 4  # lines that a text is folded into before the table is split
+MOST_PARTS = 2  # that a table is split into, before its names share a column
 GAP = 3  # characters that Rich's table puts between two columns
 # A text may be folded after a space, and after a comma that is no thousands separator.
 _PIECES = re.compile(r".+?(?:\s+|,(?!\d)\s*|$)")
@@ -33,11 +39,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, and how narrow it may become. Widths are in characters."""
+    """One column of a table, and how narrow it may become: a name is folded into so many lines at most.
+
+    Widths are in characters.
+    """
 
     header: str
     cells: Sequence[str]
     kind: Kind = Kind.TEXT
+    lines: int = 1
 
     @cached_property
     def natural(self) -> int:
@@ -52,8 +62,10 @@ class Column:
 
     @cached_property
     def readable(self) -> int:
-        """A text takes few lines, and a name one."""
-        shares = {Kind.NAME: self.natural, Kind.NUMBER: self.least, Kind.TEXT: math.ceil(self.natural / TALLEST)}
+        """A text takes few lines, and a name one or as many as it may."""
+        name = math.ceil(self.natural / self.lines)
+        text = math.ceil(self.natural / TALLEST)
+        shares = {Kind.NAME: name, Kind.NUMBER: self.least, Kind.TEXT: text}
         return max(self.least, shares[self.kind])
 
 
@@ -76,7 +88,8 @@ def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> No
     """Prints a table of text: words to the left, numbers to the right.
 
     names: how many of its first columns name a row (default: the first, and what is words of those that follow it).
-    Where the table is too wide it is split, and these columns are in every part.
+    Where the table is too wide it is split, and these columns are in every part. In a terminal, a table of losses by
+    length has a column that draws them.
     """
     texts = [[str(value) for value in table[column]] for column in table.columns]
     numbers = [_are_numbers(str(header), cells) for header, cells in zip(table.columns, texts, strict=True)]
@@ -84,15 +97,20 @@ def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> No
         names = next((at for at in range(1, len(numbers)) if numbers[at]), len(numbers))
     kinds = [Kind.NAME if at < names else Kind.NUMBER if many else Kind.TEXT for at, many in enumerate(numbers)]
     parts = zip(table.columns, texts, kinds, strict=True)
-    print_columns([Column(str(header), cells, kind) for header, cells, kind in parts], title)
+    columns = [Column(str(header), cells, kind) for header, cells, kind in parts]
+    target = console()
+    drawn = sparklines(table) if target.is_terminal and not target.options.ascii_only else None
+    if drawn is not None:
+        columns.insert(names, Column("by length", drawn))
+    print_columns(columns, title)
 
 
 def print_columns(columns: Sequence[Column], title: str) -> None:
     """Prints columns as a table, or as several where they do not fit side by side."""
     target = console()
-    columns = [Column(shown(column.header), [shown(cell) for cell in column.cells], column.kind) for column in columns]
+    columns = [replace(one, header=shown(one.header), cells=[shown(cell) for cell in one.cells]) for one in columns]
     target.print(Text(fold(shown(title), target.width), style="italic"), soft_wrap=True)
-    for block in _blocks(_names_joined(columns, target.width), target.width):
+    for block in _arranged(columns, target.width):
         widths = _widths(block, target.width)
         table = Table(box=box.SIMPLE_HEAD)
         for column, width in zip(block, widths, strict=True):
@@ -111,6 +129,21 @@ def print_text(text: str) -> None:
     target = console()
     for line in text.splitlines():
         target.print(Text(fold(shown(line), target.width)), soft_wrap=True)
+
+
+def print_json(rows: Iterable[Mapping[Any, Any]]) -> None:
+    """Prints each row as a line of JSON, which has no infinite numbers: they are text, `inf`, and so is `nan`."""
+    for row in rows:
+        line = {name: _in_json(value) for name, value in row.items()}
+        sys.stdout.write(json.dumps(line, default=str, allow_nan=False) + "\n")
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_in_json, value))
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_line(text: str) -> None:
@@ -141,15 +174,24 @@ def _around(columns: Sequence[Column]) -> int:
     return GAP * (len(columns) - 1) + 4
 
 
-def _names_joined(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns, with those that name the row in one where they leave no room for another beside them."""
+def _arranged(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns in groups that can be read at this width.
+
+    Where that makes them fewer, long names are folded. Where they are many still, the names of a row share a column.
+    """
+    folded = [replace(column, lines=2) if column.kind is Kind.NAME else column for column in columns]
+    found = min((_blocks(tried, width) for tried in (columns, folded)), key=len)
+    return found if len(found) <= MOST_PARTS else min(found, _blocks(_joined(columns), width), key=len)
+
+
+def _joined(columns: Sequence[Column]) -> Sequence[Column]:
+    """The columns, with those that name a row in one."""
     names = [column for column in columns if column.kind is Kind.NAME]
-    others = [column for column in columns if column.kind is not Kind.NAME]
-    widest = max((column.least for column in others), default=0)
-    if len(names) < 2 or sum(c.least for c in names) + widest + GAP * len(names) + 4 <= width:
-        return list(columns)
+    if len(names) < 2:
+        return columns
     cells = [" ".join(row) for row in zip(*(column.cells for column in names), strict=True)]
-    return [Column(" ".join(column.header for column in names), cells, Kind.NAME), *others]
+    one = Column(" ".join(column.header for column in names), cells, Kind.NAME, lines=len(names))
+    return [one, *(column for column in columns if column.kind is not Kind.NAME)]
 
 
 def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:

@@ -1,11 +1,13 @@
 """extrapolate sweep and extrapolate status"""
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from extrapolate.cli.flags import AsJson
 from extrapolate.errors import UserError
 
 
@@ -47,6 +49,7 @@ def sweep(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that the study names; read them first")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train and evaluate every cell of a study.
 
@@ -56,13 +59,17 @@ def sweep(
     from extrapolate.api import sweep as api
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import duration, say
-    from extrapolate.cli.render import print_table, print_text
+    from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
+    from extrapolate.studies.status import status_of
 
     if dry_run:
         rows, whole = api.estimate_sweep(
             study, out, scale=scale, jobs=jobs, trust_code=trust_code, progress=CommandLine()
         )
+        if as_json:
+            print_json(rows.to_dict("records"))
+            return
         shown = rows.assign(
             parameters=[f"{count:,}" for count in rows.pop("parameters")],
             tokens=[f"{count:,}" for count in rows.pop("tokens")],
@@ -78,7 +85,9 @@ def sweep(
         gather=gather.value, array=None if array is None else _share(array), trust_code=trust_code,
         progress=CommandLine(),
     )  # fmt: skip
-    for written in found.reports.values():
+    if as_json:
+        print_json(map(asdict, status_of(found.folder)))
+    for written in [] if as_json else found.reports.values():
         print_text(written.answer)
         for table in written.shown:
             print_table(formatted(table.frame), table.title)
@@ -91,14 +100,21 @@ def sweep(
         raise RuntimeError(f"{len(found.failed)} of the cells failed; run the same command to try again{but}")
 
 
-def status(folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")]) -> None:
+def status(
+    folder: Annotated[Path, typer.Argument(help="a study's folder, as sweep makes it")],
+    as_json: AsJson = False,
+) -> None:
     """Show how far a study is.
 
     Which cells are done, running, failed and left.
     """
     from extrapolate.api.status import status as found
-    from extrapolate.cli.render import print_table
+    from extrapolate.cli.render import print_json, print_table
+    from extrapolate.studies.status import status_of
 
+    if as_json:
+        print_json(map(asdict, status_of(folder)))
+        return
     rows = found(folder)
     counts = rows["status"].value_counts(sort=False)
     shown = rows.assign(

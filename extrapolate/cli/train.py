@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, TypeVar
 
 import typer
@@ -100,7 +101,7 @@ def train(
             out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
             precision=precision.value, compile=compile, config=config, trust_code=trust_code, progress=CommandLine(),
         )  # fmt: skip
-        say(f"evaluate them with: extrapolate eval-lengths {out or 'ckpt'}")
+        say(f"evaluate them with: extrapolate eval-lengths {quote(str(out or 'ckpt'))}")
         return
     run = trained(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
@@ -109,7 +110,7 @@ def train(
         compile=compile, config=config, start=start, extend=extend, fsdp=fsdp, trust_code=trust_code,
         progress=CommandLine(),
     )  # fmt: skip
-    say(f"evaluate it with: extrapolate eval-lengths {run.path}")
+    say(f"evaluate it with: extrapolate eval-lengths {quote(str(run.path))}")
 
 
 def _numbers(flag: str, text: str, kind: type[N]) -> list[N]:

@@ -1,6 +1,6 @@
 """What every column of every table means: docs/results.md, and the list that `extrapolate columns` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -27,19 +27,21 @@ METRICS = plain(
     ),
     Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
-_EVALS = Described(
+EVALS_TABLE = Described(
     "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.groups
 )
+EVAL_PROBES_TABLE = Described(
+    "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
+    "a run, an extension, a probe, a length and a depth", PROBES.groups, EVALS_TABLE,
+)  # fmt: skip
 TABLES = (
-    _EVALS,
+    EVALS_TABLE,
     Described(
         "eval_documents", "`eval_documents.parquet`, of a run and of a report",
-        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
+        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups,
+        EVALS_TABLE,
     ),
-    Described(
-        "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
-        "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
-    ),
+    EVAL_PROBES_TABLE,
     Described(
         "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
         "a step of the training, or a validation", METRICS,
@@ -51,6 +53,7 @@ INTRODUCTION = """\
 # Tables and their columns
 
 Made from the code by `extrapolate columns --markdown`. `extrapolate columns evals` prints the columns of one table.
+[json.md](json.md) has the keys of what commands print with `--json`.
 
 Training and evaluation write their tables into the run's folder, `extrapolate report` into the folder of the report.
 All are Parquet files. Those of an evaluation say each column's unit and meaning in the metadata of its field too. A
@@ -136,14 +139,40 @@ def table(name: str) -> Described:
 
 def kind(column: Column) -> str:
     """A column's type in words."""
+    return _kind(column.type)
+
+
+def _kind(type: pa.DataType) -> str:
+    if pa.types.is_list(type):
+        inside = type.value_type
+        return "list of objects" if pa.types.is_struct(inside) else f"list of {_kind(inside)}s"
     for test, text in (
         (pa.types.is_string, "text"),
         (pa.types.is_integer, "whole number"),
         (pa.types.is_floating, "number"),
+        (pa.types.is_boolean, "true or false"),
     ):
-        if test(column.type):
+        if test(type):
             return text
     return "time"
+
+
+def rows(one: Described) -> Iterator[dict[str, str]]:
+    """What `extrapolate columns --json` prints of a table: a row for each column."""
+    for group in one.groups:
+        for c in group.columns:
+            yield {
+                "table": one.name, "group": group.name, "column": c.name, "type": kind(c), "unit": c.unit,
+                "meaning": c.meaning, "empty": c.empty,
+            }  # fmt: skip
+
+
+def column_lines(columns: Iterable[Column]) -> Iterator[str]:
+    """A table of Markdown that says what each column is."""
+    yield "| column | type | unit | what it holds | empty where |"
+    yield "|---|---|---|---|---|"
+    for c in columns:
+        yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
 
 
 def results_page() -> str:
@@ -157,10 +186,7 @@ def _section(one: Described) -> Iterator[str]:
     for group in one.own():
         if group.name:
             yield f"**{group.name}**: {group.meaning}\n"
-        yield "| column | type | unit | what it holds | empty where |"
-        yield "|---|---|---|---|---|"
-        for c in group.columns:
-            yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
+        yield from column_lines(group.columns)
         yield ""
     if one.base is not None and (shared := one.shared()):
         whole = [group for group in one.groups if group.name and group in one.base.groups]

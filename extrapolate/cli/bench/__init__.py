@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli.flags import AsJson
 from extrapolate.cli.registered import protocols, registered
 from extrapolate.errors import UserError
 from extrapolate.runs.presets import PRESETS
@@ -118,19 +119,22 @@ def bench(
     markdown: Annotated[
         bool, typer.Option("--markdown", rich_help_panel="With --all", help="print the table in Markdown")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure speed and memory.
 
     Training speed stands beside that of transformers' Llama and of the bare matrix products. Every number of a table
     is from one run: close other programs first.
     """
+    if markdown and as_json:
+        raise UserError("give one of --markdown and --json")
     kind = _kind(
         {"encodings": encodings, "evaluation": evaluation, "tokenize": tokenize, "start_up": start_up, "all": all}
     )
     given = {name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     if not compile:
         given.discard("compile")  # what is never compiled may be asked not to be
-    _refuse(kind, given - _KINDS.keys())
+    _refuse(kind, given - _KINDS.keys() - {"as_json"})
     protocols, precisions = (
         _chosen(protocol, "protocol", list(registered("evaluation/protocols"))),
         _chosen(precision, "precision", ["fp32", "bf16"]),
@@ -152,29 +156,29 @@ def bench(
             start_rounds=_START_ROUNDS_ALL,
             beside=_BUSY_ALL if busy is None else busy,
         )
-        everything.show(settings, markdown)
+        everything.show(settings, markdown, as_json)
         return
     preset, busy = preset or "tiny", busy or _BUSY
     if kind == "evaluation":
         from extrapolate.cli.bench import evaluation as evaluating
 
-        evaluating.show(preset, seq_len, tokens or _TOKENS, protocols, precisions, busy)
+        evaluating.show(preset, seq_len, tokens or _TOKENS, protocols, precisions, busy, as_json)
     elif kind == "tokenize":
         from extrapolate.cli.bench import tokenizing
 
-        tokenizing.show(source, megabytes or _MEGABYTES, busy)
+        tokenizing.show(source, megabytes or _MEGABYTES, busy, as_json)
     elif kind == "start_up":
         from extrapolate.cli.bench import startup
 
-        startup.show(busy)
+        startup.show(busy, as_json)
     elif kind == "encodings":
         from extrapolate.cli.bench import encodings as encoding
 
-        encoding.show(pe, preset, seq_len, seconds or _SECONDS_ENCODINGS)
+        encoding.show(pe, preset, seq_len, seconds or _SECONDS_ENCODINGS, as_json)
     else:
         from extrapolate.cli.bench import training
 
-        training.show(preset, seq_len, compile, seconds or _SECONDS, busy)
+        training.show(preset, seq_len, compile, seconds or _SECONDS, busy, as_json)
 
 
 def _kind(asked: dict[str, bool]) -> str:

@@ -1,22 +1,28 @@
 """extrapolate bench --encodings"""
 
+from dataclasses import asdict
+
 import pandas as pd
 
 from extrapolate.benchmark import encodings as benchmark
+from extrapolate.benchmark import rows as table
 from extrapolate.cli.progress import Progress
-from extrapolate.cli.render import print_table
+from extrapolate.cli.render import print_json, print_table
 from extrapolate.encodings.base import encodings
 from extrapolate.runs import provenance
 
 
-def show(pe: list[str] | None, preset: str, seq_len: int | None, seconds: float) -> None:
-    """Measures, and prints the table."""
+def show(pe: list[str] | None, preset: str, seq_len: int | None, seconds: float, as_json: bool) -> None:
+    """Measures, and prints the table, or its rows as JSON."""
     names = ["rope", *(name for name in pe or encodings.names() if name != "rope")]
     speeds: dict[str, benchmark.EncodingSpeed] = {}
     with Progress("encodings") as progress:
         for name, speed in benchmark.measure_encodings(names, preset, seq_len, seconds):
             speeds[name] = speed
             progress.update("measuring", len(speeds), len(names))
+    if as_json:
+        print_json(map(asdict, table.of_encodings(preset, speeds)))
+        return
     rope = speeds["rope"]
 
     def beside(rate: float | None, ropes: float | None) -> str:

@@ -1,23 +1,31 @@
 """extrapolate bench --evaluation"""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pandas as pd
 
 from extrapolate.benchmark import evaluation as benchmark
 from extrapolate.benchmark import peers
+from extrapolate.benchmark import rows as table
 from extrapolate.benchmark.training import bench_config
 from extrapolate.cli.progress import Progress, say
-from extrapolate.cli.render import print_table
+from extrapolate.cli.render import print_json, print_table
 from extrapolate.errors import UserError
 from extrapolate.runs import provenance
 from extrapolate.runs.config import TrainedConfig
 
 
 def show(
-    preset: str, seq_len: int | None, tokens: int, protocols: Sequence[str], precisions: Sequence[str], busy: int
+    preset: str,
+    seq_len: int | None,
+    tokens: int,
+    protocols: Sequence[str],
+    precisions: Sequence[str],
+    busy: int,
+    as_json: bool,
 ) -> None:
-    """Measures, and prints the table."""
+    """Measures, and prints the table, or its rows as JSON."""
     config = bench_config(preset, seq_len)
     check(config, tokens)
     there = peers.installed()
@@ -29,6 +37,9 @@ def show(
         for variant, cost in benchmark.measure(config, variants, tokens, busy):
             costs[variant] = cost
             progress.update("measuring", len(costs), len(variants))
+    if as_json:
+        print_json(map(asdict, table.of_evaluation(preset, costs)))
+        return
     rows = []
     for variant, cost in costs.items():
         ours = costs[benchmark.Variant("extrapolate", variant.protocol, variant.precision)]

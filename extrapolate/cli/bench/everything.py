@@ -1,24 +1,26 @@
 """extrapolate bench --all"""
 
 import time
+from dataclasses import asdict
 from itertools import groupby
 
 import pandas as pd
 
 from extrapolate.benchmark import everything as benchmark
 from extrapolate.benchmark import peers
-from extrapolate.benchmark.everything import Row, Settings
+from extrapolate.benchmark.everything import Settings
+from extrapolate.benchmark.rows import Row
 from extrapolate.benchmark.training import MOST_TAKEN, bench_config
 from extrapolate.cli.bench import evaluation
 from extrapolate.cli.ending import what_to_say
 from extrapolate.cli.progress import duration, say
-from extrapolate.cli.render import Column, Kind, print_columns
+from extrapolate.cli.render import Column, Kind, print_columns, print_json
 from extrapolate.data.sources import open_source
 from extrapolate.reports.page import Table
 from extrapolate.runs import provenance
 
 
-def show(settings: Settings, markdown: bool) -> None:
+def show(settings: Settings, markdown: bool, as_json: bool) -> None:
     """Measures part after part, and prints one table, also where a part fails or the user stops the rest.
 
     Raises RuntimeError where a part failed.
@@ -45,7 +47,9 @@ def show(settings: Settings, markdown: bool) -> None:
                 say(f"{name} failed: {what_to_say(error)[0]}")
             say(f"  {name}: {duration(time.monotonic() - began)}")
     finally:
-        if rows:
+        if as_json:
+            print_json(map(asdict, rows))
+        elif rows:
             _print(rows, settings, markdown)
     if failed:
         raise RuntimeError(f"not everything could be measured: {'; '.join(failed)}")

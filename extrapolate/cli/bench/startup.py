@@ -1,15 +1,21 @@
 """extrapolate bench --start-up"""
 
+from dataclasses import asdict
+
 import pandas as pd
 
+from extrapolate.benchmark import rows as table
 from extrapolate.benchmark import startup as benchmark
-from extrapolate.cli.render import print_table
+from extrapolate.cli.render import print_json, print_table
 from extrapolate.runs import provenance
 
 
-def show(busy: int) -> None:
-    """Measures, and prints the table."""
+def show(busy: int, as_json: bool) -> None:
+    """Measures, and prints the table, or its rows as JSON."""
     starts = benchmark.measure(benchmark.programs(), beside=busy)
+    if as_json:
+        print_json(map(asdict, table.of_startup(starts)))
+        return
     rows = [
         {
             "who": program.who,

@@ -1,21 +1,27 @@
 """extrapolate bench --tokenize"""
 
+from dataclasses import asdict
+
 import pandas as pd
 
+from extrapolate.benchmark import rows as table
 from extrapolate.benchmark import tokenizing as benchmark
 from extrapolate.cli.progress import Progress
-from extrapolate.cli.render import print_table
+from extrapolate.cli.render import print_json, print_table
 from extrapolate.runs import provenance
 
 
-def show(source: str, megabytes: float, busy: int) -> None:
-    """Measures, and prints the table."""
+def show(source: str, megabytes: float, busy: int, as_json: bool) -> None:
+    """Measures, and prints the table, or its rows as JSON."""
     variants = benchmark.variants()
     speeds: dict[benchmark.Variant, benchmark.Speed] = {}
     with Progress("variants") as progress:
         for variant, speed in benchmark.measure(source, "text", megabytes, variants, busy):
             speeds[variant] = speed
             progress.update("measuring", len(speeds), len(variants))
+    if as_json:
+        print_json(map(asdict, table.of_tokenizing(speeds)))
+        return
     best = {
         who: max(speed.mb_per_s for variant, speed in speeds.items() if variant.who == who)
         for who in ("extrapolate", "datasets")

@@ -1,33 +1,41 @@
 """extrapolate bench"""
 
+from dataclasses import asdict
+
 import pandas as pd
 
 from extrapolate.benchmark import peers
+from extrapolate.benchmark import rows as table
 from extrapolate.benchmark import training as benchmark
 from extrapolate.benchmark.training import MOST_TAKEN, Speed, Variant
 from extrapolate.cli.progress import Progress, say
-from extrapolate.cli.render import print_table
+from extrapolate.cli.render import print_json, print_table
 from extrapolate.runs import provenance
 
 
-def show(preset: str, seq_len: int | None, compile: bool, seconds: float, busy: int) -> None:
-    """Measures, and prints the table."""
+def show(preset: str, seq_len: int | None, compile: bool, seconds: float, busy: int, as_json: bool) -> None:
+    """Measures, and prints the table, or its rows as JSON."""
     config = benchmark.bench_config(preset, seq_len)
     if not (peer := peers.installed()["transformers"]):
         say(peers.how_to_install("transformers"))
     groups = benchmark.groups(config, peer, compile)
-    rows = []
+    rows: list[dict[str, str]] = []
+    found: list[table.Row] = []
     best: dict[str, float] = {}
     taken: list[float] = []
     with Progress("modes") as progress:
         for done, group in enumerate(groups, 1):
             speeds = benchmark.measure(config, group, seconds, busy)
+            found += table.of_training(preset, speeds)
             rows += rows_of(speeds, with_dropout=config.model.dropout > 0, busy=busy)
             taken += [speed.taken for speed in speeds.values() if speed.taken is not None]
             for variant, speed in speeds.items():
                 if not variant.dropout:
                     best[variant.who] = max(speed.tokens_per_s, best.get(variant.who, 0.0))
             progress.update("measuring", done, len(groups))
+    if as_json:
+        print_json(map(asdict, found))
+        return
     training = config.training
     title = f"{preset}, L {training.seq_len}, {training.micro_batch_size} windows a step; {provenance.machine()}"
     print_table(pd.DataFrame(rows), title)

@@ -1,0 +1,92 @@
+"""xt.plot_encodings"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from extrapolate import specs
+from extrapolate.encodings.base import encodings
+from extrapolate.errors import UserError
+from extrapolate.evaluation.plans import AppliedExtensions
+from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.inspection.looks import Look, check_file, picture, save
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.decoder import Model
+from extrapolate.runs.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEQ_LEN = 128  # tokens: a learned table then has all positions that a picture shows
+
+
+def plot_encodings(
+    names: str | Path | Run | Sequence[str | Path | Run],
+    out: str | Path | None = None,
+    *,
+    extend: str | None = None,
+    seq_len: int | None = None,
+    trust_code: bool = False,
+) -> "Figure":
+    """Draws what encodings look like, side by side, and returns the figure of matplotlib.
+
+    names: encodings, such as `rope`, `rope:theta=500000` or `my_file.py:MyEncoding`, whose parameters are as they start
+    with seed 0, in a model 128 wide with 4 heads; and runs or their folders, whose parameters are the trained ones.
+    out: the picture's file, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`: the
+    scores are drawn before and after it. seq_len: L of the encodings, tokens (default 128); a run has its own.
+    trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
+
+    Raises UserError where a name is unknown, the extension does not apply to one of them, or they are too many.
+    """
+    if out is not None:
+        check_file(Path(out))
+    if seq_len is not None and seq_len < 2:
+        raise UserError(f"`seq_len={seq_len}`: L must be at least 2 tokens")
+    given = [names] if isinstance(names, str | Path | Run) else list(names)
+    if not given:
+        raise UserError("name at least one encoding, or a run")
+    recipe = None if extend is None else _recipe(extend)
+    looks = [_look(name, seq_len or SEQ_LEN, recipe, trust_code) for name in given]
+    figure = picture(looks, "" if recipe is None else recipe.label())
+    if out is not None:
+        save(figure, Path(out))
+    return figure
+
+
+def _recipe(text: str) -> Recipe:
+    recipe = recipes.parse(text)
+    if recipe.to_fit is not None:
+        raise UserError(f"{recipe.to_fit.display} has a constant that is fitted to text: give it, {text}:c=0.4")
+    return recipe
+
+
+def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None, trust_code: bool) -> Look:
+    if isinstance(name, Run) or (str(name) not in encodings.names() and Path(name).is_dir()):
+        return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), recipe, trust_code)
+    spec = specs.parse(str(name))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Model(ModelConfig.model_validate({"vocab_size": 1}), spec.name, spec.arguments, seq_len).eval()
+    if recipe is None:
+        return Look(model, model.label(), seq_len)
+    recipes.check_applies(recipe, model)
+    return Look(model, model.label(), seq_len, extended=partial(recipe.plan, model.encoding, seq_len))
+
+
+def _of_run(run: Run, recipe: Recipe | None, trust_code: bool) -> Look:
+    if trust_code:
+        run.trust_code()
+    model, own = run.model, AppliedExtensions(run.own_extension, None)
+    title = f"{model.label()}, run {run.name}"
+    trained = run.config.trained_length
+    if recipe is None:
+        return Look(model, title, trained, partial(own.plan, run, model))
+    both = AppliedExtensions(run.own_extension, recipe)
+    joined = both.joined()
+    assert joined is not None
+    recipes.check_applies(joined, model)
+    return Look(model, title, trained, partial(own.plan, run, model), partial(both.plan, run, model))

@@ -1,0 +1,192 @@
+"""`--json` prints exactly the documented keys, with values of the documented types."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from extrapolate import results
+from extrapolate.api import sweep as api
+from extrapolate.benchmark import encodings as encoding_speeds
+from extrapolate.benchmark import rows, startup
+from extrapolate.benchmark.evaluation import Cost
+from extrapolate.benchmark.evaluation import Variant as Evaluated
+from extrapolate.benchmark.startup import FLOOR, Program
+from extrapolate.benchmark.tokenizing import Speed
+from extrapolate.benchmark.tokenizing import Variant as Tokenized
+from extrapolate.benchmark.training import Speed as Steps
+from extrapolate.benchmark.training import Variant as Trained
+from extrapolate.cli.commands import app
+from extrapolate.cli.render import print_json
+from extrapolate.results import printed
+from extrapolate.studies.estimate import Estimate
+
+STUDY = """
+[base]
+data = "{store}"
+seq_len = 16
+tokens = 1024
+batch_tokens = 512
+layers = 1
+precision = "fp32"
+compile = false
+
+[axes]
+encoding = ["rope"]
+
+[evaluate]
+factors = [1, 2]
+protocols = ["windows"]
+max_targets = 256
+"""
+
+
+@pytest.fixture
+def speeds(monkeypatch):
+    """Nothing is measured: `learned` does not reach the second length of `bench --encodings`."""
+    found = {
+        "rope": encoding_speeds.EncodingSpeed(100.0, {1: 300.0, 16: 200.0}, 50.0, 80.0),
+        "learned": encoding_speeds.EncodingSpeed(150.0, {1: 330.0, 16: None}, 50.0, 80.0),
+    }
+    monkeypatch.setattr(encoding_speeds, "measure_encodings", lambda *_: iter(found.items()))
+    each = {"rope-s0": 1.5}
+    monkeypatch.setattr(api, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))
+    monkeypatch.setattr(startup, "programs", lambda: [FLOOR, Program("python", ("-c", "pass"))])
+
+
+@pytest.fixture
+def study(tmp_path, store):
+    (tmp_path / "study.toml").write_text(STUDY.format(store=store))
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/study.toml").write_text(STUDY.format(store=store))
+
+
+def lines_of(ended):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    found = [json.loads(line, parse_constant=refuse) for line in ended.succeeded().out.splitlines()]
+    assert found
+    return found
+
+
+def check_value(value, type, where):
+    if pa.types.is_list(type):
+        assert isinstance(value, list), where
+        for one in value:
+            check_value(one, type.value_type, where)
+    elif pa.types.is_struct(type):
+        assert list(value) == [field.name for field in type], where
+        assert all(isinstance(one, str) for one in value.values()), where
+    elif pa.types.is_boolean(type) or pa.types.is_integer(type):
+        assert isinstance(value, bool) == pa.types.is_boolean(type), where
+        assert isinstance(value, int), where
+    else:
+        kinds = (int, float) if pa.types.is_floating(type) else str
+        assert isinstance(value, kinds), where
+        assert not isinstance(value, bool), where
+
+
+def check_rows(found, columns):
+    for row in found:
+        assert row.keys() == {column.name for column in columns}
+        for column in columns:
+            if row[column.name] is None:
+                assert not column.required, column.name
+            else:
+                check_value(row[column.name], column.type, column.name)
+
+
+COMMANDS = [
+    ("compare", ["{evaluated}"], printed.COMPARE),
+    ("compare", ["{evaluated}", "--extensions", "--correct", "holm"], printed.COMPARE),
+    ("status", ["begun"], printed.STATUS),
+    ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
+    ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
+    ("bench", ["--encodings"], printed.BENCH),
+    ("bench", ["--start-up"], printed.BENCH),
+    ("encodings", [], printed.ENCODINGS),
+    ("encodings", ["t5", "rope"], printed.ENCODINGS),
+    ("extensions", [], printed.EXTENSIONS),
+    ("columns", [], printed.COLUMNS),
+]
+
+
+@pytest.mark.usefixtures("speeds", "study", "quick_measurements")
+@pytest.mark.parametrize(
+    ("command", "arguments", "described"), COMMANDS, ids=lambda value: getattr(value, "name", None)
+)
+def test_keys_and_types_are_the_documented_ones(cli, evaluated, command, arguments, described):
+    arguments = [argument.format(evaluated=evaluated) for argument in arguments]
+    check_rows(lines_of(cli(command, *arguments, "--json")), described.columns)
+
+
+def test_rows_of_an_evaluation_are_those_of_its_tables(cli, ckpt):
+    few = ["--factors", "1,2", "--max-targets", "256", "--protocol", "windows", "--probe-trials", "2"]
+    found = lines_of(cli("eval-lengths", ckpt / "learned", "--probes", "copy:symbols=2", *few, "--json"))
+    check_rows([row for row in found if "protocol" in row], results.EVALS.columns)
+    check_rows([row for row in found if "probe" in row], results.PROBES.columns)
+    assert {"protocol" in row for row in found} == {True, False}
+
+
+def test_a_sweep_ends_with_its_cells(cli, study, monkeypatch):
+    done = SimpleNamespace(folder=Path("begun"), runs=["rope-s0"], reports={}, failed={}, diverged={})
+    monkeypatch.setattr(api, "sweep", lambda *_, **__: done)
+    found = lines_of(cli("sweep", "study.toml", "--json"))
+    assert [(row["cell"], row["status"], row["tokens"]) for row in found] == [("rope-s0", "left", 0)]
+    assert lines_of(cli("status", "begun", "--json")) == found
+
+
+def test_every_option_is_documented_and_every_table_belongs_to_one():
+    import typer
+
+    group = typer.main.get_group(app)
+    having = {name for name, command in group.commands.items() if any("--json" in o.opts for o in command.params)}
+    assert {"eval-lengths", *(command for command, _, _ in COMMANDS)} <= having
+    said = printed.json_page()
+    assert all(f"`extrapolate {name}" in said for name in having)
+    assert {described.name for _, _, described in COMMANDS} == {one.name for one in printed.PRINTED}
+
+
+def test_numbers_that_json_does_not_have_are_text(capsys):
+    print_json([{"loss": math.nan, "each": [math.inf, -math.inf, 1.5], "none": None}])
+    assert json.loads(capsys.readouterr().out) == {"loss": "nan", "each": ["inf", "-inf", 1.5], "none": None}
+
+
+def test_two_forms_of_output_are_refused(refused):
+    for command in (["encodings"], ["extensions"], ["columns"], ["bench", "--all"]):
+        refused([*command, "--json", "--markdown"], "give one of --markdown and --json")
+
+
+def test_ratios_of_a_benchmark_are_those_to_its_peer(cli, speeds):
+    found = {(row["who"], row["mode"]): row for row in lines_of(cli("bench", "--encodings", "--json"))}
+    assert found["learned", "eager"]["of_peer"] == 1.5
+    assert found["learned", "1x fp32"]["of_peer"] == pytest.approx(1.1)
+    assert ("learned", "16x fp32") not in found
+    costs = {
+        Evaluated("extrapolate", "windows", "fp32"): Cost(2.0, 10.0, (4.0,), 100),
+        Evaluated("plain loop", "windows", "fp32"): Cost(5.0, 10.0, (4.0,), 100),
+        Evaluated("extrapolate", "windows", "bf16"): Cost(1.0, 10.0, (4.0,), 100),
+    }
+    assert [row.of_peer for row in rows.of_evaluation("tiny", costs)] == [2.5, 1.0, None]
+    tokenized = {
+        Tokenized("extrapolate", 2): Speed(1.0, 8.0, 100.0),
+        Tokenized("datasets", 2, "encode_batch_fast", 1000): Speed(2.0, 4.0, 100.0),
+        Tokenized("datasets", 2, "encode_batch", 1000): Speed(4.0, 2.0, 100.0),
+        Tokenized("datasets", 1, "encode_batch", 1000): Speed(8.0, 1.0, 100.0),
+    }
+    assert [row.of_peer for row in rows.of_tokenizing(tokenized)] == [2.0, 1.0, 0.5, 1.0]
+    trained = {
+        Trained("extrapolate", "fp32", compiled=True): Steps([1.0, 2.0], 100, 10.0, 0.0),
+        Trained("transformers", "fp32", compiled=True): Steps([2.0, 4.0], 100, 10.0, 0.5),
+        Trained("floor", "fp32"): Steps([0.5, 1.0], 100, 10.0, 0.0),
+    }
+    made = list(rows.of_training("tiny", trained))
+    assert [(row.mode, row.of_floor, row.of_peer, row.disturbed) for row in made] == [
+        ("fp32 compiled", 0.5, None, True), ("fp32 compiled", None, None, True), ("fp32", 1.0, None, True)
+    ]  # fmt: skip
+    check_rows(map(asdict, made), printed.BENCH.columns)

@@ -1,0 +1,92 @@
+"""`extrapolate encodings NAME --plot FILE`."""
+
+import hashlib
+
+import pytest
+
+import extrapolate as xt
+from extrapolate.encodings.base import encodings
+from extrapolate.runs import trust
+
+OWN = (
+    "from extrapolate.encodings.base import Encoding\n"
+    "class Mine(Encoding):\n    '''Does. Source: here.'''\n    display = '$Mi_ne <b>'\n    source = 'here'\n"
+    "    def bias(self, pos_T, pos_S): return -0.1 * (pos_T[:, None] - pos_S[None])[None]\n"
+)
+
+
+def test_several_are_drawn_side_by_side(cli, tmp_path, trained):
+    (tmp_path / "mine.py").write_text(OWN)
+    ended = cli(
+        "encodings", "rope:theta=500000", "none", trained / "learned", "mine.py:Mine", "--plot", "made/looks.svg",
+        "--seq-len", 16,
+    ).succeeded()  # fmt: skip
+    assert ended.err == "wrote made/looks.svg\n"
+    assert not ended.out
+    assert "<svg" in (tmp_path / "made/looks.svg").read_text()
+
+
+def titles(figure):
+    return [panel.get_title() for panel in figure.axes if panel.get_title()]
+
+
+def curves(figure, column, columns):
+    """Names of the lines of scores against distance, and their numbers."""
+    panel = figure.axes[3 * columns + column] if columns > 1 else figure.axes[3]
+    return {line.get_label(): line.get_ydata() for line in panel.lines if not line.get_label().startswith("_")}
+
+
+def test_a_run_shows_its_own_parameters_and_length(trained):
+    table = xt.load(trained / "learned").model.encoding.table_LD.detach()
+    figure = xt.plot_encodings([trained / "learned", "none"])
+    assert titles(figure) == ["Learned, run learned\nadded to the embedding", "NoPE"]
+    (image,) = figure.axes[0].images
+    assert image.get_array().tolist() == table.T.tolist()
+    found = curves(figure, 0, 2)
+    assert list(found) == ["window of 16 L: n/a", "window of L"]
+    assert len(found["window of L"]) == 16
+
+
+def test_scores_are_drawn_before_and_after_an_extension():
+    found = curves(xt.plot_encodings("rope", extend="pi", seq_len=8), 0, 1)
+    assert list(found) == ["window of 16 L", "16 L, PI", "window of L"]
+    assert found["16 L, PI"][::16].tolist() == pytest.approx(found["window of 16 L"][:8].tolist(), abs=1e-4)
+
+
+def test_the_same_picture_has_the_same_bytes(cli, tmp_path):
+    for name in ("a.png", "b.png"):
+        cli("encodings", "alibi", "--plot", name).succeeded()
+    first, second = (hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("a.png", "b.png"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--plot", "a.png"], ["name at least one encoding"]),
+        (["rope", "--plot", "a.txt"], ["a.txt", ".png, .svg or .pdf"]),
+        (["rop", "--plot", "a.png"], ["did you mean 'rope'"]),
+        (["rope", "alibi", "--extend", "yarn", "--plot", "a.png"], ["yarn means nothing for ALiBi"]),
+        (["rope", "--extend", "temperature", "--plot", "a.png"], ["temperature:c=0.4"]),
+        (["rope", "--extend", "pi"], ["--extend says nothing without --plot FILE"]),
+        (["rope", "--trust-code"], ["--trust-code says nothing without --plot FILE"]),
+        (["rope", "--plot", "a.png", "--json"], ["give one of --plot and --json"]),
+        ([*["rope"] * 9, "--plot", "a.png"], ["at most 8 columns"]),
+        ([".", "--plot", "a.png"], ["is not a run"]),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(refused, arguments, words):
+    refused(["encodings", *arguments], *words)
+
+
+def test_code_that_came_with_a_run_does_not_run_unasked(cli, refused, tmp_path, tiny, monkeypatch):
+    (tmp_path / "mine.py").write_text(OWN)
+    cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "run").succeeded()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setattr(trust, "_now", set())
+    refused(["encodings", "run", "--plot", "a.png"], "--trust-code")
+    cli("encodings", "run", "--plot", "a.png", "--trust-code").succeeded()
+
+
+def test_every_encoding_can_be_drawn_from_its_registered_name():
+    assert len(titles(xt.plot_encodings(list(encodings.names())[:6], seq_len=8))) == 6

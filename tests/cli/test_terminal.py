@@ -1,0 +1,139 @@
+"""What a person sees in a terminal, and what goes elsewhere: lines of blocks, colours, and what to do next."""
+
+import io
+import re
+
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+
+from extrapolate.cli.progress import Progress
+from extrapolate.cli.render import print_table
+from extrapolate.cli.sparkline import sparklines
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+LOSSES = pd.DataFrame(
+    {
+        "Model": ["RoPE", "ALiBi", "Learned", "Diverged"],
+        "Loss (ev=1)": ["4.000", "4.000", "4.100", "4.000"],
+        "Loss (ev=2)": ["5.000", "4.000", "n/a", "50.000"],
+        "Loss (ev=4)": ["6.000", "4.100", "n/a", "inf"],
+        "Seeds": ["3"] * 4,
+    }
+)
+NAMES = ["RoPE", "RoPE + YaRN(8) + log-n", "ExPE(size=32, start=-2)", "Random(RoPE(theta=500000), max=2048)"]
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Called: from then on stdout and stderr are a terminal, 80 characters wide, which is returned."""
+
+    def begin():
+        made = Terminal()
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setattr("sys.stdout", made)
+        monkeypatch.setattr("sys.stderr", made)
+        return made
+
+    return begin
+
+
+def test_losses_by_length_are_drawn_in_a_terminal_on_one_scale(terminal):
+    screen = terminal()
+    print_table(LOSSES, "windows")
+    shown = STYLE.sub("", screen.getvalue())
+    rows = [line.split() for line in shown.splitlines()]
+    lines = {row[0]: row[1] for row in rows if row and row[0] in set(LOSSES["Model"])}
+    assert lines == {"RoPE": "▁▄█", "ALiBi": "▁▁▁", "Learned": "▁··", "Diverged": "▁██"}  # 6 nats is 2 above the least
+
+
+def test_elsewhere_nothing_is_drawn(capsys):
+    print_table(LOSSES, "windows")
+    assert not set("▁▄█·") & set(capsys.readouterr().out)
+
+
+def test_a_terminal_without_these_characters_has_none(terminal, monkeypatch):
+    monkeypatch.setattr(Terminal, "encoding", "ascii")
+    screen = terminal()
+    print_table(LOSSES, "windows")
+    assert not set("▁▄█·") & set(screen.getvalue())
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"Model": ["a"], "Loss (ev=1)": ["4.0"]},  # one length has no shape
+        {"Model": ["a"], "ev=1": ["0.01"], "ev=2": ["0.02"]},  # a spread over seeds
+        {"Model": ["a"], "ev=1": ["-0.1 [-0.2, 0.0]"], "ev=2": ["n/a"], "control": ["4.0"]},
+        {"Model": ["a"], "Accuracy (ev=1)": ["0.1"], "Accuracy (ev=2)": ["0.2"]},
+        {"Model": ["a"], "Loss (ev=1)": ["n/a"], "Loss (ev=2)": ["n/a"]},
+    ],
+)
+def test_only_losses_at_several_lengths_are_drawn(table):
+    assert sparklines(pd.DataFrame(table)) is None
+
+
+def test_a_small_difference_is_drawn_small():
+    table = pd.DataFrame(
+        {"run": ["a", "b"], "ev=1": ["4.000", "4.010"], "ev=2": ["4.010", "4.100"], "control": ["4.0"] * 2}
+    )
+    assert sparklines(table) == ["▁▂", "▂█"]
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_nothing_is_coloured_where_the_user_wants_no_colour(terminal, monkeypatch, no_color):
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    screen = terminal()
+    print_table(LOSSES, "windows")
+    with Progress("tokens") as progress:
+        progress.update("training", 1, 2)
+    written = screen.getvalue()
+    assert "training" in written
+    assert bool(COLOUR.search(written)) != no_color
+
+
+def test_no_terminal_is_sent_any_code(capsys):
+    print_table(LOSSES, "windows")
+    with Progress("tokens") as progress:
+        progress.update("training", 2, 2)
+    written = capsys.readouterr()
+    assert "\x1b" not in written.out + written.err
+
+
+@pytest.mark.parametrize("long_names", [False, True])
+def test_six_models_at_five_lengths_fit_eighty_characters(terminal, long_names):
+    """The table of an evaluation, with names that leave little room, is in two parts at most."""
+    runs = ["a-run-with-a-rather-long-name-s0"] * 4 if long_names else ["rope-s0"] * 4
+    losses = {f"ev={factor}": ["4.123"] * 4 for factor in (1, 2, 4, 8, 16)}
+    screen = terminal()
+    print_table(pd.DataFrame({"run": runs, "model": NAMES} | losses | {"control": ["4.200"] * 4}), "windows", names=2)
+    lines = STYLE.sub("", screen.getvalue()).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert sum("──" in line for line in lines) <= 2
+    shown = "\n".join(lines)
+    assert shown.count("4.123") == 20
+    assert all(word in shown for name in [*runs, *NAMES] for word in name.split())
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_evaluation_says_what_to_do_next(cli, ckpt, several):
+    few = ["--factors", "1", "--max-targets", "256", "--protocol", "windows"]
+    runs = [ckpt / "rope", ckpt / "none"] if several else [ckpt / "rope"]
+    ended = cli("eval-lengths", *runs, *few, "--json").succeeded()
+    assert ended.err.splitlines()[-1] == f"make a report with: extrapolate report {' '.join(map(str, runs))}"
+    assert "report" not in ended.out
+
+
+def test_a_training_says_what_to_do_next(cli, tiny):
+    ended = cli("train", "--pe", "none", *tiny, "--tokens", 512, "--out", "a run").succeeded()
+    assert ended.err.splitlines()[-1] == "evaluate it with: extrapolate eval-lengths 'a run'"
