@@ -9,6 +9,7 @@ import pictures
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
+from extrapolate.inspection.page import measurements_page
 from extrapolate.results.page import results_page
 
 DOCS = Path(__file__).parent
@@ -16,6 +17,7 @@ PAGES = {
     "data.md": data_page,
     "encodings.md": encodings_page,
     "extensions.md": extensions_page,
+    "measurements.md": measurements_page,
     "protocol-list.md": protocols_page,
     "results.md": results_page,
 }
