@@ -15,8 +15,8 @@ MOST_HEADS = 5  # in a table, where fewer attend by position alone
 # Each line of the first table: its name, the measurement, the quantity, and whether it is at `at` = L.
 SUMMARY = (
     ("Loss", "truncation", "loss", False),
-    ("Loss, context cut at L", "truncation", "loss", True),
-    ("Predictions changed by that cut (TV)", "truncation", "tv", True),
+    ("Gain from context beyond L, nats", "truncation", "gain", True),
+    ("Predictions changed by it (TV)", "truncation", "tv", True),
     ("Receptive field, tokens", "receptive-field", "receptive_field", False),
     ("Attention beyond L", "attention", "beyond", False),
     ("the same, spread evenly", "attention", "uniform_beyond", False),
@@ -81,15 +81,24 @@ def summary(mine: pd.DataFrame) -> pd.DataFrame:
         found = values(mine, measurement, quantity)
         wanted = found["at"] == found["seq_len"] if cut else found["at"].isna()
         if len(found := found[wanted]):
-            digits = 0 if quantity == "receptive_field" else 3
-            means = found.groupby("factor")["value"].mean()
-            lines.append(pd.Series({factor: f"{mean:.{digits}f}" for factor, mean in means.items()}, name=name))
+            cells = {factor: _cell(some) for factor, some in found.groupby("factor")}
+            lines.append(pd.Series(cells, name=name))
     if len(found := positional(mine)):
         counts = found.groupby("factor")["alone"].agg(lambda alone: f"{alone.sum()} of {len(alone)}")
         lines.append(counts.rename("Heads that attend by position alone"))
     if not lines:
         return pd.DataFrame()
     return _by_factor(pd.concat(lines, axis=1).T, "")
+
+
+def _cell(found: pd.DataFrame) -> str:
+    """The mean over layers and heads; with its standard error where there is one value, which has one."""
+    if len(found) > 1:
+        return f"{found['value'].mean():.3f}"
+    value, error = found[["value", "error"]].iloc[0]
+    if found["quantity"].iloc[0] == "receptive_field":
+        return f"{value:.0f}"
+    return f"{value:.3f}" + ("" if pd.isna(error) else f" ± {error:.3f}")
 
 
 def positional(mine: pd.DataFrame) -> pd.DataFrame:

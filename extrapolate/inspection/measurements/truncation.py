@@ -22,12 +22,13 @@ class Truncation(Measurement):
     """The distance in total variation of predictions with the context cut at t from those with all of it.
 
     No labels are needed: where the distance is 0 the model ignores what lies further back than t, and where it is not
-    0 the model uses it, well or badly. The loss at the same places tells which: it is the true next token's. Four
-    predictions of each window are looked at, spread over its last L/2 inputs.
+    0 the model uses it, well or badly. The gain tells which: by how much the loss at the same places is lower with all
+    of the context. Four predictions of each window are looked at, spread over its last L/2 inputs.
     """
 
     quantities: ClassVar = {
         "tv": ("", "Half the sum over the vocabulary of the difference in probability, from 0 to 1."),
+        "gain": ("nats per target", "The loss with the context cut minus that with all of it: below 0 it does harm."),
         "loss": ("nats per target", "The loss with the context cut at `at`; with all of it where `at` is empty."),
     }
     at = "t, the tokens of context that are left, the last input included"
@@ -48,13 +49,15 @@ class Truncation(Measurement):
         whole_RV = torch.cat(
             [_predictions(inspected, tokens_WN[rows, :-1], place_P) for rows in inspected.batches(*_sizes(tokens_WN))]
         )
-        yield Value("loss", _by_window(inspected, F.nll_loss(whole_RV, target_R, reduction="none")))
+        whole_R = F.nll_loss(whole_RV, target_R, reduction="none")
+        yield Value("loss", _by_window(inspected, whole_R))
         for cut in cuts_of(inspected.length):
             short_RV = cut_predictions(inspected, place_P, cut)
             apart_R = 0.5 * (short_RV.exp() - whole_RV.exp()).abs().sum(dim=-1)
             yield Value("tv", _by_window(inspected, apart_R), at=cut)
             loss_R = F.nll_loss(short_RV, target_R, reduction="none")
             yield Value("loss", _by_window(inspected, loss_R), at=cut)
+            yield Value("gain", _by_window(inspected, loss_R - whole_R), at=cut)
 
 
 def cuts_of(length: int) -> list[int]:

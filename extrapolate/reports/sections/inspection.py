@@ -15,7 +15,7 @@ from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, sections
 
 CURVES = {
-    ("attention", "mass"): ("attention", "distance (tokens)"),
+    ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),
     ("truncation", "tv"): ("change of predictions (TV)", "context left (tokens)"),
     ("removal", "rise"): ("rise of the loss (nats)", "distance of what is lost (tokens)"),
     ("receptive-field", "cumulative"): ("share of the gradient", "last tokens"),

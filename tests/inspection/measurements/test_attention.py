@@ -6,13 +6,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from extrapolate.encodings.base import encodings
+from extrapolate.encodings.base import Dims, encodings
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.inspection.measurements.attention import edges_of
+from extrapolate.model.layers import layer_encodings
 from extrapolate.model.plan import PLAIN, Plan
 
 L = 16
+DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L)
+# An extension whose pairs have several rotations, and one that hides keys, with every encoding that they apply to.
+EXTENDED = [
+    (name, extension)
+    for extension in ("self-extend", "sinks")
+    for name in encodings.names()
+    if extensions[extension].needs in layer_encodings(name, {}, DIMS)[0].accepts
+]
 
 
 def by_distance(found, layer: int, head: int) -> dict[float, float]:
@@ -68,15 +77,12 @@ class Chunks:
         self.seen.append((layer, weight_BHTS, queries, keys))
 
 
-@pytest.mark.parametrize("encoding", encodings.names())
-@pytest.mark.parametrize("extension", [None, "self-extend"])
+@pytest.mark.parametrize(("encoding", "extension"), [(name, None) for name in encodings.names()] + EXTENDED)
 def test_to_be_observed_changes_no_prediction_and_shows_no_later_key(build, encoding, extension) -> None:
     model = build(encoding, layers=2)
     length = L if encoding == "learned" else 150  # two chunks of queries
     plan = PLAIN
     if extension is not None:
-        if extensions[extension].needs not in model.encoding.accepts:
-            pytest.skip("it does not apply")
         plan = recipe.parse(extension).plan(model.encoding, L, length)
     tokens, chunks = torch.arange(length)[None] % 50, Chunks()
     setting = model.setting(plan)

@@ -27,7 +27,9 @@ def test_predictions_do_not_change_where_the_cut_leaves_what_is_read(reads_five,
     assert all((value.value_W >= 0).all() and (value.value_W <= 1).all() for value in distances.values())
     whole = found["loss", None, None, None].mean
     assert found["loss", None, None, 8].mean == pytest.approx(whole, abs=1e-4)
-    assert found["loss", None, None, 1].mean != pytest.approx(whole, abs=1e-3)
+    gain = found["gain", None, None, 1].mean
+    assert gain == pytest.approx(found["loss", None, None, 1].mean - whole, abs=1e-5)
+    assert abs(gain) > 1e-3
 
 
 def test_the_whole_context_is_no_cut(build, windows) -> None:

@@ -90,6 +90,16 @@ def test_the_share_is_the_covariance_with_the_whole_score(build, windows, measur
     assert [found["score_share", 0, 1, m].mean for m in range(8)] == pytest.approx(wanted.tolist(), abs=1e-4)
 
 
+def test_heads_that_share_a_key_have_one_norm_of_it(build, windows, measure) -> None:
+    """With normalised queries and keys, and scaled scores, too."""
+    found = measure("frequencies", windows(build("rope", kv_heads=1, qk_norm=True, ssmax=True), 2))
+    for m in range(K // 2):
+        first, second = (found["key_norm", 0, head, m].value_W for head in range(HEADS))
+        assert first == pytest.approx(second)
+    squares = sum(found["query_norm", 0, 0, m].value_W ** 2 for m in range(K // 2))
+    assert squares.max() <= K * 1.001  # the norm of all channels is sqrt(K)
+
+
 @pytest.mark.parametrize("encoding", ["none", "alibi", "fope", "expe"])
 def test_an_encoding_without_single_frequencies_is_refused_with_the_reason(build, windows, encoding) -> None:
     refused = measurements["frequencies"].refusal(windows(build(encoding)))
