@@ -13,6 +13,7 @@ from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
 from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.inspection.page import measurements_page
 from extrapolate.reports.protocol_picture import svg
 from extrapolate.results.page import results_page
 from extrapolate.results.printed import json_page
@@ -23,6 +24,7 @@ PAGES = {
     "encodings.md": encodings_page,
     "extensions.md": extensions_page,
     "json.md": json_page,
+    "measurements.md": measurements_page,
     "protocol-list.md": protocols_page,
     "results.md": results_page,
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from extrapolate.api.compare import compare as compare
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
+    from extrapolate.api.inspect import inspect as inspect
     from extrapolate.api.load import load as load
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.report import report as report
@@ -43,6 +44,7 @@ _PUBLIC = {
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",
     "foreign": "interop.foreign",
+    "inspect": "api.inspect",
     "load": "api.load",
     "estimate_sweep": "api.sweep",
     "plot_encodings": "api.plot_encodings",

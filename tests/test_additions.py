@@ -62,6 +62,7 @@ run = xt.train("decay", seq_len=16, data=data, out="ckpt/decay", **sizes)
 few = dict(factors=(1, 2), device="cpu")
 rows = xt.evaluate(run, extend="root", protocols=["windows", "last-token"], max_targets=512, **few)
 xt.evaluate_probes(run, "twice", trials=2, **few)
+inspected = xt.inspect(run, measures="surest", factors=(1,), windows=2, device="cpu")
 xt.report("ckpt", out="report")
 config = bench_config("tiny", 8)
 _, work = _work(config, Variant("extrapolate", "last-token", "fp32"), least_tokens(config))
@@ -74,6 +75,7 @@ json.dump({
     "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
     "said": {name: said_by(*name.split()) for name in (
         "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help", "bench --help",
+        "inspect --help",
     )},
     "refused": [
         refusal(xt.evaluate, run, protocols=["last-tokens"]), refusal(xt.train, "decai", seq_len=16, data=data),
@@ -83,6 +85,7 @@ json.dump({
     "numbers": sum(len(numbers.split(name).ids) for name in ("train", "validation", "test")),
     "rows": sorted(id for name in ("train", "validation", "test") for id in table.split(name).ids),
     "optimum": process_of(coin).optimum(coin.split("test").slice(0, 5)[None]).tolist(),
+    "inspected": inspected[["quantity", "layer", "value"]].values.tolist(),
     "probes": [probe.text for probe in parse_probes("all")],
     "mixture": Mixture.parse("twice=0.5").text,
     "tokens": list(tokens.shape), "answers": answers.tolist(),
@@ -172,6 +175,15 @@ def test_a_protocol(folder, found, report) -> None:
     assert found["control of a benchmark"]
     assert (folder / "docs/protocol-last-token.svg").exists()
     assert "\n## last-token\n" in page(folder, "protocol-list.md")
+
+
+def test_a_measurement(folder, found, report) -> None:
+    ((quantity, layer, value),) = found["inspected"]
+    assert (quantity, layer) == ("weight", 0)
+    assert 0 < value <= 1
+    assert "receptive-field, removal, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
+    assert "\n## surest\n" in page(folder, "measurements.md")
+    assert "# How the models use position" in report
 
 
 def test_a_probe(folder, found, report) -> None:

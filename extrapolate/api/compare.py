@@ -73,7 +73,7 @@ def comparisons_of(
         progress.say(message)
     evals = gathered.evals()
     if not evals:
-        raise UserError("these runs were evaluated on probes alone, and losses on text are compared: evaluate them")
+        raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
     given = {name: value for name, value in only.items() if value is not None}
     documents = pd.DataFrame(gathered.documents())
     rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, given)

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, report, sweep, tokenize, train
+from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, inspect, report, sweep, tokenize, train
 from extrapolate.cli.ending import Ended
 from extrapolate.cli.sections import Sections
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("tokenize")(tokenize.tokenize)
 app.command("train")(train.train)
 app.command("eval-lengths")(eval_lengths.eval_lengths)
+app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("status")(sweep.status)

@@ -97,14 +97,14 @@ def eval_lengths(
     check_not_none(protocols, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
-        factors=tuple(_numbers(factors)),
+        factors=tuple(numbers_of(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocols.strip() == LEFT_OUT else _names(protocols),
+        protocols=() if protocols.strip() == LEFT_OUT else names_of(protocols),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
-        precisions=_names(precisions),
+        precisions=names_of(precisions),
         probes=() if probes is None else parse_probes(probes),
         probe_trials=trials,
     )
@@ -147,11 +147,13 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
         print_table(table, title)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_of(text: str) -> tuple[str, ...]:
+    """What commas part, each once."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _numbers(text: str) -> list[float]:
+def numbers_of(text: str) -> list[float]:
+    """The factors that commas part. Raises UserError where one is no number."""
     try:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:

@@ -35,6 +35,11 @@ def probes() -> str:
     return ", ".join(registered("data/probes"))
 
 
+def measurements() -> str:
+    """`attention, frequencies, heads`, and so on."""
+    return ", ".join(registered("inspection/measurements"))
+
+
 def sources() -> str:
     """`hf:NAME, stdlib, synthetic:NAME (echo, markov), a .txt file, a folder, or a glob`."""
     found = registered("data/sources")

@@ -54,6 +54,17 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
+class Rotations:
+    """Which channels of rotated queries and keys turn together, M pairs, and how fast.
+
+    frequency_M, float32, is in radians a position, 0 where a pair is left alone; channel_M2 are the pairs' channels.
+    """
+
+    frequency_M: Tensor
+    channel_M2: Tensor
+
+
+@dataclass(frozen=True)
 class Context:
     """Where a chunk of queries and the keys they may see lie in their window, for `Encoding.scores`.
 
@@ -126,6 +137,10 @@ class Encoding(nn.Module):
 
     def spectrum(self) -> Spectrum | None:
         """The frequencies, where there are any that an extension may scale."""
+        return None
+
+    def rotations(self) -> Rotations | None:
+        """What `rotate` turns, on the CPU, where every pair of channels turns at one speed."""
         return None
 
     def extended(self, plan: Plan) -> Self:

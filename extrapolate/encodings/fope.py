@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.base import Dims, Rotations, register
 from extrapolate.encodings.rope import RoPE, complete_pairs, turn
 from extrapolate.errors import UserError
 
@@ -50,6 +50,9 @@ class FoPE(RoPE):
             mix_HMC = nn.init.xavier_normal_(torch.empty(dims.heads, self.kept, columns), gain=gain)
             mix_HMC[:, chosen * stride, chosen] += 1.0
             self.register_buffer(name, mix_HMC)
+
+    def rotations(self) -> Rotations | None:
+        return None  # a pair has several frequencies
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         heads, groups = q_BHTK.shape[1], k_BGSK.shape[1]

@@ -6,7 +6,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
+from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Rotations, Spectrum, register
 from extrapolate.encodings.rope import scaled
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
@@ -47,6 +47,10 @@ class PoPE(Encoding):
 
     def spectrum(self) -> Spectrum:
         return Spectrum(self.theta, self.dims.head_dim)
+
+    def rotations(self) -> Rotations | None:
+        frequency_K = scaled(self.frequencies(torch.device("cpu")), self.frequency_scale)
+        return Rotations(frequency_K, torch.arange(2 * len(frequency_K)).view(2, -1).T)
 
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)

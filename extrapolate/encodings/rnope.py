@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.base import Dims, Rotations, register
 from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
 
@@ -49,6 +49,9 @@ class RNoPE(RoPE):
 
     def arguments(self) -> dict[str, object]:
         return super().arguments() | {"window": self.size}  # the same for every layer
+
+    def rotations(self) -> Rotations | None:
+        return None if self.unencoded else super().rotations()
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
         return (q_BHTK, k_BGSK) if self.unencoded else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S)

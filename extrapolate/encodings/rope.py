@@ -6,7 +6,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum, register
+from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Rotations, Spectrum, register
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
@@ -53,6 +53,15 @@ class RoPE(Encoding):
 
     def spectrum(self) -> Spectrum:
         return Spectrum(self.theta, self.dims.head_dim // 2)
+
+    def rotations(self) -> Rotations | None:
+        frequency_M = self.scaled_frequencies(torch.device("cpu"))
+        turned = 2 * len(frequency_M)
+        channel_K = torch.arange(self.dims.head_dim)
+        pairs_M2 = channel_K[:turned].view(2, -1).T if self.pairing == "half" else channel_K[:turned].view(-1, 2)
+        rest_M2 = channel_K[turned:].view(-1, 2)  # of a partial rotation
+        frequency_M = torch.cat([frequency_M, torch.zeros(len(rest_M2))])
+        return Rotations(frequency_M, torch.cat([pairs_M2, rest_M2]))
 
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)

@@ -5,7 +5,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import Context, Dims, Encoding, Spectrum, find
+from extrapolate.encodings.base import Context, Dims, Encoding, Rotations, Spectrum, find
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
@@ -71,6 +71,9 @@ class Wrapper(Encoding):
 
     def spectrum(self) -> Spectrum | None:
         return self.inner.spectrum()
+
+    def rotations(self) -> Rotations | None:
+        return self.inner.rotations()
 
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(inner=self.inner.extended(plan))

@@ -1,0 +1,1 @@
+"""How a trained model uses position: what it attends to, and how far back what it reads goes."""

@@ -5,7 +5,8 @@ share their indices: query t sees keys 0..t, or the last `window` of them.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +23,25 @@ EXPLICIT_UP_TO = 256
 QUERIES_PER_CHUNK = 128
 
 
+class Observer(Protocol):
+    """Is shown the attention of every layer, a chunk of queries at a time: see `Setting`."""
+
+    def attended(
+        self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
+    ) -> None:
+        """Queries and keys as they were scored, after any rotation, what the softmax made of them, and their indices.
+
+        Queries and keys are None where pairs pretend to be at several distances: each then has several rotations.
+        """
+
+
 @dataclass(frozen=True)
 class Scoring:
     """How a layer scores queries and keys, and which queries are wanted.
 
     pos_T are the positions; state is what `encoding.prepare` made; scale_HT multiplies the scores, bias included
     (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out. A chunk has
-    queries_per_chunk of them (None: QUERIES_PER_CHUNK).
+    queries_per_chunk of them (None: QUERIES_PER_CHUNK). An observer has every chunk computed explicitly.
     """
 
     encoding: Encoding
@@ -37,6 +50,7 @@ class Scoring:
     scale_HT: Tensor | None = None
     first_wanted: int = 0
     queries_per_chunk: int | None = None
+    observer: Observer | None = None
 
     def scale_of(self, queries: slice) -> Tensor | None:
         """What multiplies the scores of some queries."""
@@ -58,11 +72,13 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     bias = encoding.bias(pos_T[:1], pos_T[:1])
     scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], chunk_context(encoding, pos_T, pos_T, state, 0, 1))
     short = torch.is_grad_enabled() and length * q_BHTK.itemsize <= EXPLICIT_UP_TO * torch.float32.itemsize
-    plain = scores is None and bias is None and encoding.window is None
+    plain = scores is None and bias is None and encoding.window is None and scoring.observer is None
     if plain and not short and scoring.first_wanted < length // 2:
         return _fused(_scaled(q_BHTK, scoring.scale_HT), k_BHTK, v_BHTK, None)[:, :, scoring.first_wanted :]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
     path = _fused_with_bias if scores is None and not trained_bias and not short else _explicit
+    if scoring.observer is not None:
+        path = partial(_observed, scoring.observer)
     outputs = []
     size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
     for start in range(scoring.first_wanted, length, size):
@@ -126,6 +142,20 @@ def _explicit(
 ) -> Tensor:
     scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
     return _Softmax.apply(scores_BHTS, v_BHSK.dtype) @ v_BHSK
+
+
+def _observed(
+    observer: Observer,
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    encoding: Encoding,
+    context: Context,
+    scale_HT: Tensor | None,
+) -> Tensor:
+    weight_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT).softmax(dim=-1)
+    observer.attended(encoding.dims.layer, q_BHTK, k_BHSK, weight_BHTS, context.queries, context.keys)
+    return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
 
 
 class _Softmax(torch.autograd.Function):

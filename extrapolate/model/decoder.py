@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Dims, Encoding, Storage
-from extrapolate.model.attention import Scoring, attend
+from extrapolate.model.attention import Observer, Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.dropout import Dropout
@@ -47,6 +47,7 @@ class Attention(nn.Module):
         plan: Plan = PLAIN,
         first_wanted: int = 0,
         queries_per_chunk: int | None = None,
+        observer: Observer | None = None,
     ) -> Tensor:
         """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D]."""
         queries, keys = self.sizes
@@ -66,7 +67,7 @@ class Attention(nn.Module):
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
-        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk)
+        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer)
         if plan.pairs is None:
             q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
             mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, scoring)
@@ -126,13 +127,14 @@ class Block(nn.Module):
         plan: Plan,
         first_wanted: int = 0,
         queries_per_chunk: int | None = None,
+        observer: Observer | None = None,
     ) -> Tensor:
         """What leaves the block for the tokens from index `first_wanted` on, [B, T - first_wanted, D].
 
         `encoding` is the block's own, as the plan changes it.
         """
         normed_BTD = self.attention_norm(x_BTD)
-        mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk)
+        mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer)
         x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
@@ -217,7 +219,8 @@ class Model(nn.Module):
         The first token of every window has index 0. A bare plan is resolved first: see `setting`.
         """
         setting = plan if isinstance(plan, Setting) else self.setting(plan)
-        plan, encodings, queries = setting.plan, setting.encodings, setting.queries_per_chunk
+        plan, encodings = setting.plan, setting.encodings
+        queries, observer = setting.queries_per_chunk, setting.observer
         index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
         pos_T = encodings[0].positions(index_T)
         if plan.position_scale != 1.0:
@@ -225,8 +228,8 @@ class Model(nn.Module):
         x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T))
         *blocks, last = self.blocks
         for block, encoding in zip(blocks, encodings, strict=False):
-            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries)
-        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries))
+            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries, observer=observer)
+        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries, observer))
 
     def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
         """Logits, [B, T, V]."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from extrapolate.encodings.base import Encoding
-from extrapolate.model.attention import QUERIES_PER_CHUNK
+from extrapolate.model.attention import QUERIES_PER_CHUNK, Observer
 from extrapolate.model.plan import Plan
 
 
@@ -13,12 +13,14 @@ class Setting:
 
     The encodings share the model's parameters and buffers, on the device and in the mode, training or evaluation,
     that the model had. Make another one after changing either. queries_per_chunk: how many queries attention computes
-    at a time where it makes chunks (default: as `model.attention` says).
+    at a time where it makes chunks (default: as `model.attention` says). observer: is shown what attention computes
+    (default: nobody is, and nothing is computed for it).
     """
 
     plan: Plan
     encodings: tuple[Encoding, ...]
     queries_per_chunk: int | None = None
+    observer: Observer | None = None
 
     def smaller(self) -> "Setting | None":
         """The same with half the queries in a chunk, for less memory; None where a chunk is one query already."""

@@ -8,7 +8,7 @@ from extrapolate.errors import UserError
 from extrapolate.reports.sections.base import in_order
 from extrapolate.results.columns import INT, REAL, Column
 from extrapolate.results.described import Described, plain
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES
 from extrapolate.specs import did_you_mean
 
 METRICS = plain(
@@ -42,6 +42,11 @@ TABLES = (
         EVALS_TABLE,
     ),
     EVAL_PROBES_TABLE,
+    Described(
+        "inspections", "`inspections.parquet`, of a run and of a report",
+        "a run, an extension, a length, and a quantity of a measurement at one layer, head and place",
+        INSPECTIONS.groups, _EVALS,
+    ),
     Described(
         "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
         "a step of the training, or a validation", METRICS,

@@ -244,3 +244,47 @@ PROBES = Table(
     ),
     key=(*_key("probe"), "depth"),
 )  # fmt: skip
+
+_INSPECTED = _setting(
+    named("measurement", "What was measured, as `--measure` takes it."),
+    named("quantity", "Which quantity of the measurement: docs/measurements.md explains each, and its unit."),
+    sometimes("layer", INT, "", "The layer, counted from 0.", "the quantity is of the whole model"),
+    sometimes("head", INT, "", "The head, counted from 0.", "the quantity is of the whole layer or model"),
+    sometimes(
+        "at",
+        REAL,
+        "",
+        "Where the value is: a distance, a length or the number of a frequency, as the measurement says.",
+        "the quantity has one value for each head, layer or model",
+    ),
+)
+INSPECTIONS = Table(
+    groups=(
+        _INSPECTED,
+        Group(
+            "values", "what was found",
+            (
+                sometimes(
+                    "value", REAL, "", "The quantity; a mean over windows where each window has one.",
+                    "`reason` says why",
+                ),
+                sometimes(
+                    "error", REAL, "", "The standard error of that mean, by the spread over windows.",
+                    "there is one window, or the quantity is not a mean over windows",
+                ),
+            ),
+        ),
+        Group(
+            "missing", "why there may be no value",
+            (sometimes("reason", TEXT, "", "Why there is no value.", "there is one"),),
+        ),
+        Group(
+            "counts", "how much was looked at",
+            (always("n_windows", INT, "windows", "How many windows were read."),),
+        ),
+        _MODEL, _TRAINING, _IDENTITY, _PROVENANCE,
+    ),
+    key=(
+        "run", "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
+    ),
+)  # fmt: skip

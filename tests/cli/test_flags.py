@@ -18,7 +18,8 @@ ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Their texts are pages, which are about the commands too.
 PAGES = (
-    "catalogue.py", "data/catalogue.py", "results/", "reports/caption.py", "reports/published.py", "reports/sections/",
+    "catalogue.py", "data/catalogue.py", "inspection/measurements/", "inspection/page.py", "results/",
+    "reports/caption.py", "reports/published.py", "reports/sections/",
 )  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")

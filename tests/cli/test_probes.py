@@ -175,7 +175,7 @@ class TestReport:
         ended = cli("report", ckpt).succeeded()
         assert "probe needle, accuracy" in ended.out
         assert {path.name for path in (tmp_path / "report").iterdir()} == {"probes.parquet", "report.md"}
-        assert "probes alone" in cli("compare", ckpt).error()
+        assert "no losses on text" in cli("compare", ckpt).error()
 
     def test_a_report_without_probes_has_none(self, without_pictures, cli, evaluated, tmp_path):
         cli("report", evaluated).succeeded()

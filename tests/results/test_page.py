@@ -46,7 +46,7 @@ OF_A_STUDY = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with evaluated runs in `ckpt`, one of them on a probe too, and their report in `report`."""
+    """Evaluated runs in `ckpt`, one of them on a probe too and inspected, and their report in `report`."""
     from extrapolate.cli import main
 
     made = tmp_path_factory.mktemp("results")
@@ -54,6 +54,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
+        ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
         ["report", made / "ckpt", "--out", made / "report"],
     ):
         results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)

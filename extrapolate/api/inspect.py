@@ -1,0 +1,86 @@
+"""xt.inspect"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.api.evaluated_runs import Runs, store_of, subjects
+from extrapolate.api.train import opened_store
+from extrapolate.data.store import Store
+from extrapolate.evaluation.names import INSPECTIONS_TABLE
+from extrapolate.evaluation.plans import users_files
+from extrapolate.folders import unique_names
+from extrapolate.inspection import inspection
+from extrapolate.inspection.inspection import InspectionSettings
+from extrapolate.machine.devices import device_of
+from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.run import Run
+
+
+def inspect(
+    runs: Runs,
+    *,
+    measures: str | Sequence[str] = (),
+    factors: Sequence[float] = (1, 2, 4, 8, 16),
+    extend: str | Sequence[str] = (),
+    windows: int = 16,
+    split: str = "test",
+    device: str = "auto",
+    data: str | Path | Store | None = None,
+    seq_len: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> pd.DataFrame:
+    """Measures how trained models use position, and returns the rows: one a quantity, layer, head and place.
+
+    The rows are kept with each run too, in its inspections.parquet: docs/results.md has the columns, and
+    docs/inspection.md explains every measurement. All numbers are of the last L/2 inputs of some windows of held-out
+    text, the same inputs at every factor.
+
+    runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N
+    as multiples of L. extend: extensions; the run as it was trained is always inspected. windows: how many are read,
+    at most. split: `test` or `validation`. The rest is as for `evaluate`.
+
+    Raises UserError where anything asked for cannot be measured, before any work is done.
+    """
+    settings = InspectionSettings(
+        factors=tuple(factors),
+        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+        measures=tuple(dict.fromkeys([measures] if isinstance(measures, str) else measures)),
+        windows=windows,
+        split=split,
+    )
+    store = opened_store(data)
+    found, damaged = subjects(runs, seq_len, progress)
+    for error in damaged.values():
+        raise error
+    work = []
+    for run in found:
+        if trust_code and isinstance(run, Run):
+            run.trust_code()
+        work.append((run, store_of(run, settings.evaluation(), progress) if store is None else store))
+    for run, text in work:
+        inspection.check(run, text, settings)
+    names = unique_names(run.path.resolve() for run, _ in work)
+    total = sum(inspection.expected_inputs(run, text, settings) for run, text in work)
+    done = 0.0
+    rows: list[dict[str, Any]] = []
+    with progress.display("tokens", stopped="stopped; the lengths before this one are kept") as display:
+
+        def advance(what: str, inputs: float) -> None:
+            nonlocal done
+            done += inputs
+            display.update(what, done, total)
+
+        for run, text in work:
+            with files.locked(run.path):
+                files.remove_partials(run.path)
+                if isinstance(run, Run):
+                    run.keep_extensions(users_files(settings.extensions))
+                for part in inspection.inspect(run, text, settings, device=device_of(device), progress=advance):
+                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS, run.name)
+                    rows += [row | {"run": names[run.path.resolve()]} for row in part]
+    return pd.DataFrame(rows)

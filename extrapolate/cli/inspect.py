@@ -1,0 +1,66 @@
+"""extrapolate inspect"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from extrapolate.cli import registered
+from extrapolate.cli.eval_lengths import Device, names_of, numbers_of
+
+
+def inspect(
+    runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
+    measures: Annotated[
+        str | None, typer.Option("--measure", help=f"{registered.measurements()}, or several  [default: all]")
+    ] = None,
+    factors: Annotated[str, typer.Option(help="lengths as multiples of the training length")] = "1,2,4,8,16",
+    extend: Annotated[
+        list[str] | None, typer.Option(help="an extension: pi, yarn:factor=8 + log-n; repeatable")
+    ] = None,
+    windows: Annotated[int, typer.Option(help="the most windows that are read at each length")] = 16,
+    split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
+    device: Annotated[Device, typer.Option()] = Device.AUTO,
+    data: Annotated[Path | None, typer.Option(help="token store  [default: the one of the training]")] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
+    ] = None,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
+) -> None:
+    """Measure how trained models use position.
+
+    It says what each head attends to, how far back the model reads, and which frequencies of a rotary encoding carry
+    attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them.
+    """
+    from extrapolate.api.inspect import inspect as inspect_runs
+    from extrapolate.cli.flags import CommandLine
+    from extrapolate.cli.render import print_table, print_text
+    from extrapolate.reports import inspection
+
+    found = inspect_runs(
+        runs,
+        measures=() if measures is None else names_of(measures),
+        factors=numbers_of(factors),
+        extend=tuple(dict.fromkeys(extend or [])),
+        windows=windows,
+        split=split,
+        device=device.value,
+        data=data,
+        seq_len=seq_len,
+        trust_code=trust_code,
+        progress=CommandLine(),
+    )
+    if as_json:
+        for row in found.astype(object).where(found.notna(), None).to_dict("records"):
+            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        return
+    for title, mine in inspection.by_model(found):
+        for what, table in inspection.tables_of(mine):
+            print_table(table, f"{title}: {what}", names=1)
+        for reason in inspection.reasons(mine):
+            print_text(reason)

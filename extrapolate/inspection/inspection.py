@@ -1,0 +1,167 @@
+"""Inspects one run: measurements x extensions x lengths, each on the same windows' ends."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from extrapolate.data.store import Split, Store
+from extrapolate.errors import UserError
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.memory import OutOfMemoryError, of_memory
+from extrapolate.evaluation.names import INSPECTIONS_TABLE
+from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
+from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
+from extrapolate.evaluation.rows import common, label_of, reason_of
+from extrapolate.evaluation.subject import Subject
+from extrapolate.inspection.inspected import Inspected
+from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.machine.devices import to_device
+from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.plan import Plan
+from extrapolate.progress import Advance, unseen
+from extrapolate.results import INSPECTIONS, check_grows
+from extrapolate.specs import LARGEST_WHOLE, shown
+
+PROTOCOL = "fixed-target"  # windows that end at the same places, with more and more context before them
+
+
+@dataclass(frozen=True)
+class InspectionSettings:
+    """What to measure, at which factors N/L, on how many windows of a split, with which extensions."""
+
+    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
+    extensions: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()  # none: all
+    windows: int = 16
+    split: str = "test"
+
+    def evaluation(self) -> EvaluationSettings:
+        """The settings of an evaluation of the same lengths and extensions, which is checked in the same way."""
+        return EvaluationSettings(
+            factors=self.factors, extensions=self.extensions, protocols=(PROTOCOL,), split=self.split
+        )
+
+    def chosen(self) -> dict[str, type[Measurement]]:
+        """The measurements, by name. Raises UserError where one is unknown."""
+        return {name: measurements[name] for name in self.measures or measurements.names()}
+
+    def layout(self, split: Split, seq_len: int) -> Layout:
+        """The windows of every length: the last L/2 inputs of each are the same at every length."""
+        targets = self.windows * max(1, seq_len // 2)
+        return protocols[PROTOCOL].layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), targets)
+
+
+def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
+    """Raises UserError where anything asked for cannot be measured, before any work is done."""
+    settings.chosen()
+    if not 0 < settings.windows <= LARGEST_WHOLE:
+        raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
+    lengths.check(run, store, settings.evaluation())
+    check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
+    if min(lengths_of(settings.factors, run.config.seq_len)) < 2:
+        raise UserError("a window of 1 token shows no use of position: give larger `factors`")
+
+
+def expected_inputs(run: Subject, store: Store, settings: InspectionSettings) -> float:
+    """About how many inputs `inspect` computes, for its progress."""
+    model = run.build_model()
+    recipes = len(extensions_to_evaluate(run, model, settings.extensions))
+    layout = settings.layout(store.split(settings.split), model.seq_len)
+    return recipes * sum(
+        measurement.inputs(model.seq_len, length, len(windows.start_W))
+        for measurement in settings.chosen().values()
+        for length, (windows,) in layout.rows.items()
+    )
+
+
+def inspect(
+    run: Subject, store: Store, settings: InspectionSettings, *, device: str = "cpu", progress: Advance = unseen
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields rows for `inspections.parquet` (see `results.tables`), an extension and a length at a time.
+
+    The run as it was trained is always inspected. What cannot be measured has one row for each quantity, without a
+    value, and says why.
+    """
+    split = store.split(settings.split)
+    evaluation = settings.evaluation()
+    for checkpoint, loaded, precision, model in lengths.models(run, evaluation, device):
+        layout = settings.layout(split, model.seq_len)
+        shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
+        shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
+        for text, applied in extensions_to_evaluate(run, loaded, settings.extensions).items():
+            label = label_of(run.config, loaded, applied.joined(), applied.taken_off)
+            shared |= {"extension": text, "model": label, "extension_sha256": applied.sha256()}
+            for length, (windows,) in layout.rows.items():
+                what = f"{shared['run']} {label} {length / model.seq_len:g}x"
+                plan = _plan(applied, run, model, store, length)
+                undefined = reason_of(None, model, length, plan)
+                inspected = None
+                if plan is not None and model.defined_at(length, plan):
+                    inspected = _inspected(model, plan, split, windows)
+                at_length = shared | {
+                    "length": length,
+                    "factor": length / model.seq_len,
+                    "n_windows": len(windows.start_W),
+                }
+                rows: list[dict[str, Any]] = []
+                for name, measurement in settings.chosen().items():
+                    here = at_length | {"measurement": name}
+                    if inspected is None:
+                        progress(what, measurement.inputs(model.seq_len, length, len(windows.start_W)))
+                        rows += _without_values(here, measurement, str(undefined))
+                    else:
+                        rows += _rows(
+                            here, measurement, replace(inspected, advance=partial(progress, f"{what} {name}"))
+                        )
+                yield rows
+
+
+def _plan(applied: AppliedExtensions, run: Subject, model: LanguageModel, store: Store, length: int) -> Plan | None:
+    """The plan at a length; None where memory does not suffice to fit a constant of it."""
+    try:
+        return applied.fitted_plan(run, model, store, length, "fp32")
+    except OutOfMemoryError:
+        return None
+
+
+def _inspected(model: LanguageModel, plan: Plan, split: Split, windows: Windows) -> Inspected:
+    starts = split.offsets[windows.document_W] + windows.start_W
+    tokens_WN = np.stack([split.slice(start, start + windows.length + 1) for start in starts]).astype(np.int64)
+    return Inspected(model, model.setting(plan), model.seq_len, to_device(torch.from_numpy(tokens_WN), model.device))
+
+
+def _rows(here: dict[str, Any], measurement: type[Measurement], inspected: Inspected) -> list[dict[str, Any]]:
+    if (reason := measurement.refusal(inspected)) is not None:
+        return _without_values(here, measurement, reason)
+    try:
+        values = list(measurement.measure(inspected))
+    except (MemoryError, RuntimeError) as error:
+        if not of_memory(error):
+            raise
+        return _without_values(here, measurement, "memory does not suffice")
+    return [_row(here, value) for value in values]
+
+
+def _row(here: dict[str, Any], value: Value) -> dict[str, Any]:
+    return here | {
+        "quantity": value.quantity,
+        "layer": value.layer,
+        "head": value.head,
+        "at": value.at,
+        "value": value.mean,
+        "error": value.error,
+        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
+    }
+
+
+def _without_values(here: dict[str, Any], measurement: type[Measurement], reason: str) -> list[dict[str, Any]]:
+    evaluated_at = datetime.now(UTC).replace(microsecond=0)
+    return [
+        here | {"quantity": name, "reason": reason, "evaluated_at": evaluated_at} for name in measurement.quantities
+    ]

@@ -1,0 +1,7 @@
+"""Every measurement, one file each. A file in this folder is found and registered by itself."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

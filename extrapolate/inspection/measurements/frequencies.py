@@ -1,0 +1,101 @@
+"""How a model with rotary encoding uses its frequencies.
+
+Shapes: W windows, B windows of a batch, H heads, T queries, S keys, K head dim, M frequencies.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Rotations
+from extrapolate.inspection.inspected import Chunk, Inspected, is_decoder, without_pairs
+from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements
+
+
+@measurements.register("frequencies")
+class Frequencies(Measurement):
+    """The mean 2-norm of queries and keys in the channels of each frequency, and its share of the scores.
+
+    The product of both norms bounds what a frequency adds to a score. What it does add is measured too: the scores of
+    a query vary over the keys it sees, and their variance is the sum over frequencies of the covariance of a
+    frequency's part with the whole. A share is that covariance over the variance: shares add up to 1, and one below 0
+    works against the others. Where rotations shrink as well, as in xPos, norms are those after it.
+    """
+
+    quantities: ClassVar = {
+        "query_norm": ("", "The mean 2-norm of the queries' two channels of the frequency."),
+        "key_norm": ("", "The mean 2-norm of the keys' two channels."),
+        "score_share": ("share", "The frequency's share of the variance of the scores over keys, mean over queries."),
+        "radians": ("radians a token", "The frequency; 0 where the channels are not rotated."),
+    }
+    at = "the number of the frequency, from 0 on, the fastest first as the encoding lists them"
+    source = "norms: arXiv 2410.06205; the share of the variance is our reading of which frequencies carry attention"
+
+    @staticmethod
+    def refusal(inspected: Inspected) -> str | None:
+        if not is_decoder(inspected.model):
+            return NOT_OURS
+        if all(encoding.rotations() is None for encoding in inspected.setting.encodings):
+            return f"{inspected.model.label()} does not turn pairs of channels at one speed each"
+        return None if without_pairs(inspected.setting) else "the extension turns each query at several speeds"
+
+    @staticmethod
+    def inputs(seq_len: int, length: int, windows: int) -> float:
+        return windows * length
+
+    @staticmethod
+    def measure(inspected: Inspected) -> Iterator[Value]:
+        rotations = {
+            layer: found
+            for layer, encoding in enumerate(inspected.setting.encodings)
+            if (found := encoding.rotations()) is not None
+        }
+        sums_WHM: dict[tuple[str, int], Tensor] = {}
+        windows = len(inspected.tokens_WN)
+
+        def look(chunk: Chunk) -> None:
+            if chunk.layer not in rotations:
+                return
+            for name, value_BHTM in by_frequency(chunk, rotations[chunk.layer]).items():
+                key = (name, chunk.layer)
+                sum_BHM = value_BHTM.sum(dim=2).double().cpu()
+                if key not in sums_WHM:
+                    sums_WHM[key] = torch.zeros(windows, *sum_BHM.shape[1:], dtype=torch.float64)
+                sums_WHM[key][chunk.rows] += sum_BHM
+
+        inspected.observe(look, inspected.tokens_WN)
+        queries = len(inspected.query_index)
+        for (name, layer), sum_WHM in sums_WHM.items():
+            for head, sum_WM in enumerate(sum_WHM.unbind(dim=1)):
+                for m, sum_W in enumerate(sum_WM.T.numpy()):
+                    yield Value(name, sum_W / queries, layer, head, m)
+        scale = inspected.setting.plan.position_scale
+        for layer, found in rotations.items():
+            for m, radians in enumerate((scale * found.frequency_M).tolist()):
+                yield Value("radians", np.array([radians]), layer, at=m)
+
+
+def by_frequency(chunk: Chunk, rotations: Rotations) -> dict[str, Tensor]:
+    """The quantities of each query, and of the key of the same token, [B, H, T, M]."""
+    assert chunk.q_BHTK is not None
+    assert chunk.k_BHSK is not None
+    q_BHTK, k_BHSK = chunk.q_BHTK.float(), chunk.k_BHSK.float()
+    pairs_M2 = rotations.channel_M2.to(q_BHTK.device)
+    scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) / math.sqrt(q_BHTK.shape[-1])
+    key_S = torch.arange(chunk.keys.start, chunk.keys.stop, device=q_BHTK.device)
+    seen_TS = chunk.weight_BHTS.new_ones(()) * (key_S <= chunk.query_index[:, None])
+    mean_BHT1 = (scores_BHTS * seen_TS).sum(dim=-1, keepdim=True) / seen_TS.sum(dim=-1, keepdim=True)
+    centred_BHTS = (scores_BHTS - mean_BHT1) * seen_TS
+    # A frequency's covariance is linear in its part: one product gives those of all.
+    along_BHTK = q_BHTK * (centred_BHTS @ k_BHSK) / math.sqrt(q_BHTK.shape[-1])
+    variance_BHT = centred_BHTS.square().sum(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
+    keys_BHTK = k_BHSK[:, :, -q_BHTK.shape[2] :]  # the last keys of a chunk are its queries' own
+    return {
+        "query_norm": q_BHTK[..., pairs_M2].norm(dim=-1),
+        "key_norm": keys_BHTK[..., pairs_M2].norm(dim=-1),
+        "score_share": along_BHTK[..., pairs_M2].sum(dim=-1) / variance_BHT[..., None],
+    }

@@ -1,0 +1,74 @@
+"""Heads that attend by position alone.
+
+Shapes: W windows, B windows of a batch, H heads, T queries, S keys.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from extrapolate.inspection.inspected import Chunk, Inspected
+from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+
+PLACES = {"own": "the query's own token", "previous": "the token before it", "first": "the window's first token"}
+
+
+@measurements.register("heads")
+class Heads(Measurement):
+    """How much each head attends to its own, the previous and the first token, in text and in random tokens.
+
+    A score is (mass - u) / (1 - u) for the mass on that token and the mass u = 1 / (i + 1) that a head gives it which
+    attends evenly to tokens 0..i: 1 is all of the attention, 0 no more than even, below 0 less. A head attends by
+    position alone where a score is at least 0.5 in text, and also where every token is replaced with a random one.
+    """
+
+    quantities: ClassVar = {
+        **{name: ("", f"The score of {what}, in text.") for name, what in PLACES.items()},
+        **{f"{name}_random": ("", f"The score of {what}, in random tokens.") for name, what in PLACES.items()},
+        "overlap": ("share", "How much of a query's attention stays where it was when all tokens become random ones."),
+    }
+    source = "the patterns are those of arXiv 2410.06205; scores and criterion are our reading"
+
+    @staticmethod
+    def inputs(seq_len: int, length: int, windows: int) -> float:
+        return 2 * windows * length
+
+    @staticmethod
+    def measure(inspected: Inspected) -> Iterator[Value]:
+        sums_WH: dict[tuple[str, int], Tensor] = {}
+        windows = len(inspected.tokens_WN)
+
+        def add(name: str, chunk: Chunk, value_BHT: Tensor) -> None:
+            key = (name, chunk.layer)
+            if key not in sums_WH:
+                sums_WH[key] = torch.zeros(windows, value_BHT.shape[1], dtype=torch.float64)
+            sums_WH[key][chunk.rows] += value_BHT.sum(dim=2).double().cpu()
+
+        def look(chunk: Chunk) -> None:
+            halves = chunk.weight_BHTS.chunk(2)  # the text, and the random tokens
+            for ending, weight_BHTS in zip(("", "_random"), halves, strict=True):
+                for name, score_BHT in scores(chunk, weight_BHTS).items():
+                    add(name + ending, chunk, score_BHT)
+            add("overlap", chunk, torch.minimum(*halves).sum(dim=-1))
+
+        inspected.observe(look, inspected.tokens_WN, inspected.random_tokens)
+        queries = len(inspected.query_index)
+        for (name, layer), sum_WH in sums_WH.items():
+            for head, sum_W in enumerate(sum_WH.T.numpy()):
+                yield Value(name, sum_W / queries, layer, head)
+
+
+def scores(chunk: Chunk, weight_BHTS: Tensor) -> dict[str, Tensor]:
+    """The score of each of PLACES, [B, H, T]."""
+    query_T = chunk.query_index
+    found = {}
+    for name, key_T in (("own", query_T), ("previous", query_T - 1), ("first", torch.zeros_like(query_T))):
+        seen_T = key_T >= chunk.keys.start
+        index_T = (key_T - chunk.keys.start).clamp(min=0)
+        index_BHT1 = index_T[:, None].expand(*weight_BHTS.shape[:3], 1)
+        mass_BHT = weight_BHTS.gather(-1, index_BHT1)[..., 0] * seen_T
+        even_T = 1 / (query_T + 1)
+        found[name] = (mass_BHT - even_T) / (1 - even_T)
+    return found

@@ -1,0 +1,96 @@
+"""How far back a model reads, by the gradient of a prediction.
+
+Shapes: W windows, N inputs, D width.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from extrapolate.inspection.inspected import Inspected, is_decoder
+from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements, powers_of_two
+from extrapolate.machine.limits import memory_limit
+from extrapolate.model.decoder import Model
+
+SHARE = 0.99  # of the gradient, as in the paper
+# A gradient can keep the attention of every layer: so many numbers for each pair of a query and a key.
+KEPT_PER_PAIR = 3
+
+
+@measurements.register("receptive-field")
+class ReceptiveField(Measurement):
+    """How many of the last tokens hold 99 % of the gradient of the window's last loss.
+
+    The gradient is by each input's embedding. Its 2-norms are divided by their sum in the window, averaged over
+    windows, and added up from the last token back. Beside that, how far back any gradient goes at all.
+    """
+
+    quantities: ClassVar = {
+        "cumulative": ("share", "The share of the gradient that the last `at` tokens hold."),
+        "receptive_field": ("tokens", "The least number of last tokens that hold 99 % of the gradient."),
+        "reach": ("tokens", "The least number of last tokens that hold all of it, in any window."),
+    }
+    at = "the number of tokens, the last input included"
+    source = "arXiv 2212.10356; norm and mean are our reading"
+
+    @staticmethod
+    def refusal(inspected: Inspected) -> str | None:
+        if not is_decoder(inspected.model):
+            return NOT_OURS
+        sizes = inspected.decoder.config
+        needed = sizes.layers * sizes.heads * inspected.length**2 * 4 * KEPT_PER_PAIR
+        limit = memory_limit(inspected.model.device.type)
+        return None if needed < limit else f"a gradient through {inspected.length} tokens may need too much memory"
+
+    @staticmethod
+    def inputs(seq_len: int, length: int, windows: int) -> float:
+        return 3 * windows * length
+
+    @staticmethod
+    def measure(inspected: Inspected) -> Iterator[Value]:
+        shares_WN = []
+        for tokens_N in inspected.tokens_WN:
+            size_N = gradient_sizes(inspected, tokens_N)
+            shares_WN.append(size_N / size_N.sum())
+            inspected.advance(3 * inspected.length)
+        back_WN = np.stack(shares_WN)[:, ::-1]  # the last token first
+        cumulative_WN = back_WN.cumsum(axis=1)
+        for count in powers_of_two(inspected.length):
+            yield Value("cumulative", cumulative_WN[:, count - 1], at=count)
+        field = int(np.argmax(cumulative_WN.mean(axis=0) >= SHARE)) + 1
+        yield Value("receptive_field", np.array([float(field)]))
+        reach = int(np.flatnonzero(back_WN.any(axis=0)).max()) + 1
+        yield Value("reach", np.array([float(reach)]))
+
+
+def gradient_sizes(inspected: Inspected, tokens_N: Tensor) -> np.ndarray:
+    """The 2-norm of the gradient of the window's last loss by each input's embedding, float64 [N]."""
+    model = inspected.decoder
+    with torch.enable_grad(), _weights_fixed(model):
+        embedded_BND = model.embedding(tokens_N[None, :-1]).detach().requires_grad_()
+        handle = model.embedding.register_forward_hook(lambda *_: embedded_BND)
+        try:
+            hidden_BND = model.hidden(tokens_N[None, :-1], inspected.setting, inspected.length - 1)
+        finally:
+            handle.remove()
+        loss = F.cross_entropy(model.head(hidden_BND[:, -1]).float(), tokens_N[None, -1])
+        (gradient_BND,) = torch.autograd.grad(loss, embedded_BND)
+    return gradient_BND[0].double().norm(dim=-1).cpu().numpy()
+
+
+@contextlib.contextmanager
+def _weights_fixed(model: Model) -> Iterator[None]:
+    """No gradient by the weights is asked for: it would keep more, and cost time."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)

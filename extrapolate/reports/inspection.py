@@ -1,0 +1,182 @@
+"""Tables of how models use position, from the rows of `inspections.parquet` alone.
+
+A table is of one run, extension and split: the numbers of other runs are other heads.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+PLACES = ("own", "previous", "first")
+LEAST = 0.5  # a score from which on a head is said to attend to a place
+NAMES = {"own": "its own token", "previous": "the previous token", "first": "the first token"}
+MOST_HEADS = 5  # in a table, where fewer attend by position alone
+# Each line of the first table: its name, the measurement, the quantity, and whether it is at `at` = L.
+SUMMARY = (
+    ("Loss", "truncation", "loss", False),
+    ("Gain from context beyond L, nats", "truncation", "gain", True),
+    ("Predictions changed by it (TV)", "truncation", "tv", True),
+    ("Receptive field, tokens", "receptive-field", "receptive_field", False),
+    ("Attention beyond L", "attention", "beyond", False),
+    ("the same, spread evenly", "attention", "uniform_beyond", False),
+    ("Attention on the first token", "attention", "first", False),
+    ("the same, spread evenly", "attention", "uniform_first", False),
+    ("Entropy of attention, nats", "attention", "entropy", False),
+    ("the same, spread evenly", "attention", "uniform_entropy", False),
+)
+
+
+def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each run, extension and split, of its last checkpoint, with a title."""
+    frame = rows.astype({"value": float, "error": float, "at": float, "layer": "Int64", "head": "Int64"})
+    frame = frame[frame["step"] == frame.groupby("run")["step"].transform("max")]
+    splits = frame["split"].nunique() > 1
+    for (run, model, split), mine in frame.groupby(["run", "model", "split"], sort=False):
+        yield f"{model} ({run}{f', {split}' if splits else ''})", mine
+
+
+def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The tables of one model that have rows, each with what it shows."""
+    known = mine["value"].notna()
+    near = f"{mine.loc[known, 'factor'].min():g}x"
+    for what, table in (
+        ("by evaluation length", summary(mine)),
+        (f"the heads that attend most by position, at {near}", heads(mine)),
+        (f"use of frequencies at {near}, mean over layers and heads", frequencies(mine)),
+        ("attention by distance in tokens, mean over layers and heads", at_each_place(mine, "attention", "mass")),
+        (
+            "change of predictions (TV) where the context is cut, by what is left",
+            at_each_place(mine, "truncation", "tv"),
+        ),
+        ("rise of the loss without the tokens at a distance, nats", at_each_place(mine, "removal", "rise")),
+        ("share of the gradient in the last tokens", at_each_place(mine, "receptive-field", "cumulative")),
+    ):
+        if len(table):
+            yield what, table
+
+
+def values(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
+    """The rows of one quantity that have a value."""
+    asked = (mine["measurement"] == measurement) & (mine["quantity"] == quantity)
+    return mine[asked & mine["value"].notna()]
+
+
+def reasons(mine: pd.DataFrame) -> list[str]:
+    """Why there are no values, a sentence a reason."""
+    lacking = mine[mine["value"].isna()]
+    if lacking.empty:
+        return []
+    return [
+        f"Not measured at {', '.join(f'{factor:g}x' for factor in sorted(set(some['factor'])))}: "
+        f"{', '.join(sorted(set(some['measurement'])))}. {reason}."
+        for reason, some in lacking.groupby("reason")
+    ]
+
+
+def summary(mine: pd.DataFrame) -> pd.DataFrame:
+    """A column for each factor: what SUMMARY names, means over layers and heads, and the count of positional heads."""
+    lines = []
+    for name, measurement, quantity, cut in SUMMARY:
+        found = values(mine, measurement, quantity)
+        wanted = found["at"] == found["seq_len"] if cut else found["at"].isna()
+        if len(found := found[wanted]):
+            cells = {factor: _cell(some) for factor, some in found.groupby("factor")}
+            lines.append(pd.Series(cells, name=name))
+    if len(found := positional(mine)):
+        counts = found.groupby("factor")["alone"].agg(lambda alone: f"{alone.sum()} of {len(alone)}")
+        lines.append(counts.rename("Heads that attend by position alone"))
+    if not lines:
+        return pd.DataFrame()
+    return _by_factor(pd.concat(lines, axis=1).T, "")
+
+
+def _cell(found: pd.DataFrame) -> str:
+    """The mean over layers and heads; with its standard error where there is one value, which has one."""
+    if len(found) > 1:
+        return f"{found['value'].mean():.3f}"
+    value, error = found[["value", "error"]].iloc[0]
+    if found["quantity"].iloc[0] == "receptive_field":
+        return f"{value:.0f}"
+    return f"{value:.3f}" + ("" if pd.isna(error) else f" ± {error:.3f}")
+
+
+def positional(mine: pd.DataFrame) -> pd.DataFrame:
+    """Every layer and head at every factor: the place with the highest score in random tokens, and the scores of it.
+
+    `alone`: the head attends there by position alone, which asks for both scores to be at least LEAST.
+    """
+    found = mine[(mine["measurement"] == "heads") & mine["value"].notna()]
+    if found.empty:
+        return pd.DataFrame()
+    wide = found.pivot(index=["factor", "layer", "head"], columns="quantity", values="value").reset_index()
+    random = wide[[f"{place}_random" for place in PLACES]].to_numpy(dtype=float)
+    text = wide[list(PLACES)].to_numpy(dtype=float)
+    best = random.argmax(axis=1)
+    rows = np.arange(len(wide))
+    wide["in text"], wide["in random tokens"] = text[rows, best], random[rows, best]
+    wide["place"] = [NAMES[PLACES[at]] for at in best]
+    wide["alone"] = np.minimum(text[rows, best], random[rows, best]) >= LEAST
+    return wide
+
+
+def heads(mine: pd.DataFrame) -> pd.DataFrame:
+    """The heads with the highest scores at the least factor: MOST_HEADS, or all that attend by position alone."""
+    found = positional(mine)
+    if found.empty:
+        return found
+    found = found[found["factor"] == found["factor"].min()]
+    least = found[["in text", "in random tokens"]].min(axis=1)
+    count = max(MOST_HEADS, int((found["alone"]).sum()))
+    found = found.assign(least=least).sort_values("least", ascending=False, kind="stable").head(count)
+    return pd.DataFrame(
+        {
+            "Layer": found["layer"].astype(str),
+            "Head": found["head"].astype(str),
+            "Attends to": found["place"],
+            "Score in text": found["in text"].map("{:.2f}".format),
+            "Score in random tokens": found["in random tokens"].map("{:.2f}".format),
+            "Overlap": found["overlap"].map("{:.2f}".format),
+            "By position alone": found["alone"].map({True: "yes", False: "no"}),
+        }
+    ).reset_index(drop=True)
+
+
+def frequencies(mine: pd.DataFrame) -> pd.DataFrame:
+    """A row for each frequency at the least factor, means over layers and heads."""
+    found = mine[(mine["measurement"] == "frequencies") & mine["value"].notna()]
+    if found.empty:
+        return pd.DataFrame()
+    found = found[found["factor"] == found["factor"].min()]
+    wide = found.pivot_table(index="at", columns="quantity", values="value", aggfunc="mean")
+    turns = wide["radians"] * found["seq_len"].iloc[0] / (2 * np.pi)
+    return pd.DataFrame(
+        {
+            "Frequency": [f"{at:.0f}" for at in wide.index],
+            "Radians a token": wide["radians"].map("{:.2g}".format).to_numpy(),
+            "Turns in L": turns.map("{:.2g}".format).to_numpy(),
+            "Query norm": wide["query_norm"].map("{:.2f}".format).to_numpy(),
+            "Key norm": wide["key_norm"].map("{:.2f}".format).to_numpy(),
+            "Share of the scores": wide["score_share"].map("{:.3f}".format).to_numpy(),
+        }
+    )
+
+
+def at_each_place(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
+    """A row for each `at`, a column for each factor: means over layers and heads."""
+    found = values(mine, measurement, quantity)
+    found = found[found["at"].notna()]
+    if found.empty:
+        return pd.DataFrame()
+    wide = found.pivot_table(index="at", columns="factor", values="value", aggfunc="mean")
+    shown = wide.map(lambda value: "" if pd.isna(value) else f"{value:.3f}")
+    shown.index = [f"{at:.0f}" for at in wide.index]
+    return _by_factor(shown, "Tokens")
+
+
+def _by_factor(table: pd.DataFrame, first: str) -> pd.DataFrame:
+    """With the index as the first column, and factors as headers."""
+    table = table[sorted(table.columns)].fillna("")
+    table = table.rename(columns=lambda factor: f"ev={factor:g}")
+    table.insert(0, first or "At each length", table.index)
+    return table.reset_index(drop=True).rename_axis(columns=None)

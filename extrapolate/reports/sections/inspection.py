@@ -1,0 +1,100 @@
+"""How models use position: what `inspect` measured."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.evaluation.names import INSPECTIONS_TABLE
+from extrapolate.reports import inspection, plots
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.sections.base import Part, Section, Writer, sections
+
+CURVES = {
+    ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),
+    ("truncation", "tv"): ("change of predictions (TV)", "context left (tokens)"),
+    ("removal", "rise"): ("rise of the loss (nats)", "distance of what is lost (tokens)"),
+    ("receptive-field", "cumulative"): ("share of the gradient", "last tokens"),
+}
+WHAT = """\
+All numbers are of the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
+heads count from 0. The docs say in docs/inspection.md how each quantity is measured, and what may be concluded."""
+
+
+@sections.register("inspection")
+class Inspection(Section):
+    """What each inspected model attends to, how far back it reads, and which frequencies it uses."""
+
+    chapter = "How the models use position"
+    place = 35
+    files = ("inspections.parquet", "inspection-*.png")
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["inspected runs"] if any((folder / INSPECTIONS_TABLE).exists() for folder in _shown(material)) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        names = set(_shown(material).values())
+        found = [row for row in material.evaluated.rows(INSPECTIONS_TABLE, results.INSPECTIONS) if row["run"] in names]
+        blocks: list[Block] = [Text(WHAT)]
+        files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
+        for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
+            blocks.append(Heading(2, f"How {title} uses position"))
+            if any(len(inspection.values(mine, *curve)) for curve in CURVES):
+                file = f"inspection-{number}.png"
+                blocks.append(Picture("attention, predictions, loss and gradient by distance", file))
+                files[file] = partial(draw_curves, mine)
+            if len(inspection.values(mine, "frequencies", "query_norm")):
+                file = f"inspection-frequencies-{number}.png"
+                blocks.append(Picture("norms of queries and keys by layer and frequency", file))
+                files[file] = partial(draw_frequencies, mine)
+            for what, table in inspection.tables_of(mine):
+                blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
+            blocks += map(Text, inspection.reasons(mine))
+        return Part(blocks, files)
+
+
+def _shown(material: Material) -> dict[Path, str]:
+    """The folders of the runs that the report shows, by its other tables, or of all where it has none."""
+    names = dict(material.evaluated.names)
+    if not material.rows:
+        return names
+    kept = set(pd.concat(material.rows.values())["run"])
+    return {folder: name for folder, name in names.items() if name in kept}
+
+
+def draw_curves(mine: pd.DataFrame, path: Path) -> None:
+    """Draws what depends on a distance, a line for each factor: means over layers and heads."""
+    shown = {curve: found for curve in CURVES if len(found := inspection.values(mine, *curve).dropna(subset="at"))}
+    figure, axes = plots.panels(len(shown), one_scale=False)
+    for panel, (curve, found) in zip(axes, shown.items(), strict=True):
+        for factor, some in found.groupby("factor"):
+            means = some.groupby("at")["value"].mean()
+            panel.plot(means.index, means, marker=".", label=f"{factor:g}x")
+        panel.set_xscale("symlog", base=2, linthresh=1)
+        panel.set_ylabel(CURVES[curve][0])
+        panel.set_xlabel(CURVES[curve][1])
+    plots.legend_beside(figure, axes[0])
+    plots.save(figure, path)
+
+
+def draw_frequencies(mine: pd.DataFrame, path: Path) -> None:
+    """Draws the mean norms of queries and keys by layer and frequency, at the least factor."""
+    figure, axes = plots.panels(2, one_scale=False)
+    for panel, (quantity, title) in zip(axes, (("query_norm", "queries"), ("key_norm", "keys")), strict=True):
+        found: Any = inspection.values(mine, "frequencies", quantity)
+        found = found[found["factor"] == found["factor"].min()]
+        wide = found.pivot_table(index="at", columns="layer", values="value", aggfunc="mean")
+        panel.grid(visible=False)
+        image = panel.imshow(wide.to_numpy(dtype=float), aspect="auto", origin="upper", vmin=0, cmap="viridis")
+        figure.colorbar(image, ax=panel, label="mean 2-norm")
+        panel.set_xticks(range(len(wide.columns)), [str(layer) for layer in wide.columns])
+        panel.set_title(title)
+        panel.set_xlabel("layer")
+        panel.set_ylabel("frequency (0: the fastest)")
+    plots.save(figure, path)

@@ -1,0 +1,54 @@
+"""The receptive field of models that read so many tokens by construction."""
+
+import pytest
+import torch
+
+from extrapolate.model.plan import Plan
+
+
+def last(found, name: str) -> float:
+    return found[name, None, None, None].mean
+
+
+@pytest.mark.parametrize("window", [3, 5])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_model_with_a_window_reads_so_many_tokens(build, windows, measure, window, layers) -> None:
+    """A layer reads `window` tokens; each layer more reads as many further back, less one."""
+    model = build("none", layers=layers)
+    with torch.no_grad():  # attention moves much, so that its share of the gradient is not lost in the residual's
+        for block in model.blocks:
+            block.attention.qkv.weight[64:].mul_(50)
+            block.attention.out.weight.mul_(50)
+    found = measure("receptive-field", windows(model, 4, plan=Plan(window=window)))
+    reach = layers * (window - 1) + 1
+    assert last(found, "reach") == reach
+    assert last(found, "receptive_field") == reach
+    assert found["cumulative", None, None, 1].mean < 0.9
+    assert found["cumulative", None, None, 16].mean == pytest.approx(1)
+
+
+def test_a_model_without_attention_reads_one_token(build, windows, measure) -> None:
+    model = build("rope")
+    with torch.no_grad():
+        model.blocks[0].attention.out.weight.zero_()
+    found = measure("receptive-field", windows(model, 4))
+    assert last(found, "receptive_field") == last(found, "reach") == 1
+
+
+def test_weights_can_be_trained_afterwards(build, windows, measure) -> None:
+    model = build("t5")
+    measure("receptive-field", windows(model))
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_model_that_another_library_runs_is_refused_with_the_reason(windows, build) -> None:
+    from dataclasses import replace
+
+    from extrapolate.inspection.measurements.base import measurements
+    from extrapolate.interop.foreign import ForeignModel
+
+    foreign = ForeignModel(lambda tokens: torch.zeros(*tokens.shape, 50), "Zeros", 16, 50, None, "cpu")
+    inspected = replace(windows(build("rope")), model=foreign, setting=None)
+    for name in measurements.names():
+        refused = measurements[name].refusal(inspected)
+        assert (refused is None) == (name in ("removal", "truncation")), name
