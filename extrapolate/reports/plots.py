@@ -57,6 +57,7 @@ class Sheet:
             style = {"markersize": 4, "linewidth": 1.5, "markevery": every, **self._style[model], **changed}
         else:
             style = {"color": GREY, "linewidth": 0.6, "alpha": 0.5, "zorder": 1.2}
+            style |= {"marker": "o", "markersize": 3} if len(y) == 1 else {}  # a line of one point is not seen
         (line,) = panel.plot(x, drawable(y), **style)
         self._curves.append((panel, model, line))
 

@@ -253,7 +253,7 @@ class TestReport:
         page = (tmp_path / "report/report.md").read_text()
         assert "one seed, 0" in page
         tables = [line for line in page.splitlines() if line.startswith("| Model |")]
-        assert len(tables) == 6  # loss and control of each protocol, failure lengths, and training
+        assert len(tables) == 11  # loss, control, extensions of each protocol; failures, training; three of cost
         assert all(line.endswith("| Seeds |") for line in tables)
 
     @pytest.mark.usefixtures("without_pictures")

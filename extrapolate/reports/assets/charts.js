@@ -103,14 +103,14 @@ function drawChart(figure) {
     .map(([name, axis]) => [name, { automargin: true, ...axis }]));
   const whole = { margin: { l: 60, r: 20, t: 30, b: 50 }, autosize: true, ...layout, ...axes };
   // Entities in texts that plotly puts into a hover box are read there too.
-  const named = (trace) => trace.type === "heatmap" ? trace
+  const named = (trace) => trace.type === "heatmap" ? { texttemplate: "%{text}", hoverinfo: "text", ...trace }
     : { hovertemplate: "%{fullData.name}<br>%{x}: %{y}%{text}<extra></extra>", text: "", ...trace };
   const drawn = (smoothing ? withAverages(traces, kept) : traces).map(named);
   // Named one by one: plotly's own choice has a button that sends the data to a host.
   const options = { displaylogo: false, displayModeBar: plot.clientWidth < 640 ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d", "resetScale2d"]] };
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap").length;
   const height = layout.height || Math.max(plot.clientHeight, 360);
-  const counted = whole.xaxis.title.text;
+  const counted = whole.xaxis.title && whole.xaxis.title.text;
   Plotly.newPlot(plot, drawn, whole, options).then(() => {
     const look = () => Plotly.relayout(plot, { ...themed(whole), ...placed(whole, plot.clientWidth, names, height) });
     look();

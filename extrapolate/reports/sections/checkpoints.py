@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import of_table
-from extrapolate.reports import plots, styles
+from extrapolate.reports import plots, styles, traces
+from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.positions import Failure, by_position, failures
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
@@ -67,7 +68,7 @@ class Checkpoints(Section):
         near, far = (f"Loss (ev={factor:g})" for factor in (rows["factor"].min(), rows["factor"].max()))
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
-            Picture("losses against training tokens", f"{stem}.png"),
+            chart(rows, table, material.styles, f"{stem}.png"),
             Text(ALONG),
             *map(Text, in_words(table, near, far)),
         ]
@@ -150,12 +151,11 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
 
     Each seed of a model is a thin line behind the mean. A line has a gap where no failure was found.
     """
-    known = rows[rows["tokens"].notna()]
+    known, named = _known(rows, style)
     near, far = rows["factor"].min(), rows["factor"].max()
     factors = list(dict.fromkeys([near, far]))
     fails = table[FAILS].notna().any()
-    last = known[known["step"] == known.groupby("run")["step"].transform("max")]
-    sheet = plots.Sheet(len(factors) + int(fails), style, styles.named(style, last), one_scale=False)
+    sheet = plots.Sheet(len(factors) + int(fails), style, named, one_scale=False)
     panels = [*sheet.panels[int(fails) :]]  # the failure length first, so that names stand beside the longest windows
     for model in styles.drawn(style, known):
         mean = table[table[MODEL.name] == model]
@@ -174,3 +174,25 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
         plots.tokens_below(panel)
         panel.set_xlim(panels[0].get_xlim())  # a line of failure lengths may begin later
     sheet.save(path)
+
+
+def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
+    """The loss at the longest length against training tokens; a picture shows the shortest too."""
+    known, named = _known(rows, style)
+    far = rows["factor"].max()
+    column, lines = f"Loss (ev={far:g})", []
+    for model in styles.drawn(style, known):
+        if model in named:
+            mine = known[(known["model"] == model) & (known["factor"] == far)].sort_values("tokens")
+            each = mine.groupby("run") if mine["run"].nunique() > 1 else ()
+            lines += [traces.thin(model, seed["tokens"], seed["loss"], style[model]) for _, seed in each]
+        mean = table[table[MODEL.name] == model]
+        lines.append(traces.curve(model, mean[TOKENS], mean[column], style[model] if model in named else None))
+    shape = traces.layout("training tokens", f"loss at {far:g}x (nats per token)", table[column])
+    return Chart("losses against training tokens", file, traces.arranged(lines), shape)
+
+
+def _known(rows: pd.DataFrame, style: Mapping[str, Style]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows whose tokens are known, and which of their models have names, by their last checkpoints."""
+    known = rows[rows["tokens"].notna()]
+    return known, styles.named(style, known[known["step"] == known.groupby("run")["step"].transform("max")])

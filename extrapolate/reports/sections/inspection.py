@@ -13,6 +13,7 @@ from extrapolate.reports import inspection, plots
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, sections
+from extrapolate.reports.styles import COLOURS
 
 CURVES = {
     ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),
@@ -71,21 +72,27 @@ def _shown(material: Material) -> dict[Path, str]:
 def draw_curves(mine: pd.DataFrame, path: Path) -> None:
     """Draws what depends on a distance, a line for each factor: means over layers and heads."""
     shown = {curve: found for curve in CURVES if len(found := inspection.values(mine, *curve).dropna(subset="at"))}
-    figure, axes = plots.panels(len(shown), one_scale=False)
-    for panel, (curve, found) in zip(axes, shown.items(), strict=True):
+    factors = sorted({float(factor) for found in shown.values() for factor in found["factor"]})
+    style = {f"{factor:g}x": {"color": COLOURS[at % len(COLOURS)]} for at, factor in enumerate(factors)}
+    sheet = plots.Sheet(len(shown), style, list(style), one_scale=False)
+    for panel, (curve, found) in zip(sheet.panels, shown.items(), strict=True):
         for factor, some in found.groupby("factor"):
             means = some.groupby("at")["value"].mean()
-            panel.plot(means.index, means, marker=".", label=f"{factor:g}x")
+            sheet.curve(panel, means.index, means, f"{factor:g}x")
         panel.set_xscale("symlog", base=2, linthresh=1)
-        panel.set_ylabel(CURVES[curve][0])
-        panel.set_xlabel(CURVES[curve][1])
-    plots.legend_beside(figure, axes[0])
-    plots.save(figure, path)
+        panel.set_title(CURVES[curve][0], fontsize="medium")
+        panel.set_xlabel(CURVES[curve][1], fontsize=plots.SMALL)
+    sheet.save(path)
 
 
 def draw_frequencies(mine: pd.DataFrame, path: Path) -> None:
     """Draws the mean norms of queries and keys by layer and frequency, at the least factor."""
-    figure, axes = plots.panels(2, one_scale=False)
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for panel, (quantity, title) in zip(axes, (("query_norm", "queries"), ("key_norm", "keys")), strict=True):
         found: Any = inspection.values(mine, "frequencies", quantity)
         found = found[found["factor"] == found["factor"].min()]

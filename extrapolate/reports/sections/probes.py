@@ -1,13 +1,19 @@
 """Probes: accuracy by length, and by length and depth."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
+import pandas as pd
+
 from extrapolate import results
-from extrapolate.reports import probes
+from extrapolate.reports import heat, probes
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, sections
+
+FEWER = "The picture has the first {} of {} rows."
 
 
 @sections.register("probes")
@@ -16,7 +22,7 @@ class Probes(Section):
 
     chapter = "Probes"
     place = 30
-    files = ("probes.parquet",)
+    files = ("probes.parquet", "probes.*.png")
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
@@ -25,14 +31,26 @@ class Probes(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         rows = material.probes[material.probes["probe"] == subject]
-        by_length = probes.by_length(rows)
+        by_length, by_depth = probes.by_length(rows), probes.by_depth(rows)
+        map_, file = _map(by_depth), f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
         blocks = [
             Heading(2, f"Probe {subject}"),
             Table(by_length, f"probe {subject}, accuracy"),
             Text(probes.caption(rows)),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
-            Table(probes.by_depth(rows)),
+            heat.chart(map_, "accuracy by depth and length", file),
+            *([Text(FEWER.format(len(map_.rows), len(by_depth)))] if len(map_.rows) < len(by_depth) else []),
+            Table(by_depth),
         ]
         # One file for all probes.
         whole = partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
-        return Part(blocks, {"probes.parquet": whole})
+        picture = partial(heat.draw, map_, f"Accuracy by depth and length, probe {subject}")
+        return Part(blocks, {"probes.parquet": whole, file: picture})
+
+
+def _map(by_depth: pd.DataFrame) -> heat.Heat:
+    """The accuracies of the first models, a row for each depth."""
+    first = by_depth.head(heat.MOST_ROWS)
+    columns = {name: f"{name[len('Accuracy (ev=') : -1]}x" for name in map(str, first) if name.startswith("Accuracy")}
+    names = [f"{model}, depth {depth}" for model, depth in zip(first["Model"], first["Depth"], strict=True)]
+    return replace(heat.of_table(first[list(columns)].rename(columns=columns), names, most=1.0), digits=2)

@@ -1,0 +1,185 @@
+"""What each model costs, in training and in evaluation, and what loss it has for that."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate.reports import plots, styles, traces
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.losses import MODEL, SEEDS
+from extrapolate.reports.seeds import counts
+from extrapolate.reports.styles import GREY, Style
+from extrapolate.reports.tables import strict_mean
+from extrapolate.results.columns import REAL, Column
+from extrapolate.results.described import Described, plain
+
+TRAINING, SPEED = "Training seconds", "Training tokens/s"
+MEASURED = {"tokens_per_s": "Evaluation inputs/s", "peak_mib": "Evaluation MiB"}  # a column for every length
+_BESIDE = "it is not known, other work ran beside, or it was measured on another machine than most"
+COST = Described(
+    "cost", "`cost.parquet` of a report", "a model",
+    plain(
+        MODEL,
+        Column(TRAINING, REAL, "seconds", False, "How long the training took; the mean over seeds.", _BESIDE),
+        Column(SPEED, REAL, "tokens per second", False, "The tokens of the training by these seconds.", _BESIDE),
+        Column(
+            f"{MEASURED['tokens_per_s']} (ev=K)", REAL, "inputs per second", False, "The speed of the evaluation at K "
+            "times the training length; the mean over seeds. A column for every K.", f"no loss there, or {_BESIDE}",
+        ),
+        Column(
+            f"{MEASURED['peak_mib']} (ev=K)", REAL, "MiB", False, "The most memory that was held during it; the mean "
+            "over seeds. A column for every K.", "no loss there, or the system does not tell",
+        ),
+        Column("Loss (ev=K)", REAL, "nats per target", False, "The mean loss over seeds, at the shortest and the "
+               "longest length.", "the encoding ends before this length"),
+        SEEDS,
+    ),
+)  # fmt: skip
+EXPLAINED = """\
+Seconds are those of one machine, the one most models were trained on. A model is on the front where no other has both a
+lower cost and a lower loss: only there is something paid for. What an extension adds is paid when the model is
+evaluated. Times of other runs of a study beside, of imported models, and of other machines are n/a."""
+FRONT = "On the front of training time and loss at {:g}x: {}."
+
+
+@sections.register("cost")
+class Cost(Section):
+    """Training time, speed and memory of the evaluation, against the loss at the shortest and the longest length."""
+
+    chapter = "Cost"
+    place = 35
+    files = ("cost.*",)
+    tables = (COST,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        first = list(material.rows)[:1]  # costs hardly differ between protocols
+        columns = ["training_seconds", *MEASURED]
+        return [name for name in first if material.rows[name][columns].notna().any(axis=None)]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        rows, stem = material.rows[subject], f"cost{suffix(subject)}"
+        table = costs(rows, material.models(subject))
+        ends = [rows["factor"].min(), rows["factor"].max()]
+        losses = list(dict.fromkeys(f"Loss (ev={factor:g})" for factor in ends))
+        blocks: list[Block] = [Heading(2, f"Cost and loss, protocol {subject}")]
+        files = {f"{stem}.parquet": parquet(table)}
+        if table[TRAINING].nunique() > 1:
+            blocks.append(chart(table, losses, material.styles, f"{stem}.png"))
+            files[f"{stem}.png"] = partial(draw, table, losses, material.styles)
+            for column in losses:
+                found = table[MODEL.name][front(table[TRAINING], table[column])]
+                blocks.append(Text(FRONT.format(float(column[len("Loss (ev=") : -1]), ", ".join(found))))
+        blocks += [Text(EXPLAINED), Table(_shown(table, [TRAINING, SPEED, *losses]))]
+        for name in MEASURED.values():
+            columns = [str(column) for column in table if str(column).startswith(name)]
+            if table[columns].notna().any(axis=None):
+                blocks += [Text(f"{name}, by length:"), Table(_shown(table, columns))]
+        return Part(blocks, files)
+
+
+def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """COST's columns, a row for each model, in this order. rows: one protocol's, on one set of targets."""
+    factors = sorted(set(rows["factor"]))
+    timed = rows.assign(
+        training_seconds=rows["training_seconds"].where(rows["training_machine"] == _most(rows["training_machine"])),
+        tokens_per_s=rows["tokens_per_s"].where(rows["machine"] == _most(rows["machine"])),
+    ).astype(dict.fromkeys(("training_seconds", "tokens", *MEASURED), float))
+    found = []
+    for model in order:
+        mine = timed[timed["model"] == model]
+        runs = mine.drop_duplicates("run")
+        seconds = strict_mean(runs["training_seconds"])
+        row: dict[str, object] = {MODEL.name: model, TRAINING: seconds, SPEED: strict_mean(runs["tokens"]) / seconds}
+        for column, name in MEASURED.items():
+            for factor in factors:
+                row[f"{name} (ev={factor:g})"] = strict_mean(mine[mine["factor"] == factor][column])
+        for factor in dict.fromkeys([factors[0], factors[-1]]):
+            row[f"Loss (ev={factor:g})"] = strict_mean(mine[mine["factor"] == factor]["loss"])
+        found.append(row)
+    table = pd.DataFrame(found)
+    return table.assign(Seeds=counts(rows)[list(order)].to_numpy())
+
+
+def _most(machines: "pd.Series[str]") -> str | None:
+    """The machine of most rows; None where none is known."""
+    known = machines.dropna()
+    return None if known.empty else str(known.mode().iloc[0])
+
+
+def front(cost: "pd.Series[float]", loss: "pd.Series[float]") -> "pd.Series[bool]":
+    """Which are on the front: no other costs as little and has as low a loss, and is better in one of the two."""
+    known = cost.notna() & loss.notna()
+    return pd.Series(
+        [
+            bool(known[at])
+            and not (known & (cost <= cost[at]) & (loss <= loss[at]) & ((cost < cost[at]) | (loss < loss[at]))).any()
+            for at in cost.index
+        ],
+        index=cost.index,
+    )
+
+
+def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Model and some columns as text: losses to three decimals, other numbers to three digits or whole."""
+
+    def text(value: float, column: str) -> str:
+        if value != value:
+            return "n/a"
+        return f"{value:.3f}" if column.startswith("Loss") else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    texts = {column: [text(float(value), column) for value in table[column]] for column in columns}
+    return pd.DataFrame({MODEL.name: table[MODEL.name]} | texts)
+
+
+def draw(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], path: Path) -> None:
+    """Draws the loss at the shortest and at the longest length against the training time, with the fronts."""
+    fronts = [front(table[TRAINING], table[column]) for column in losses]
+    named = [str(model) for model in table[MODEL.name][pd.concat(fronts, axis=1).any(axis=1)]]
+    sheet = plots.Sheet(len(losses), style, named[: styles.MOST_NAMED], one_scale=False)
+    for panel, column, best in zip(sheet.panels, losses, fronts, strict=True):
+        ends = table[best].sort_values(TRAINING)
+        panel.step(ends[TRAINING], ends[column], where="post", color=GREY, linewidth=1, linestyle="--")
+        for model, seconds, loss in zip(table[MODEL.name], table[TRAINING], table[column], strict=True):
+            sheet.curve(panel, [seconds], pd.Series([loss]), model, linestyle="", markersize=6)
+        sheet.fit(panel, table[column])
+        panel.set_title(f"loss at {column[len('Loss (ev=') : -1]}x (nats per token)", fontsize="medium")
+        panel.set_xlabel("training time (seconds)", fontsize=plots.SMALL)
+    sheet.save(path)
+
+
+def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], file: str) -> Chart:
+    """The same as a chart: the models on a front have names beside it, and the others where the reader points."""
+    points: list[traces.Trace] = []
+    layout: dict[str, object] = {"hovermode": "closest"}
+    on_some = pd.concat([front(table[TRAINING], table[column]) for column in losses], axis=1).any(axis=1)
+    for at, column in enumerate(losses):
+        number = "" if at == 0 else str(at + 1)
+        ends = table[front(table[TRAINING], table[column])].sort_values(TRAINING)
+        line = traces.reference("front", ends[TRAINING], ends[column]) | {"showlegend": at == 0, "legendgroup": "front"}
+        line["line"] = line["line"] | {"shape": "hv"}
+        axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        points.append(line | axes)
+        rest = table[~on_some]
+        points.append(
+            {
+                "type": "scatter", "mode": "markers", "name": "not on a front", "showlegend": at == 0,
+                "legendgroup": "others", "marker": {"size": 6, "color": GREY}, "x": traces.numbers(rest[TRAINING]),
+                "y": traces.numbers(rest[column]), "text": [f", {traces.shown(model)}" for model in rest[MODEL.name]],
+                **axes,
+            }
+        )  # fmt: skip
+        for model, mine in table[on_some].groupby(MODEL.name, sort=False):
+            point = traces.curve(str(model), mine[TRAINING], mine[column], style[str(model)])
+            points.append(point | {"mode": "markers", "showlegend": at == 0} | axes)
+        half = [0, 0.44] if at == 0 and len(losses) > 1 else [0.56, 1] if at else [0, 1]
+        shape = traces.layout("training time (seconds)", f"{column} (nats per token)", table[column])
+        layout[f"xaxis{number}"] = shape["xaxis"] | {"domain": half, "anchor": f"y{number}"}
+        layout[f"yaxis{number}"] = shape["yaxis"] | {"anchor": f"x{number}"}
+    return Chart("loss against training time", file, points, layout)

@@ -1,0 +1,103 @@
+"""What each extension changes at each length, against the same run without it."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports import heat
+from extrapolate.reports.heat import MOST_ROWS
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.tables import strict_mean
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+LEAST = 0.01  # nats: what changes less does neither help nor harm
+MODEL, PLAIN, HELPS, HARMS, SEEDS = "Model", "As trained", "Helps at", "Harms at", "Seeds"
+EXTENSIONS = Described(
+    "extensions", "`extensions.parquet` of a report for `windows`, `extensions.PROTOCOL.parquet` for the others, "
+    "where extensions were evaluated", "a model with an extension",
+    plain(
+        Column(MODEL, TEXT, meaning="The model's name, with its extension."),
+        Column(PLAIN, TEXT, meaning="The same run as it was trained."),
+        Column(
+            "Difference (ev=K)", REAL, "nats per target", False, "The loss with the extension less that without, at "
+            "K times the training length; the mean over seeds. A column for every K.", "one of the two has no loss",
+        ),
+        Column(HELPS, TEXT, meaning=f"The lengths at which the difference is -{LEAST:g} or less; `none` without one."),
+        Column(HARMS, TEXT, meaning=f"The lengths at which it is {LEAST:g} or more; `none` without one."),
+        Column(SEEDS, INT, meaning="How many seeds the means are over."),
+    ),
+)  # fmt: skip
+EXPLAINED = f"""\
+The loss with an extension minus that of the same run as it was trained, on the same targets, as the mean over seeds. An
+extension helps where this is -{LEAST:g} nats or less, and harms where it is {LEAST:g} or more. At 1x it shows what the
+extension costs. How sure a difference is, `extrapolate compare --extensions` tells."""
+FEWER = "The picture has the {} extensions with the lowest difference at the longest length, of {}. The table has all."
+
+
+@sections.register("extensions")
+class Extensions(Section):
+    """What each extension changes at each length: which helps, which harms, and what it costs at 1x."""
+
+    chapter = "Extensions"
+    place = 25
+    files = ("extensions.*",)
+    tables = (EXTENSIONS,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return [protocol for protocol, rows in material.rows.items() if len(against_plain(rows, []))]
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        table, stem = against_plain(material.rows[subject], material.models(subject)), f"extensions{suffix(subject)}"
+        changed = [str(column) for column in table if str(column).startswith("Difference")]
+        shown = table.sort_values(changed[-1]).head(MOST_ROWS).sort_index() if len(table) > MOST_ROWS else table
+        columns = {column: f"{column.removeprefix('Difference (ev=').removesuffix(')')}x" for column in changed}
+        map_ = heat.of_table(shown[changed].rename(columns=columns), list(shown[MODEL]))
+        texts = table[[MODEL, *changed, HELPS, HARMS, SEEDS]].assign(
+            **{column: [_text(value) for value in table[column]] for column in changed}
+        )
+        blocks: list[Block] = [
+            Heading(2, f"Extensions against the models as trained, protocol {subject}"),
+            heat.chart(map_, "the change of the loss by extension and length", f"{stem}.png"),
+            Text(EXPLAINED),
+            *([Text(FEWER.format(len(shown), len(table)))] if len(table) > len(shown) else []),
+            Table(texts),
+        ]
+        picture = partial(heat.draw, map_, f"Loss minus that without the extension (nats), protocol {subject}")
+        return Part(blocks, {f"{stem}.parquet": parquet(table), f"{stem}.png": picture})
+
+
+def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """EXTENSIONS' columns, a row for each model with an extension whose run was evaluated without it too.
+
+    rows: one protocol's, on one set of targets. order: the models in the order of the tables; the others come last.
+    """
+    loss, factors = ["run", "seed", "factor"], sorted(set(rows["factor"]))
+    without = rows[rows["extension"] == AS_TRAINED][[*loss, "model", "loss"]]
+    both = rows[rows["extension"] != AS_TRAINED].merge(without, on=loss, suffixes=("", "_plain"))
+    both = both.assign(difference=both["loss"] - both["loss_plain"])
+    found = []
+    for model in sorted(set(both["model"]), key=lambda name: list(order).index(name) if name in order else len(order)):
+        mine = both[both["model"] == model]
+        means = {factor: strict_mean(mine[mine["factor"] == factor]["difference"]) for factor in factors}
+        found.append(
+            {MODEL: model, PLAIN: mine["model_plain"].iloc[0]}
+            | {f"Difference (ev={factor:g})": mean for factor, mean in means.items()}
+            | {HELPS: _at(means, -1), HARMS: _at(means, 1), SEEDS: mine["seed"].nunique(dropna=False)}
+        )
+    return pd.DataFrame(found)
+
+
+def _at(means: dict[float, float], sign: int) -> str:
+    """The lengths at which the difference is large enough and has a sign, in words."""
+    return ", ".join(f"{factor:g}x" for factor, mean in means.items() if sign * mean >= LEAST) or "none"
+
+
+def _text(value: float) -> str:
+    return "n/a" if value != value else f"{value:+.3f}"
