@@ -24,7 +24,7 @@ from extrapolate.evaluation.protocols.base import (
     protocols,
     targets_hash,
 )
-from extrapolate.evaluation.rows import Scores, common, label_of, reason_of
+from extrapolate.evaluation.rows import Scores, common, label_of, plan_hash, reason_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window
 from extrapolate.evaluation.text import check_text
@@ -225,6 +225,7 @@ class _ProtocolEvaluation:
         self.lengths = sorted(layout.rows)
         self.windows = layout.by_key()
         self._known: dict[tuple[Plan, Key], Measured] = {}
+        self._looks_at_length: set[tuple[Plan, Key]] = set()
         self._too_long: set[tuple[Plan, Key]] = set()  # memory did not suffice
         process = process_of(store)
         self.optimum = {
@@ -255,7 +256,10 @@ class _ProtocolEvaluation:
             measured = self._known.get((plans[length], length)) if length in plans else None
             scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), self.optimum[length])
             reason = reason_of(measured, self.model, length, plans.get(length))
-            rows.append(scores.row(here | {"reason": reason}, measured))
+            identity = None
+            if measured is not None:
+                identity = plan_hash(plans[length], (plans[length], length) not in self._looks_at_length)
+            rows.append(scores.row(here | {"reason": reason, "plan_hash": identity}, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows
 
@@ -276,7 +280,11 @@ class _ProtocolEvaluation:
     def _measured(self, what: str, plan: Plan, new: list[Key]) -> dict[Key, Measured]:
         factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
         wanted = {key: self.windows[key] for key in new}
-        share = prefixes_agree(self.loaded, plan, [self.model.seq_len if key == CONTROL else key for key in new])
+        # L always among them: one length alone tells nothing, and other lengths may be evaluated another day.
+        lengths = [self.model.seq_len, *(key for key in new if key != CONTROL)]
+        share = prefixes_agree(self.loaded, plan, lengths)
+        if not share:
+            self._looks_at_length |= {(plan, key) for key in new}
         # Of what the whole was expected to take.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         return measure(

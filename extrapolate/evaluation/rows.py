@@ -107,6 +107,11 @@ def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | 
     return f"the encoding is not defined at {length} tokens"
 
 
+def plan_hash(plan: Plan, prefixes_agree: bool) -> str | None:
+    """What `plan_hash` says of a plan: equal ones are spelled alike. None where a window's length matters in itself."""
+    return short_hash({"plan": repr(plan)}) if prefixes_agree else None
+
+
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
     """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`.
 

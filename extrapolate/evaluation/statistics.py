@@ -18,6 +18,7 @@ from extrapolate.evaluation import student_t
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
 ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
+AT_ONCE = 512  # buckets whose resamples are held in memory together
 TAIL = 0.005  # of the resamples: what is rarer is not read off them
 SMALLEST = 1e-10  # a p value that is smaller is given as this
 LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
@@ -207,7 +208,8 @@ def band(
     sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
     that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
     resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
-    Raises UserError where no cluster has targets in every bucket.
+    Buckets may be of several models: a resample draws the same clusters for all. Raises UserError where no cluster has
+    targets in every bucket.
     """
     held_C = (targets_CB > 0).all(axis=1)
     if not held_C.any():
@@ -217,24 +219,43 @@ def band(
     count = len(sum_CB)
     if count < FEWEST:
         return Band(mean_B, None, None, count)
+    effect_CB, share_CB = sum_CB / targets_CB, targets_CB / targets_CB.sum(axis=0)
+    error_B = standard_error(effect_CB.T, share_CB.T)
+    error_B[error_B <= ROUNDING * abs(effect_CB).max(axis=0)] = 0.0  # every cluster says the same
     drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
-    errors, deviations = np.zeros(len(mean_B)), []
-    for b, (effect_C, share_C) in enumerate(
-        zip((sum_CB / targets_CB).T, (targets_CB / targets_CB.sum(axis=0)).T, strict=True)
-    ):
-        least = ROUNDING * abs(effect_C).max()
-        error = float(standard_error(effect_C, share_C))
-        if error <= least:
-            continue  # every cluster says the same
-        effect_RC = (effect_C - effect_C.mean())[drawn_RC]
-        error_R = standard_error(effect_RC, share_C)
-        errors[b] = error
-        deviations.append(np.where(error_R > least, effect_RC @ share_C, 0.0) / np.maximum(error_R, least))
-    if not deviations:
+    most_R, least_R = np.full(resamples, -np.inf), np.full(resamples, np.inf)
+    _, alike_B = np.unique(share_CB.round(12), axis=1, return_inverse=True)
+    for alike in np.unique(alike_B):
+        mine = np.flatnonzero((alike_B == alike) & (error_B > 0))
+        for some in np.split(mine, range(AT_ONCE, len(mine), AT_ONCE)) if len(mine) else []:
+            deviation_RB = _deviations(effect_CB[:, some], share_CB[:, some[0]], drawn_RC)
+            most_R = np.maximum(most_R, deviation_RB.max(axis=1))
+            least_R = np.minimum(least_R, deviation_RB.min(axis=1))
+    if not error_B.any():
         return Band(mean_B, mean_B, mean_B, count)
-    above = np.quantile(np.max(deviations, axis=0), (1 + confidence) / 2)
-    below = np.quantile(np.min(deviations, axis=0), (1 - confidence) / 2)
-    return Band(mean_B, mean_B - above * errors, mean_B - below * errors, count)
+    above, below = np.quantile(most_R, (1 + confidence) / 2), np.quantile(least_R, (1 - confidence) / 2)
+    return Band(mean_B, mean_B - above * error_B, mean_B - below * error_B, count)
+
+
+def _deviations(effect_CB: np.ndarray, share_C: np.ndarray, drawn_RC: np.ndarray) -> np.ndarray:
+    """Each resample's deviation from the mean in each bucket, divided by its own standard error, [R, B].
+
+    As `estimate` does it, for all buckets of one set of shares as products: a resample's sums over clusters are sums
+    over effects, each with the shares of the clusters that drew it. 0 where a resample has no spread.
+    """
+    count = drawn_RC.shape[1]
+    at_RC = np.arange(len(drawn_RC))[:, None] * count + drawn_RC
+
+    def drawn(weight_C: np.ndarray) -> np.ndarray:
+        weights = np.broadcast_to(weight_C, drawn_RC.shape)
+        return np.bincount(at_RC.ravel(), weights.ravel(), drawn_RC.size).reshape(drawn_RC.shape)
+
+    centred_CB = effect_CB - effect_CB.mean(axis=0)
+    weight_C = share_C**2 / (1 - share_C)  # see `standard_error`
+    mean_RB, weight_RC = drawn(share_C) @ centred_CB, drawn(weight_C)
+    variance_RB = weight_RC @ centred_CB**2 - mean_RB * (2 * (weight_RC @ centred_CB) - mean_RB * weight_C.sum())
+    spread_RB = variance_RB > ROUNDING * (centred_CB**2).max(axis=0)
+    return np.where(spread_RB, mean_RB, 0.0) / np.sqrt(np.where(spread_RB, variance_RB, 1.0))
 
 
 def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:

@@ -115,14 +115,14 @@ def comparable_rows(
 
 
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """The documents' rows that belong to the rows given, with the seed; without those that have no loss.
+    """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
 
     Raises UserError where a protocol has losses and no documents.
     """
-    keys = ["run", "extension", "step", "precision", "split", *SETTING]
+    keys, told = ["run", "extension", "step", "precision", "split", *SETTING], ["seed", "model", "plan_hash"]
     lacking = set(rows.loc[rows["loss"].notna(), "protocol"])
     if not documents.empty:
-        found = documents.drop(columns="model").merge(rows[[*keys, "seed", "model"]], on=keys).dropna(subset=["loss"])
+        found = documents.drop(columns="model").merge(rows[[*keys, *told]], on=keys).dropna(subset=["loss"])
         lacking -= set(found["protocol"])
     if lacking:
         raise UserError(

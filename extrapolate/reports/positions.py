@@ -7,23 +7,28 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.statistics import FEWEST, band
-from extrapolate.reports.comparison import SETTING, clusters_of, over_seeds
+from extrapolate.reports.comparison import clusters_of, over_seeds
 
+BUCKET = ["model", "factor", "position"]
+OF_ALL = "up to"  # begins `windows` that are of several lengths
 LEAST = 0.01  # nats: a smaller difference is no failure, however sure it is
 
 
 @dataclass(frozen=True)
 class Failure:
-    """From which position on windows of `length` tokens lose to the control, and how far they surely do not.
+    """From which position on a model loses to the control, and how far it surely does not.
 
-    fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more, and surely above it;
-    holds_to the end of the last of those, from L on, that are surely less than LEAST above it. Both are tokens, None
-    where there is no such bucket, and surely is said of all buckets at once. Neither is known of too few clusters.
-    Both are of the mean over seeds, and so of these runs. by_seed is fails_from of each of them, in words, and empty
-    where there is one.
+    windows says in words of which windows: those of all lengths, `up to 16x`, where a token's loss does not depend on
+    how long its window is; else those of one length, `16x`, and a model has a failure for each. factor and length,
+    tokens, are the longest. fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more,
+    and surely above it; holds_to the end of the last of those, from L on, that are surely less than LEAST above it.
+    Both are tokens, None where there is no such bucket, and surely is said of all buckets of all models at once.
+    Neither is known of too few clusters. Both are of the mean over seeds, and so of these runs. by_seed is fails_from
+    of each of them, in words, and empty where there is one.
     """
 
     model: str
+    windows: str
     factor: float
     length: int
     fails_from: int | None
@@ -51,74 +56,89 @@ class Failure:
 def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
 
-    `rows` are documents' rows of one protocol (see `comparison.comparable_rows`). Positions are where a bucket of L/2
-    inputs begins; the band holds all of a model's and factor's buckets beyond L at once, and is missing up to L, where
-    windows and control differ in their context for reasons of their own.
+    `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). Positions are
+    where a bucket of L/2 inputs begins. The band holds all the true differences of the rows that are `examined`, of all
+    models, at once; the other rows have none.
     """
-    found = []
-    for (_, factor, _), here in rows.groupby(SETTING):
-        name, cluster = clusters_of(here)
-        for model, mine in here.groupby("model", sort=False):
-            sums = over_seeds(mine, [*cluster, "position"]).reset_index()
-            curve = sums.groupby("position")[["loss", "control_loss", "n_targets"]].sum()
-            table = curve[["loss", "control_loss"]].div(curve["n_targets"], axis=0)
-            table["difference"] = table["loss"] - table["control_loss"]
-            length = int(here["length"].iloc[0])
-            ends, clusters = _band(sums, cluster, round(length / float(str(factor))), confidence)
-            table = table.join(ends).reset_index()
-            found.append(
-                table.assign(
-                    n_targets=curve["n_targets"].to_numpy(),
-                    model=str(model),
-                    factor=float(str(factor)),
-                    length=length,
-                    clusters=clusters,
-                    cluster=name,
-                    seeds=mine["seed"].nunique(dropna=False),
-                )
-            )
-    return pd.concat(found, ignore_index=True)
+    name, cluster = clusters_of(rows)
+    sums = over_seeds(rows, [*BUCKET, *cluster])
+    sums["difference"] = sums["loss"] - sums["control_loss"]
+    curves = sums.groupby(BUCKET)[["loss", "control_loss", "difference", "n_targets"]].sum()
+    means = ["loss", "control_loss", "difference"]
+    curves[means] = curves[means].div(curves["n_targets"], axis=0)
+    curves = curves.assign(low=np.nan, high=np.nan, clusters=sums.groupby(cluster).ngroups, cluster=name)
+    curves = _told(curves.reset_index(), rows).set_index(BUCKET)
+    chosen = examined(curves.reset_index()).set_index(BUCKET)["difference"]
+    finite = chosen.index[np.isfinite(chosen)]  # no band holds what is infinite, and it must not cost others theirs
+    if len(finite):
+        grid = sums[["difference", "n_targets"]].unstack(BUCKET).fillna(0.0)
+        found = band(*(grid[of][finite].to_numpy() for of in ("difference", "n_targets")), confidence=confidence)
+        curves["clusters"] = found.clusters
+        curves.loc[finite, "low"], curves.loc[finite, "high"] = found.low_B, found.high_B
+    return curves.reset_index()
 
 
-def _band(sums: pd.DataFrame, cluster: list[str], seq_len: int, confidence: float) -> tuple[pd.DataFrame, int]:
-    """Low and high ends of the difference by position, nats, nothing up to L; and how many clusters tell them."""
-    sums = sums.assign(difference=sums["loss"] - sums["control_loss"])
-    beyond = sums[sums["position"] >= seq_len]
-    ends = pd.DataFrame(np.nan, index=sorted(set(sums["position"])), columns=["low", "high"])
-    if beyond.empty:
-        return ends, sums.groupby(cluster).ngroups
-    grid = beyond.pivot(index=cluster, columns="position", values=["difference", "n_targets"]).fillna(0.0)
-    found = band(grid["difference"].to_numpy(), grid["n_targets"].to_numpy(), confidence=confidence)
-    if found.low_B is not None and found.high_B is not None:
-        ends.loc[grid["difference"].columns, "low"] = found.low_B
-        ends.loc[grid["difference"].columns, "high"] = found.high_B
-    return ends, found.clusters
+def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The curves in the order of the rows' models, with length, windows and seeds."""
+    of_model = rows.groupby(["model", "factor"], sort=False)
+    told = pd.DataFrame({"length": of_model["length"].first(), "seeds": of_model["seed"].nunique(dropna=False)})
+    several = _without_length(rows)
+    longest = rows.groupby("model")["factor"].max()
+    told["windows"] = [
+        f"{OF_ALL} {longest[model]:g}x" if model in several else f"{factor:g}x" for model, factor in told.index
+    ]
+    order = {model: at for at, model in enumerate(rows["model"].unique())}
+    found = curves.merge(told.reset_index(), on=["model", "factor"])
+    return found.sort_values("model", key=lambda models: models.map(order), kind="stable", ignore_index=True)
+
+
+def _without_length(rows: pd.DataFrame) -> set[str]:
+    """The models with several lengths beyond L whose runs compute windows of all of these alike."""
+    beyond = rows[rows["factor"] > 1][["model", "run", "factor", "plan_hash"]].drop_duplicates()
+    found = set()
+    for model, mine in beyond.groupby("model"):
+        alike = mine["plan_hash"].notna().all() and (mine.groupby("run")["plan_hash"].nunique() == 1).all()
+        if alike and mine["factor"].nunique() > 1:
+            found.add(str(model))
+    return found
+
+
+def examined(curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows of curves that failure lengths are made of: each bucket beyond L once for each model and its `windows`.
+
+    Where these are of several lengths, a longer window begins with the shorter one at its place: the same text with the
+    same losses. So the shortest that has the bucket whole has all its targets, each once, if lengths divide each other.
+    """
+    seq_len = (curves["length"] / curves["factor"]).round()
+    beyond = curves[curves["position"] >= seq_len]
+    width = seq_len // 2
+    cut_off = beyond["position"] + width[beyond.index] > beyond["length"]
+    shortest_first = beyond.assign(cut_off=cut_off).sort_values(["cut_off", "length"], kind="stable")
+    chosen = shortest_first.drop_duplicates(["model", "windows", "position"]).index
+    return beyond.loc[chosen.sort_values()].sort_values("position", kind="stable")
 
 
 def failures(curves: pd.DataFrame) -> list[Failure]:
-    """The failure length of every model at every factor beyond 1, from what `by_position` found."""
+    """Every model's failure lengths, for each `windows` one, from what `by_position` found."""
     found = []
-    for (model, factor), curve in curves.groupby(["model", "factor"], sort=False):
-        length = int(curve["length"].iloc[0])
-        beyond = curve[curve["position"] >= round(length / float(str(factor)))].sort_values("position")
-        if beyond.empty:
-            continue
+    for (model, windows), beyond in examined(curves).groupby(["model", "windows"], sort=False):
         # An infinite difference has no band, and nothing is surer.
         surely = (beyond["low"] > 0) | np.isposinf(beyond["difference"])
         fails = beyond[surely & (beyond["difference"] >= LEAST)]["position"]
         held = int((beyond["high"] < LEAST).cumprod().sum())  # buckets, from L on
-        ends = [*beyond["position"].iloc[1:], length]
-        first = curve.iloc[0]
+        longest = beyond.iloc[int(beyond["length"].argmax())]
+        ends = [*beyond["position"].iloc[1:], longest["length"]]
         found.append(
             Failure(
                 str(model),
-                float(str(factor)),
-                length,
+                str(windows),
+                float(longest["factor"]),
+                int(longest["length"]),
                 int(fails.iloc[0]) if len(fails) else None,
                 int(ends[held - 1]) if held else None,
-                int(first["clusters"]),
-                str(first["cluster"]),
-                int(first["seeds"]),
+                int(longest["clusters"]),
+                str(longest["cluster"]),
+                int(longest["seeds"]),
             )
         )
     return found
@@ -127,18 +147,22 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
 def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
     """The failures, each with those of its seeds, from the documents' rows that they come from."""
     several = rows.groupby("model")["seed"].transform("nunique") > 1
-    each: dict[tuple[str, float], list[str]] = {}
+    each: dict[tuple[str, str], list[str]] = {}
     for _, mine in rows[several].groupby("seed"):
         for one in failures(by_position(mine)):
-            each.setdefault((one.model, one.factor), []).append(one.fails())
-    return [replace(one, by_seed=", ".join(each.get((one.model, one.factor), []))) for one in found]
+            each.setdefault((one.model, one.windows), []).append(one.fails())
+    return [replace(one, by_seed=", ".join(each.get((one.model, one.windows), []))) for one in found]
 
 
-def failure_table(found: list[Failure], order: list[str]) -> pd.DataFrame:
-    """`Model`, the failure length in windows of each factor, in words, and the number of seeds."""
-    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
+def failure_table(found: Iterable[Failure], order: Iterable[str]) -> pd.DataFrame:
+    """`Model`, `Windows`, `Failure length` in words and `Seeds`: a row a model, or a model and length."""
+    by_model: dict[str, list[Failure]] = {}
     for one in sorted(found, key=lambda one: one.factor):
-        cells[one.model][f"Failure length (ev={one.factor:g})"] = one.text()
-    for one in found:
-        cells[one.model]["Seeds"] = str(one.seeds)
-    return pd.DataFrame(cells.values()).fillna("n/a")
+        by_model.setdefault(one.model, []).append(one)
+    rows = []
+    for model in order:
+        for one in by_model.get(model, []):
+            rows.append((model, one.windows, one.text(), str(one.seeds)))
+        if model not in by_model:
+            rows.append((model, "n/a", "n/a", "n/a"))
+    return pd.DataFrame(rows, columns=["Model", "Windows", "Failure length", "Seeds"])

@@ -154,6 +154,18 @@ EVALS = Table(
         _setting(_PROTOCOL),
         _LOSSES,
         _MISSING,
+        Group(
+            "plan", "whether the length matters in itself",
+            (
+                sometimes(
+                    "plan_hash", TEXT, "",
+                    "Identifies what computed the loss. Where two rows of a run and a checkpoint have the same value, "
+                    "a token has the same loss in windows of both lengths that start at the same place.",
+                    "the model looks at the window's length in itself, the row has no loss, or it is of a version "
+                    "that did not write it",
+                ),
+            ),
+        ),
         Group("metrics", "what else follows from the losses of the targets", metric_columns()),
         Group(
             "counts", _COUNTS,

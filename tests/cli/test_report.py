@@ -13,6 +13,7 @@ import pytest
 
 from extrapolate import files, results
 from extrapolate.encodings.base import encodings
+from extrapolate.reports.sections.positions import FAILURE_LENGTHS, LOSS_BY_POSITION
 
 FEW = ["--max-targets", "512"]
 
@@ -52,7 +53,12 @@ class TestReport:
             assert control == pytest.approx(row["control_loss"].item(), abs=1e-9)
         lengths = pd.read_parquet(tmp_path / "report/failure_lengths.parquet")
         assert set(lengths["model"]) == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", encodings["none"].display}
-        assert set(lengths["factor"]) == {2, 4}
+        assert set(lengths["windows"]) == {"up to 4x"}  # what is applied is the same at every length
+        assert set(lengths["factor"]) == {4}
+        whole = curves[(curves["model"] == "RoPE") & curves["position"].between(16, 31)]
+        assert whole.groupby("factor")["n_targets"].sum().tolist() == [256, 128]  # of 2x: they hold those of 4x
+        assert list(curves.columns) == [column.name for column in LOSS_BY_POSITION.columns]
+        assert list(lengths.columns) == [column.name for column in FAILURE_LENGTHS.columns]
         page = (tmp_path / "report/report.md").read_text()
         assert "loss_by_position.png" in page
         assert "failure_lengths.png" in page
@@ -121,7 +127,7 @@ class TestReport:
     def test_a_long_factor_of_few_documents(self, cli, ckpt):
         """Windows longer than a stretch of 16 L: every stretch in which one begins has all its positions."""
         cli("eval-lengths", ckpt / "rope", "--factors", "1,3,24", "--protocol", "windows").succeeded()
-        assert "Failure length (ev=24)" in cli("report", ckpt).succeeded().out
+        assert "up to 24x" in cli("report", ckpt).succeeded().out
 
     def test_where_no_model_reaches_any_length(self, cli, ckpt, tmp_path):
         cli("eval-lengths", ckpt / "learned", "--factors", "2,4", *FEW).succeeded()

@@ -183,6 +183,25 @@ def test_losses_by_position_are_those_of_that_place_in_the_window(store: Store, 
     assert set(documents.loc[documents["protocol"] == "fixed-target", "position"]) == {4 * L - 8}
 
 
+@pytest.mark.parametrize(
+    ("pe", "extension", "alike"),
+    [
+        ("rope", "as-trained", True), ("rope", "pi:factor=4", True), ("rope", "log-n", True), ("rope", "pi", False),
+        ("rope", "dynamic-ntk", False), ("random", "as-trained", False),
+    ],
+)  # fmt: skip
+def test_rows_say_whether_their_length_matters_in_itself(store, run_of, pe: str, extension: str, alike: bool) -> None:
+    """Also where each length is evaluated by itself."""
+    hashes = []
+    for factors in ((2, 4), (2,), (4,)):
+        asked = EvaluationSettings(factors, (extension,), ("windows",), max_targets=256)
+        rows, _ = rows_of(run_of(pe), store, asked)
+        hashes += rows[rows["extension"] == extension]["plan_hash"].tolist()
+    assert hashes[:2] == hashes[2:]
+    assert (hashes[0] == hashes[1] and hashes[0] is not None) == alike
+    assert (hashes[0] is None) == (pe == "random")
+
+
 def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
     """Fills with the plan and the keys of every measurement."""
     calls: list[tuple[Plan, list[int]]] = []

@@ -28,7 +28,9 @@ CHECKPOINTS = Described(
         Column(TOKENS, INT, "tokens", meaning="How many tokens the checkpoint was trained on."),
         LOSS,
         Column(
-            FAILS, INT, "tokens", False, "As `fails_from` of `failure_lengths`, in the longest windows.",
+            FAILS, INT, "tokens", False,
+            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows, "
+            "where a model has several.",
             "no bucket fails, or the protocol has no losses by position",
         ),
         Column(
@@ -76,15 +78,14 @@ class Checkpoints(Section):
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
-    """By model and step, the failure length in the longest windows, where the protocol has losses by position."""
+    """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
     if not of_table(protocol).positions:
         return {}
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
-    longest = documents[documents["factor"] == documents["factor"].max()]
     return {
         (one.model, int(str(step))): one
-        for step, mine in longest.groupby("step")
-        for one in failures(by_position(mine))
+        for step, mine in documents.groupby("step")
+        for one in sorted(failures(by_position(mine)), key=lambda one: one.length)
     }
 
 
@@ -164,7 +165,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, plots.Styl
         panel.set_title(f"at {factor:g}x")
         panel.set_ylabel("loss (nats per token)")
     if fails:
-        axes[-1].set_title(f"failure length at {far:g}x")
+        axes[-1].set_title(f"failure length in windows of up to {far:g}x")
         axes[-1].set_ylabel("tokens")
         axes[-1].set_ylim(bottom=0)
     for panel in axes:

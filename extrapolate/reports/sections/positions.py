@@ -10,13 +10,28 @@ from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import plots
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text
-from extrapolate.reports.positions import LEAST, Failure, by_position, failure_table, failures, with_seeds
+from extrapolate.reports.positions import (
+    LEAST,
+    OF_ALL,
+    Failure,
+    by_position,
+    examined,
+    failure_table,
+    failures,
+    with_seeds,
+)
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
 _CURVE = (
     Column("model", TEXT, meaning="The model's name in tables."),
+    Column(
+        "windows",
+        TEXT,
+        meaning="Of which windows a failure length is: `up to 16x`, of all lengths, because a token's loss does not "
+        "depend on how long its window is; `16x`, of this length alone.",
+    ),
     Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
     Column("length", INT, "tokens", meaning="The evaluation length."),
     Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
@@ -34,8 +49,9 @@ LOSS_BY_POSITION = Described(
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
         Column(
             "low", REAL, "nats per target", False,
-            "The lower end of a 95 % band around the difference that holds for all buckets beyond L at once.",
-            f"the bucket begins before L, the loss is empty, or {_TOO_FEW}",
+            "The lower end of a 95 % band around the difference that holds for all its rows at once, of all models.",
+            "the bucket begins before L, the difference is infinite, `windows` are of all lengths and a shorter one "
+            f"has the bucket too, or {_TOO_FEW}",
         ),
         Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
         Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
@@ -43,13 +59,14 @@ LOSS_BY_POSITION = Described(
     ),
 )  # fmt: skip
 FAILURE_LENGTHS = Described(
-    "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`", "a model and a length beyond L",
+    "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`",
+    "a model, or a model and a length beyond L (see `windows`)",
     plain(
         *_CURVE,
         Column(
             "fails_from", INT, "tokens", False,
             "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or "
-            "more.",
+            "more. Surely is said at 95 % of all buckets of all models at once.",
             f"no bucket is, or {_TOO_FEW}",
         ),
         Column(
@@ -90,13 +107,14 @@ class Positions(Section):
             Picture("loss by position in the window", f"loss_by_position{end}.png"),
         ]
         files: dict[str, Writer] = {
-            f"loss_by_position{end}.parquet": parquet(curves),
+            f"loss_by_position{end}.parquet": parquet(curves[_names(LOSS_BY_POSITION)]),
             f"loss_by_position{end}.png": partial(draw_losses, curves, material.styles, seq_len),
         }
         if found:  # else nothing beyond L was evaluated
-            table = pd.DataFrame([vars(one) for one in found]).astype({"fails_from": "Int64", "holds_to": "Int64"})
+            table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
+            table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
-                Text(_explained(found)),
+                Text(_explained(found, documents)),
                 Table(
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
@@ -108,15 +126,35 @@ class Positions(Section):
         return Part(blocks, files)
 
 
-def _explained(found: Sequence[Failure]) -> str:
+def _names(table: Described) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _explained(found: Sequence[Failure], rows: pd.DataFrame) -> str:
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
-    return (
+    said = (
         "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
         f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
         f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
-        "at 95 % for all buckets at once. Lengths are in tokens, by buckets of L/2. "
+        "at 95 % for all buckets of all models at once: of 100 reports in which no model is above its control, at most "
+        "5 name a failure. Lengths are in tokens, by buckets of L/2. "
         f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
+    if any(one.by_seed for one in found):
+        said += " Those by seed are at 95 % for each seed by itself."
+    if any(one.windows.startswith(OF_ALL) for one in found):
+        said += (
+            f' "{OF_ALL}": a token\'s loss does not depend on how long its window is, so that each bucket is that of '
+            "the shortest windows that have it, which are the most."
+        )
+    if any(not one.windows.startswith(OF_ALL) for one in found):
+        said += " A model has a failure length for each length where what is applied depends on it."
+    if rows.loc[rows["factor"] > 1, "plan_hash"].isna().any():
+        said += (
+            " So it has where its rows do not say what was applied: the model looks at the length in itself, or an "
+            "older version evaluated it. To have one failure length, evaluate again."
+        )
+    return said
 
 
 def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len: int, path: Path) -> None:
@@ -144,9 +182,13 @@ def draw_losses(curves: pd.DataFrame, style: Mapping[str, plots.Style], seq_len:
 def draw_differences(
     curves: pd.DataFrame, found: Sequence[Failure], style: Mapping[str, plots.Style], seq_len: int, path: Path
 ) -> None:
-    """Draws the difference to the control beyond L, in the longest windows, with its band and the failure lengths."""
+    """Draws the difference to the control beyond L, with its band and the failure lengths.
+
+    Where a failure length is of one length, that of the longest windows is drawn.
+    """
     figure, axes = plots.panels(1)
-    longest = curves[(curves["factor"] == curves["factor"].max()) & (curves["position"] >= seq_len)]
+    drawn = examined(curves)
+    longest = drawn[(drawn["factor"] == curves["factor"].max()) | drawn["windows"].str.startswith(OF_ALL)]
     for model in plots.drawn(style, curves):
         mine = longest[longest["model"] == model]
         x, color = (mine["position"] + seq_len / 4) / seq_len, style[model]["color"]
@@ -162,7 +204,7 @@ def draw_differences(
     bottom, top = axes[0].get_ylim()  # where the data are: the line at zero must not stretch the axis
     axes[0].axhline(0, color="grey", linewidth=1)
     axes[0].set_ylim(bottom, top)
-    axes[0].set_xlabel(f"position in windows of {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
+    axes[0].set_xlabel(f"position in windows of up to {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
     axes[0].set_ylabel("loss minus the control's (nats per token)")
     axes[0].set_title("Beyond L, with 95 % bands; triangles: failure lengths")
     plots.legend(axes[0])
