@@ -26,7 +26,7 @@ def report(
     from extrapolate.api.report import report as reported
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
-    from extrapolate.cli.render import print_table
+    from extrapolate.cli.render import print_table, print_text
     from extrapolate.reports.tables import formatted
 
     written = reported(
@@ -39,6 +39,7 @@ def report(
         split=split,
         progress=CommandLine(),
     )
+    print_text(written.answer)
     for table in written.shown:
         print_table(formatted(table.frame), table.title)
     say(f"wrote {out}/: {', '.join(written.files)}")

@@ -56,7 +56,7 @@ def sweep(
     from extrapolate.api import sweep as api
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import duration, say
-    from extrapolate.cli.render import print_table
+    from extrapolate.cli.render import print_table, print_text
     from extrapolate.reports.tables import formatted
 
     if dry_run:
@@ -79,6 +79,7 @@ def sweep(
         progress=CommandLine(),
     )  # fmt: skip
     for written in found.reports.values():
+        print_text(written.answer)
         for table in written.shown:
             print_table(formatted(table.frame), table.title)
     if array is not None:

@@ -1,7 +1,7 @@
 """Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -138,9 +138,11 @@ def comparisons(
     *,
     pairs: bool = True,
     controls: bool = True,
+    reference: str | None = None,
     least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair.
+    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair,
+    or with a `reference` every other model with it.
 
     At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
     models, runs with the same seed are a pair, and only seeds that both have count. Two runs with one seed read the
@@ -158,7 +160,7 @@ def comparisons(
                 if difference is not None:
                     setting |= {"seeds": own.seeds, "one_run": own.runs < 2}
                     yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
-        for model, other in combinations(models, 2) if pairs else ():
+        for model, other in _pairs(models, reference) if pairs else ():
             yield from _pair(models, model, other, setting)
 
 
@@ -187,6 +189,12 @@ def _pair(models: Mapping[str, "_Sums"], model: str, other: str, setting: dict[s
         one_run = min(ours.runs, theirs.runs, len(both)) < 2
         found = _found(*difference, setting["confidence"])
         yield Comparison(model=model, other=other, **setting | {"seeds": both, "one_run": one_run}, **found)
+
+
+def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str, str]]:
+    if reference is None:
+        return combinations(models, 2)
+    return [(model, reference) for model in models if model != reference and reference in models]
 
 
 class _Sums:

@@ -85,6 +85,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Quotable(Text):
+    """A paragraph that `extrapolate report` prints on the terminal too, before all tables."""
+
+
+@dataclass(frozen=True)
 class Table(Block):
     """A table. With a title, `extrapolate report` prints it on the terminal too."""
 

@@ -18,7 +18,7 @@ from extrapolate.folders import listed
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
-from extrapolate.reports.page import Block, Heading, Table, markdown
+from extrapolate.reports.page import Block, Heading, Quotable, Table, markdown
 from extrapolate.reports.sections.base import Writer, in_order, parts
 
 
@@ -26,14 +26,16 @@ from extrapolate.reports.sections.base import Writer, in_order, parts
 class Written:
     """What a report wrote, and what the user should know.
 
-    files: their names. tables: the losses by evaluation length of each protocol. shown: the tables that
-    `extrapolate report` prints, each with its `title` and its `frame`. warnings: what was left out, for example.
+    files: their names. answer: in at most three sentences, what the intervals say; empty where there are no losses.
+    tables: the losses by evaluation length of each protocol. shown: the tables that `extrapolate report` prints, each
+    with its `title` and its `frame`. warnings: what was left out, for example.
     """
 
     files: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     shown: Sequence[Table]
     warnings: Sequence[str]
+    answer: str = ""
 
 
 @np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
@@ -63,7 +65,8 @@ def write_report(runs: Sequence[Path], out: Path, baseline: str | None, only: Ma
         for name, write in made.items():
             write(folder / name)
     shown = [block for block in blocks if isinstance(block, Table) and block.title]
-    return Written(list(made), material.losses, shown, material.warnings)
+    said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
+    return Written(list(made), material.losses, shown, material.warnings, said)
 
 
 def command(runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any]) -> str:

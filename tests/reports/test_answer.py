@@ -1,0 +1,179 @@
+"""The sentences at the top of a report, from rows made by hand in which the truth is known."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from extrapolate.reports.answer import Answer, answer
+from extrapolate.reports.gather import Evaluated
+from extrapolate.reports.material import Material
+from extrapolate.reports.sections.answer import explained
+
+FACTORS = (1, 2, 4)
+Curve = Mapping[int, float]  # the loss above that of a context cut back to L, by factor
+
+TRAINING = dict.fromkeys(
+    ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin", "imported")
+)
+
+
+def answered(
+    models: Mapping[str, Curve], *, seeds: int = 3, documents: int = 40, protocol: str = "fixed-target",
+    noise: float = 0.02, base: Mapping[str, float] | None = None, trained_alike: bool = True,
+) -> Answer:  # fmt: skip
+    """The answer on models in this order. base: a model's loss within L, 4 if it is not named."""
+    rng = np.random.default_rng(0)
+    rows, found = [], []
+    for model, curve in models.items():
+        within = (base or {}).get(model, 4.0)
+        for seed in range(seeds):
+            for factor, above in curve.items():
+                shared = {
+                    "protocol": protocol, "factor": float(factor), "targets_hash": "t", "model": model, "seed": seed,
+                    "run": f"{model}-{seed}", "control_loss": within,
+                }  # fmt: skip
+                loss = within + above
+                rows.append(shared | TRAINING | {"loss": loss, "setting_hash": "s" if trained_alike else model})
+                if np.isnan(loss):
+                    continue
+                for document in range(documents):
+                    drawn = loss + (rng.normal(0, noise) if factor > 1 else 0.0)
+                    found.append(
+                        shared | {"document": str(document), "block": 0, "n_targets": 100, "loss": drawn}
+                        | {"optimum_loss": None}
+                    )  # fmt: skip
+    return answer(
+        Material(
+            evaluated=Evaluated({}, ()), rows={protocol: pd.DataFrame(rows)},
+            losses={protocol: pd.DataFrame({"Model": list(models)})}, documents=pd.DataFrame(found), compared=(),
+            probes=pd.DataFrame(), styles={},
+        )
+    )  # fmt: skip
+
+
+FAILS, HOLDS, GAINS = {1: 0.0, 2: 0.1, 4: 0.5}, {1: 0.0, 2: 0.0, 4: 0.0}, {1: 0.0, 2: -0.1, 4: -0.2}
+
+
+def test_a_clear_win() -> None:
+    found = answered({"RoPE": FAILS, "ExPE": GAINS})
+    first, rest = found.text.split(") ", 1)
+    assert first.startswith("ExPE is 0.70 nats (0.6")
+    assert rest == (
+        "better than RoPE at 4x. ExPE beats a context cut back to L at 2x and 4x. "
+        "At 4x only ExPE is shown to beat a context cut back to L."
+    )
+    assert (found.protocol, found.reference, found.comparisons, found.one_run) == ("fixed-target", "RoPE", 6, False)
+    assert "Intervals are over 40 documents, and 3 seeds." in explained(found)
+    assert "other seeds" not in explained(found)
+
+
+def test_a_win_that_turns_into_a_loss() -> None:
+    found = answered({"RoPE": {1: 0.0, 2: 0.2, 4: 0.3}, "ExPE": {1: 0.0, 2: 0.0, 4: 0.6}})
+    assert "better than RoPE at 2x, but worse at 4x." in found.text
+    assert "ExPE holds against a context cut back to L at 2x; loses to it at 4x." in found.text
+    assert found.text.endswith("At 4x both models lose to a context cut back to L.")
+
+
+def test_a_tie_says_no_more_than_that_nothing_is_told() -> None:
+    text = answered({"RoPE": FAILS, "ExPE": FAILS}, noise=0.3).text
+    assert text.startswith("No difference between ExPE and RoPE is shown at any length beyond L.")
+
+
+def test_one_seed_is_said_to_be_one() -> None:
+    found = answered({"RoPE": FAILS, "ExPE": GAINS}, seeds=1)
+    assert found.text.startswith("In these runs, ExPE is ")
+    assert "nothing is known of other seeds" in explained(found)
+    assert answered({"RoPE": FAILS, "ExPE": FAILS}, seeds=1, noise=0.3).text.startswith("In these runs, no difference")
+    assert answered({"ExPE": FAILS}, seeds=1).text == (
+        "In this run, ExPE loses to a context cut back to L at 2x and 4x."
+    )
+
+
+def test_a_model_that_only_survives() -> None:
+    found = answered({"RoPE": FAILS, "ALiBi": HOLDS}, noise=0.01)
+    assert "ALiBi holds up to 4x, but gains nothing beyond a context cut back to L." in found.text
+    assert found.text.endswith("At 4x neither is shown to beat a context cut back to L.")
+    unsure = answered({"ALiBi": {1: 0.0, 2: -0.005}}, noise=0.03, seeds=1)
+    assert (
+        unsure.text
+        == "In this run, ALiBi holds up to 2x, and is not shown to gain anything beyond a context cut back to L."
+    )
+
+
+def test_a_control_that_beats_all() -> None:
+    text = answered({"RoPE": FAILS, "ALiBi": FAILS, "NoPE": FAILS}, base={"ALiBi": 4.2, "NoPE": 4.3}).text
+    assert text == (
+        "No model is shown to be better than RoPE at any length beyond L, and at 4x all others are worse. "
+        "RoPE loses to a context cut back to L at 2x and 4x. At 4x all 3 models lose to a context cut back to L."
+    )
+    assert answered({"RoPE": FAILS, "ALiBi": FAILS}, base={"ALiBi": 4.2}).text.startswith("ALiBi is 0.20 nats (0.1")
+
+
+def test_of_many_the_best_at_the_longest_length_at_which_one_is_better() -> None:
+    text = answered({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}).text
+    assert text.startswith("2 of 3 models are better than RoPE at 4x, B by 0.30 nats (0.2")
+    assert " B loses to a context cut back to L at 2x and 4x. At 4x all 4 models lose" in text
+    text = answered({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}).text
+    assert text.endswith("At 4x 2 of 4 models beat a context cut back to L: A, B.")
+    few = answered({"RoPE": FAILS, "A": FAILS, "B": FAILS}, base={"A": 4.2}).text
+    assert few.startswith("No model is shown to be better than RoPE at any length beyond L, and at 4x 1 of 2 others")
+
+
+def test_choosing_among_many_that_are_alike_claims_nothing() -> None:
+    """The largest of sixty differences by chance alone, which single intervals would call a win or a loss."""
+    models = {str(at): {2: 0.0, 4: 0.0} for at in range(30)}
+    text = answered(models, seeds=1, noise=0.2).text
+    assert text.startswith("In these runs, no difference between 0 and any of 29 others is shown at any length")
+
+
+def test_the_papers_protocol_blames_no_loss_on_length() -> None:
+    """Its windows begin without context, which the control has."""
+    found = answered({"RoPE": FAILS, "ALiBi": {1: 0.0, 2: 0.3, 4: 0.0}}, protocol="windows", noise=0.01)
+    assert "ALiBi holds against a context cut back to L at 4x; is not shown to hold against it at 2x." in found.text
+    assert "lose" not in found.text
+    assert "isolates length" in explained(found)
+
+
+def test_what_was_evaluated_at_1x_alone() -> None:
+    same = {1: 0.0}
+    found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
+    assert found.text.endswith("worse than RoPE at 1x. No length beyond L was evaluated.")
+    ends = answered({"learned": {1: 0.0, 2: np.nan}, "sinusoidal": {1: 0.0, 2: np.nan}})
+    assert ends.text.endswith("No model reaches a length beyond L.")
+
+
+@pytest.mark.parametrize("reaches", [0.1, -0.1])
+def test_a_model_that_ends_at_l_is_not_compared_beyond(reaches: float) -> None:
+    text = answered({"learned": {1: 0.0, 2: np.nan}, "RoPE": {1: 0.0, 2: reaches}}).text
+    assert text.startswith("No model is compared with learned: they reach no length beyond L together.")
+    assert "learned reaches no length beyond L." in text
+
+
+def test_a_diverged_model() -> None:
+    text = answered({"RoPE": {1: 0.0, 2: np.inf}, "ALiBi": {1: 0.0, 2: 0.0}}, seeds=1).text
+    assert text.startswith("In these runs, ALiBi is better than RoPE by an infinite loss at 2x.")
+
+
+def test_too_few_documents_tell_nothing() -> None:
+    assert answered({"RoPE": FAILS, "ALiBi": HOLDS}, documents=5).text == (
+        "There are too few documents to tell models apart."
+    )
+    assert answered({"RoPE": FAILS}, documents=5).text == "There are too few documents to tell."
+
+
+def test_models_that_were_not_trained_alike() -> None:
+    both = answered({"RoPE": FAILS, "ALiBi": HOLDS}, trained_alike=False)
+    assert "better than RoPE at 4x; they were not trained alike. ALiBi" in both.text
+    assert "trained alike" not in answered({"RoPE": FAILS, "ALiBi": HOLDS}).text
+
+
+def test_a_report_begins_with_it(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
+    ended = cli("report", evaluated).succeeded()
+    title, sentences, rest, *_ = (tmp_path / "report/report.md").read_text().split("\n\n")
+    assert title == "# The answer"
+    assert sentences.startswith("**In these runs, ")
+    assert rest.startswith("Protocol fixed-target.")
+    assert " ".join(ended.out.split()).startswith(sentences.strip("*").split("(")[0].strip())
