@@ -72,7 +72,7 @@ def test_a_model_that_was_trained_elsewhere_has_no_checkpoints(tmp_path: Path) -
 
 
 def test_a_checkpoint_that_a_model_does_not_have_is_empty_and_no_failure_that_was_not_found() -> None:
-    failed = {("RoPE", 2): Failure("RoPE", 16.0, 64, 96, None, 30, "documents", 1)}
+    failed = {("RoPE", 2): Failure("RoPE", "up to 16x", 16.0, 64, 96, None, 30, "documents", 1)}
     table = by_checkpoint(rows({"RoPE": RISING["RoPE"], "ALiBi": RISING["ALiBi"][:1]}), list(RISING), failed)
     shown = checkpoints._by_tokens(table, "Failure length")
     assert shown.columns.tolist() == ["Model", "1,000", "2,000", "3,000"]
