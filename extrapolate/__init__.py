@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.load import load as load
+    from extrapolate.api.merge import merge as merge
     from extrapolate.api.report import report as report
     from extrapolate.api.status import status as status
     from extrapolate.api.sweep import estimate_sweep as estimate_sweep
@@ -44,6 +45,7 @@ _PUBLIC = {
     "foreign": "interop.foreign",
     "load": "api.load",
     "estimate_sweep": "api.sweep",
+    "merge": "api.merge",
     "report": "api.report",
     "status": "api.status",
     "sweep": "api.sweep",

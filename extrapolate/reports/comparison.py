@@ -157,7 +157,7 @@ def comparisons(
         cluster, by = clusters_of(here)
         setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        models = {str(model): _Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
         for model, own in models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
                 difference = _difference(own.of(own.seeds), "loss", own.of(own.seeds), column)
@@ -176,7 +176,7 @@ def comparisons(
                 yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
 
 
-class _Sums:
+class Sums:
     """One model's sums of losses (nats) and numbers of targets by cluster, for each of its runs."""
 
     def __init__(self, rows: pd.DataFrame, by: list[str]) -> None:

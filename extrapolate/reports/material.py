@@ -26,6 +26,7 @@ class Material:
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. checked: the losses beside those of a baseline, where one was named.
+    leaderboard: whether models are ranked.
     """
 
     evaluated: Evaluated
@@ -38,6 +39,7 @@ class Material:
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     checked: Checked | None = None
+    leaderboard: bool = False
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""

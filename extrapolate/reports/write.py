@@ -55,10 +55,12 @@ def write_report(
     only: Mapping[str, Any],
     check: Path | None = None,
     tolerance: float = TOLERANCE,
+    leaderboard: bool = False,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
+    leaderboard: rank the models at each length.
 
     It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
@@ -70,6 +72,7 @@ def write_report(
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
     material, warnings = collect(evaluated, evals, documents, baseline, only)
+    material = replace(material, leaderboard=leaderboard)
     if before is not None:
         if not evals:
             raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")
