@@ -14,9 +14,9 @@ def merge(
     precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
 ) -> None:
-    """Put the rows of several people into one folder, for report and compare.
+    """Put rows of several people into one folder.
 
-    Rows that cannot be compared are refused.
+    Report and compare read it. Rows that cannot be compared are refused.
     """
     from extrapolate.api.merge import merge as merged
     from extrapolate.cli.flags import CommandLine

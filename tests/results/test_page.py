@@ -54,7 +54,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
-        ["report", made / "ckpt", "--out", made / "report"],
+        ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt", "--leaderboard"],
     ):
         results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
         write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])
