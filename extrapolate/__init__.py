@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.inspect import inspect as inspect
     from extrapolate.api.load import load as load
+    from extrapolate.api.merge import merge as merge
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.report import report as report
     from extrapolate.api.status import status as status
@@ -47,6 +48,7 @@ _PUBLIC = {
     "inspect": "api.inspect",
     "load": "api.load",
     "estimate_sweep": "api.sweep",
+    "merge": "api.merge",
     "plot_encodings": "api.plot_encodings",
     "report": "api.report",
     "status": "api.status",

@@ -20,6 +20,7 @@ def report(
     split: str | None = None,
     check: str | Path | None = None,
     tolerance: float | None = None,
+    leaderboard: bool = False,
     progress: Progress = QUIET,
 ) -> Written:
     """Writes tables, plots and a page on evaluated runs, and returns the tables and what the reader should know.
@@ -29,6 +30,7 @@ def report(
     corpus, precision, split: only such rows, where runs differ in them. It reads Parquet alone: no model is needed.
     check: an earlier report, or another folder or `evals.parquet` of evaluated runs. `checked` of what is returned says
     which losses are surely worse than there, by more than `tolerance` (nats, default 0.02).
+    leaderboard: rank the models at each length, with an interval of each rank.
 
     Raises UserError where there is nothing to report, rows cannot be compared, or `out` holds something else.
     """
@@ -44,6 +46,7 @@ def report(
             given,
             check=None if check is None else Path(check),
             tolerance=TOLERANCE if tolerance is None else tolerance,
+            leaderboard=leaderboard,
         )
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped; {out} is as it was")

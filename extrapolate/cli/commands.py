@@ -4,7 +4,19 @@ from typing import Any
 
 import typer
 
-from extrapolate.cli import bench, catalogue, check, compare, eval_lengths, inspect, report, sweep, tokenize, train
+from extrapolate.cli import (
+    bench,
+    catalogue,
+    check,
+    compare,
+    eval_lengths,
+    inspect,
+    merge,
+    report,
+    sweep,
+    tokenize,
+    train,
+)
 from extrapolate.cli.ending import Ended
 from extrapolate.cli.sections import Sections
 
@@ -36,6 +48,7 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("status")(sweep.status)
+app.command("merge")(merge.merge)
 app.command("compare")(compare.compare)
 app.command("bench", cls=Sections)(bench.bench)
 app.command("check")(check.check)

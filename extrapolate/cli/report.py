@@ -33,6 +33,9 @@ def report(
     tolerance: Annotated[
         float | None, typer.Option(help="for --check: nats by which a loss may be worse  [default: 0.02]")
     ] = None,
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="rank the models at each length, with an interval of each rank")
+    ] = False,
     format: Annotated[
         Format, typer.Option(help="what is printed: tables for a terminal, or Markdown for a pull request")
     ] = Format.TEXT,
@@ -57,6 +60,7 @@ def report(
         split=split,
         check=check,
         tolerance=tolerance,
+        leaderboard=leaderboard,
         progress=CommandLine(),
     )
     if format is Format.MD:

@@ -159,7 +159,7 @@ def comparisons(
         cluster, by = clusters_of(here)
         setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        models = {str(model): _Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
         for model, own in models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
                 difference = _difference(own.of(own.seeds), "loss", own.of(own.seeds), column)
@@ -202,7 +202,7 @@ def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str
     return [(model, reference) for model in models if model != reference and reference in models]
 
 
-class _Sums:
+class Sums:
     """One model's sums of losses (nats) and numbers of targets by cluster, for each of its runs."""
 
     def __init__(self, rows: pd.DataFrame, by: list[str]) -> None:

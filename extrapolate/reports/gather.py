@@ -49,15 +49,15 @@ class Evaluated:
         ]
 
 
-def gather(paths: Sequence[Path]) -> Evaluated:
+def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     """The evaluated runs at and below some folders, each once. Below a folder with tables nothing is searched.
 
-    Runs that are not evaluated, and the tables that an earlier report copied, are left out. Raises UserError where a
-    path is no folder, or holds no evaluated run.
+    Runs that are not evaluated, and without `reports` the tables that an earlier report copied, are left out. Raises
+    UserError where a path is no folder, or holds no evaluated run.
     """
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
-    reports: list[Path] = []
+    copies: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train and evaluate runs first")
@@ -66,8 +66,8 @@ def gather(paths: Sequence[Path]) -> Evaluated:
             for folder in below(path):
                 if not _has_tables(folder):
                     unevaluated += [folder] if (folder / RUN_FILE).exists() else []
-                elif (folder / PAGE).exists():
-                    reports.append(folder)
+                elif (folder / PAGE).exists() and not reports:
+                    copies.append(folder)
                 else:
                     inside.append(folder)
         if not inside:
@@ -76,8 +76,8 @@ def gather(paths: Sequence[Path]) -> Evaluated:
     left_out = []
     if unevaluated:
         left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
-    if reports:
-        left_out.append(f"left out, for they are reports on other runs: {listed(reports)}")
+    if copies:
+        left_out.append(f"left out, for they are reports on other runs: {listed(copies)}")
     return Evaluated(unique_names(found), tuple(left_out))
 
 

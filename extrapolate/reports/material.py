@@ -27,7 +27,8 @@ class Material:
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
-    same report again. checked: the losses beside those of a baseline, where one was named.
+    same report again. checked: the losses beside those of a baseline, where one was named. leaderboard: whether models
+    are ranked.
     """
 
     evaluated: Evaluated
@@ -42,6 +43,7 @@ class Material:
     warnings: Sequence[str] = ()
     command: str = ""
     checked: Checked | None = None
+    leaderboard: bool = False
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""

@@ -60,10 +60,12 @@ def write_report(
     only: Mapping[str, Any],
     check: Path | None = None,
     tolerance: float = TOLERANCE,
+    leaderboard: bool = False,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
+    leaderboard: rank the models at each length.
 
     It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
@@ -74,8 +76,10 @@ def write_report(
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
-    again = command(runs, out, baseline, only, check, tolerance)
-    material = collect(evaluated, evals, documents, baseline, only, again)
+    asked = {"out": out, "baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
+    asked |= {"tolerance": None if check is None else tolerance}
+    material = collect(evaluated, evals, documents, baseline, only, command(runs, asked))
+    material = replace(material, leaderboard=leaderboard)
     if before is not None:
         if not evals:
             raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")
@@ -100,19 +104,13 @@ def write_report(
     return Written(list(made), material.losses, printed, material.warnings, said, material.checked)
 
 
-def command(
-    runs: Sequence[Path],
-    out: Path,
-    baseline: str | None,
-    only: Mapping[str, Any],
-    check: Path | None = None,
-    tolerance: float = TOLERANCE,
-) -> str:
-    """What a user types to make the report again."""
-    flags = {"out": out, "baseline": baseline, **{_FLAGS.get(name, name): value for name, value in only.items()}}
-    flags |= {"check": check, "tolerance": None if check is None else tolerance}
-    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-    return shlex.join(["extrapolate", "report", *map(str, runs), *given])
+def command(runs: Sequence[Path], asked: Mapping[str, Any]) -> str:
+    """What a user types to make the report again. asked: by flag; None is left out, and True needs no value."""
+    words = ["extrapolate", "report", *map(str, runs)]
+    for name, value in asked.items():
+        if value is not None:
+            words += [f"--{_FLAGS.get(name, name)}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
 
 
 _FLAGS = {"seq_len": "seq-len", "corpus_hash": "corpus"}

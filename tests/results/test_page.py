@@ -55,7 +55,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
-        ["report", made / "ckpt", "--out", made / "report"],
+        ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt", "--leaderboard"],
     ):
         results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
         write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])

@@ -1,0 +1,165 @@
+"""Rows of several people in one folder, if they can be compared."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
+from extrapolate.folders import listed
+from extrapolate.reports import tables
+from extrapolate.reports.gather import DOCUMENTS, TEXT, gather
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]  # by file
+TABLES = {TEXT: results.EVALS, DOCUMENTS: results.EVAL_DOCUMENTS, PROBES_TABLE: results.PROBES}
+_WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Rows that were put together.
+
+    folder: where they are. files: their names. runs: a row for each run as it was trained, with the folder that it
+    came from (`source`), and who made it. warnings: what else a reader should know.
+    """
+
+    folder: Path
+    files: Sequence[str]
+    runs: pd.DataFrame
+    warnings: Sequence[str]
+
+
+@dataclass
+class _Run:
+    """One run. source: the first folder that holds rows of it; weights: their hash, by step; rows: by file and key."""
+
+    source: str
+    weights: dict[int, str]
+    rows: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {file: {} for file in TABLES})
+
+    def has(self, weights: Mapping[int, str]) -> bool:
+        """Whether rows with these weights are of this run: they share a checkpoint, and differ in none."""
+        both = self.weights.keys() & weights.keys()
+        return bool(both) and all(self.weights[step] == weights[step] for step in both)
+
+    def named(self, name: str) -> str:
+        """Its name where other runs have that name too: the folder tells it from them."""
+        return self.source if Path(self.source).name == name else f"{self.source}/{name}"
+
+    def add(self, rows: Rows, weights: Mapping[int, str], source: str) -> None:
+        """Adds rows. Those that are there already must say the same; else it raises UserError."""
+        self.weights |= weights
+        taken = set()
+        for file in (TEXT, PROBES_TABLE):
+            for row in rows[file]:
+                key = _key(row, file)
+                before = self.rows[file].setdefault(key, row)
+                if before is row:
+                    taken.add(key)
+                elif str(before["loss"]) != str(row["loss"]):  # NaN is like NaN
+                    raise UserError(
+                        f"{self.source} and {source} have different losses of the same weights, {row['run']}: "
+                        f"{row['model']} at {row['factor']:g}x has {before['loss']} and {row['loss']}. Leave out one"
+                    )
+        for row in rows[DOCUMENTS]:
+            if _key(row, TEXT) in taken:
+                self.rows[DOCUMENTS][_key(row, DOCUMENTS)] = row
+
+
+def _key(row: Row, file: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in TABLES[file].key)
+
+
+def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Merged:
+    """Puts the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
+
+    `only` restricts rows: column -> value. Runs of one name with different weights get the names of their folders
+    before their own. Raises UserError where rows cannot be compared, and says whose, or `out` is there already.
+    """
+    found = gather(paths, reports=True)
+    runs: dict[str, list[_Run]] = {}
+    for folder, source in _sources(list(found.names)).items():
+        for name, rows in _read(folder, only).items():
+            weights = {row["step"]: row["weights_sha256"] for row in rows[TEXT] + rows[PROBES_TABLE]}
+            same = next((run for run in runs.get(name, []) if run.has(weights)), None)
+            if same is None:
+                same = _Run(source, {})
+                runs.setdefault(name, []).append(same)
+            same.add(rows, weights, source)
+    named = [(name if len(same) == 1 else run.named(name), run) for name, same in runs.items() for run in same]
+    made = {file: [row | {"run": name} for name, run in named for row in run.rows[file].values()] for file in TABLES}
+    made = {file: rows for file, rows in made.items() if rows}
+    if not made:
+        raise UserError(f"no row has {', '.join(f'{column} {value}' for column, value in only.items())}")
+    sources = {name: run.source for name, run in named}
+    warnings = [text for file in made if file != DOCUMENTS for text in _checked(_frame(made[file]), sources, file)]
+    with files.new_folder(out) as folder:
+        for file, mine in made.items():
+            results.write(folder / file, mine, TABLES[file])
+    every = pd.concat([_frame(made[file]) for file in made if file != DOCUMENTS], ignore_index=True)
+    as_trained_first = every.sort_values("extension", key=lambda extension: extension != AS_TRAINED, kind="stable")
+    who = as_trained_first.drop_duplicates("run")[_WHO].sort_index(ignore_index=True)
+    who.insert(1, "source", who["run"].map(sources))
+    return Merged(out, list(made), who, [*found.left_out, *dict.fromkeys(warnings)])
+
+
+def _sources(folders: Sequence[Path]) -> dict[Path, str]:
+    """What folders are called: their paths from the folder that they are all in."""
+    common = Path(os.path.commonpath([folder.parent for folder in folders]))
+    return {folder: folder.relative_to(common).as_posix() for folder in folders}
+
+
+def _read(folder: Path, only: Mapping[str, Any]) -> dict[str, Rows]:
+    """The rows of a folder by run."""
+    by_run: dict[str, Rows] = {}
+    for file, table in TABLES.items():
+        beside = TEXT if file == DOCUMENTS else file  # a report needs the documents
+        for row in results.read(folder / file, table) if (folder / beside).exists() else []:
+            if all(str(row.get(column, value)) == str(value) for column, value in only.items()):
+                by_run.setdefault(row["run"], {file: [] for file in TABLES})[file].append(row)
+    return {name: rows for name, rows in by_run.items() if rows[TEXT] or rows[PROBES_TABLE]}
+
+
+def _frame(rows: list[Row]) -> pd.DataFrame:
+    return pd.DataFrame(rows).astype({"loss": float, "tokens": "Int64", "seed": "Int64"})
+
+
+def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Iterator[str]:
+    """Warnings on rows that can be compared. Raises UserError where they cannot, and says whose rows differ."""
+    from_ = rows["run"].map(sources)
+    for column in tables.COMPARABLE:
+        if rows[column].nunique() > 1:
+            parameter = {"corpus_hash": "corpus"}.get(column, column)
+            raise UserError(
+                f"the rows differ in {column}, and their losses cannot be compared: {_whose(rows[column], from_)}. "
+                f"Choose with `{parameter}`, or leave out a folder"
+            )
+    place = ["protocol"] if file == TEXT else ["probe", "factor", "depth"]
+    for where, mine in rows.groupby(place):
+        if mine["targets_hash"].nunique() > 1:
+            settings = "`factors` and `max_targets`" if file == TEXT else "`trials`"
+            raise UserError(
+                f"the rows of {where[0]} score different targets, and cannot be compared: "
+                f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {settings}"
+            )
+    last = tables.last_checkpoints(tables.of_all_checkpoints(rows, {}))
+    for _, mine in last.groupby(place):
+        tables.check_replicates(mine)
+    yield from tables.unequal_training(last)
+    for column in ("version", "commit"):
+        if rows[column].nunique() > 1:
+            yield f"the rows were evaluated by several {column}s of extrapolate: {_whose(rows[column], from_)}"
+
+
+def _whose(values: "pd.Series[Any]", sources: "pd.Series[Any]") -> str:
+    """`a1 in alice; b2 in bob, carol`."""
+    own = sources.loc[values.index]
+    return "; ".join(
+        f"{value or 'unknown'} in {listed(sorted(set(own[values == value])))}" for value in sorted(set(values))
+    )

@@ -1,0 +1,133 @@
+"""The rank of each model at each length, and how sure it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.evaluation.ranks import rank_intervals
+from extrapolate.reports import comparison, tables
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.seeds import seeds_of
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+_NO_INTERVAL = "there are fewer than 10 documents or stretches, or models share no seed"
+LEADERBOARD = Described(
+    "leaderboard", "`leaderboard.parquet` of a report with `--leaderboard`", "a protocol, a length and a model",
+    plain(
+        Column("protocol", TEXT, meaning="Which tokens were scored, with which context."),
+        Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
+        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
+        Column("rank", INT, meaning="Its rank by mean loss among the models that reach this length; 1 is the lowest."),
+        Column("low", INT, "", False, "The lower end of the rank's 95 % interval.", _NO_INTERVAL),
+        Column("high", INT, "", False, "The upper end of the same interval.", _NO_INTERVAL),
+        Column("models", INT, meaning="How many models reach this length."),
+        Column("loss", REAL, "nats per target", meaning="The mean loss over seeds."),
+        Column("seeds", INT, meaning="How many seeds the means are over."),
+        Column("clusters", TEXT, meaning="What was resampled: `documents`, or `stretches` of 16 L tokens."),
+        Column("n_clusters", INT, meaning="How many of them."),
+        Column("runs", TEXT, meaning="The names of the model's runs; `evals.parquet` says who made them."),
+    ),
+)  # fmt: skip
+
+EXPLAINED = """\
+Models are ranked by their mean loss; 1 is the lowest. Brackets hold the 95 % interval of a rank: it goes from one more
+than the number of models that are surely better to the number of models that are not surely worse. Surely: the
+intervals of a model's differences to all other models hold at once, and the difference is at least 0.001 nats. All
+models are resampled together, over the same {clusters}. Each rank's interval stands for itself: of 20, about one at
+most is wrong."""
+ONE_SEED = "With one seed, ranks and intervals are about these runs: another seed may give another order."
+
+
+@sections.register("leaderboard")
+class Leaderboard(Section):
+    """The models ranked at each length, each rank with its interval."""
+
+    chapter = "Leaderboard"
+    place = 8
+    files = ("leaderboard.parquet",)
+    tables = (LEADERBOARD,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["leaderboard"] if material.leaderboard and material.rows else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        blocks: list[Block] = []
+        every = []
+        for protocol, rows in material.rows.items():
+            mine = material.documents[material.documents["protocol"] == protocol]
+            table = pd.DataFrame(
+                [row for factor, at in rows.groupby("factor") for row in _ranked(at, mine[mine["factor"] == factor])]
+            )
+            every.append(table)
+            clusters = f"{table['n_clusters'].max()} {table['clusters'].iloc[0]}"
+            blocks += [
+                Heading(2, f"Ranks, protocol {protocol}"),
+                Table(_shown(table), f"{protocol}, rank by loss at each length, with its 95 % interval"),
+                Text(EXPLAINED.format(clusters=clusters)),
+            ]
+            if table["low"].isna().any():
+                blocks.append(Text(f"Where a rank has no interval, {_NO_INTERVAL}."))
+            if (table["seeds"] == 1).any():
+                blocks.append(Text(ONE_SEED))
+        return Part(blocks, {"leaderboard.parquet": parquet(pd.concat(every, ignore_index=True))})
+
+
+def _ranked(rows: pd.DataFrame, documents: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of the leaderboard at one length, the lowest loss first; without models that have no loss there."""
+    loss = rows.groupby("model", sort=False)["loss"].agg(tables.strict_mean).dropna()
+    if loss.empty:
+        return []
+    documents = documents[documents["model"].isin(loss.index)]
+    cluster, by = comparison.clusters_of(documents)
+    found = _intervals({str(model): documents[documents["model"] == model] for model in loss.index}, by)
+    made = []
+    for at, (model, mean) in enumerate(loss.items()):
+        mine = rows[rows["model"] == model]
+        made.append(
+            {
+                "protocol": rows["protocol"].iloc[0], "factor": rows["factor"].iloc[0], "model": model,
+                "rank": 1 + int((loss < mean).sum()), "low": None if found is None else int(found[0][at]),
+                "high": None if found is None else int(found[1][at]), "models": len(loss), "loss": mean,
+                "seeds": max(1, len(seeds_of(mine))), "clusters": cluster, "n_clusters": documents.groupby(by).ngroups,
+                "runs": ", ".join(sorted(set(mine["run"]))),
+            }
+        )  # fmt: skip
+    return sorted(made, key=lambda row: (row["rank"], row["model"]))
+
+
+def _intervals(documents: Mapping[str, pd.DataFrame], by: list[str]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where the models' ranks lie, by their rows of documents; None where nothing can be said.
+
+    All models have the same targets and the seeds that are averaged, or share none.
+    """
+    sums = [comparison.Sums(mine, by) for mine in documents.values()]
+    known = [set(one.seeds) for one in sums if one.seeds]
+    seeds = tuple(sorted(set.intersection(*known))) if known else ()
+    if known and not seeds:
+        return None
+    runs = [one.of(seeds) for one in sums]
+    clusters = runs[0][0].index
+    if not all(run.index.equals(clusters) for mine in runs for run in mine):
+        return None  # some have lost documents: infinite minus infinite
+    sum_MSC = np.stack([[run["loss"].to_numpy(float) for run in mine] for mine in runs])
+    return rank_intervals(sum_MSC, runs[0][0]["n_targets"].to_numpy(float))
+
+
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each model, the best at the longest length first, and a column for each length."""
+    longest = table[table["factor"] == table["factor"].max()]
+    order = dict.fromkeys([*longest["model"], *table["model"]])
+    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
+    for row in table.sort_values("factor").to_dict("records"):
+        interval = "" if pd.isna(row["low"]) else f" [{row['low']:.0f}, {row['high']:.0f}]"
+        cells[row["model"]][f"ev={row['factor']:g}"] = f"{row['rank']}{interval}"
+    for model, seeds in table.groupby("model")["seeds"].max().items():
+        cells[str(model)]["Seeds"] = str(seeds)
+    return pd.DataFrame(cells.values()).fillna("n/a")

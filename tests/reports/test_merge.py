@@ -1,0 +1,149 @@
+"""merge: rows of several people in one folder, and which rows are refused."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import extrapolate as xt
+from extrapolate import results
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
+PROBES = Path(__file__).parents[1] / "fixtures/format-1/rope/eval_probes.parquet"
+
+
+def seeded(seed, **changes):
+    """What makes another run of the rows that are kept: with its own seed and weights."""
+    return lambda row: row | {"seed": seed, "weights_sha256": f"weights of {seed}", "commit": f"commit{seed}"} | changes
+
+
+def of(folder: Path) -> pd.DataFrame:
+    return pd.DataFrame(results.read(folder / "evals.parquet", results.EVALS))
+
+
+def test_runs_and_reports_of_several_people_become_one_folder(cli, write_run, tmp_path):
+    write_run(tmp_path / "people/alice/rope", seeded(0))
+    xt.report(write_run(tmp_path / "runs/rope", seeded(1)), tmp_path / "people/bob/report")
+    ended = cli("merge", "people", "--out", "all").succeeded()
+    assert "make a report with: extrapolate report all" in ended.err
+    rows = of(tmp_path / "all")
+    assert dict(zip(rows["run"], rows["commit"], strict=True)) == {
+        "alice/rope": "commit0",
+        "bob/report/rope": "commit1",
+    }
+    both = pd.concat([of(tmp_path / "people/alice/rope"), of(tmp_path / "people/bob/report")])
+    pd.testing.assert_frame_equal(
+        rows.drop(columns="run"), both.drop(columns="run").reset_index(drop=True), check_like=True
+    )
+    assert "commit0" in ended.out
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["eval_documents.parquet", "evals.parquet"]
+    cli("report", "all").succeeded()
+    assert set(pd.read_parquet(tmp_path / "report/loss_by_ev.parquet")["Seeds"]) == {2}
+    table = xt.compare(tmp_path / "all", extensions=True)
+    assert set(table["n_seeds"]) == {2}
+
+
+def test_rows_that_two_folders_have_are_taken_once(write_run, tmp_path):
+    run = write_run(tmp_path / "people/alice/rope")
+    xt.report(run, tmp_path / "people/alice/report")
+    merged = xt.merge(tmp_path / "people", tmp_path / "all")
+    assert merged.runs["run"].to_list() == ["rope"]
+    for name in merged.files:
+        assert len(pd.read_parquet(tmp_path / "all" / name)) == len(pd.read_parquet(run / name))
+
+
+def test_rows_of_one_run_in_two_folders_join(write_run, tmp_path):
+    for factor in (1, 2):
+        write_run(tmp_path / f"at-{factor}/rope", lambda row, at=factor: row if row["factor"] == at else None)
+    merged = xt.merge([tmp_path / "at-1", tmp_path / "at-2"], tmp_path / "all")
+    assert merged.runs["run"].to_list() == ["rope"]
+    assert set(of(tmp_path / "all")["factor"]) == {1, 2}
+
+
+def test_probes_are_merged_too(write_run, tmp_path):
+    shutil.copy(PROBES, write_run(tmp_path / "a/rope"))
+    write_run(tmp_path / "b/rope", seeded(1))
+    assert "eval_probes.parquet" in xt.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "all").files
+    assert set(pd.read_parquet(tmp_path / "all/eval_probes.parquet")["run"]) == {"a/rope"}
+    shown = xt.report(tmp_path / "all", tmp_path / "report").shown
+    assert any("probe" in table.title for table in shown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"corpus_hash": "other"}, "the rows differ in corpus_hash, and their losses cannot be compared: "
+                                   "e11bd6eb9efcd88d in a/rope; other in b/rope. Choose with --corpus"),
+        ({"seq_len": 32}, "differ in seq_len, and their losses cannot be compared: 16 in a/rope; 32 in b/rope"),
+        ({"precision": "bf16"}, "Choose with --precision, or leave out a folder"),
+        ({"split": "validation"}, "test in a/rope; validation in b/rope. Choose with --split"),
+        ({"targets_hash": "other"}, "score different targets, and cannot be compared: "),
+        ({"seed": 0}, "the runs a/rope, b/rope are one model with one seed; keep one of them"),
+        ({"config_hash": "other"}, "the runs a/rope, b/rope are all RoPE but differ in more than their seed"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused_and_says_why(cli, write_run, tmp_path, changes, words):
+    write_run(tmp_path / "a/rope")
+    write_run(tmp_path / "b/rope", lambda row: seeded(1)(row) | changes)
+    assert words in cli("merge", "a", "b", "--out", "all").error()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_different_losses_of_the_same_weights_are_refused(cli, write_run, tmp_path):
+    write_run(tmp_path / "a/rope")
+    write_run(tmp_path / "b/rope", lambda row: row | {"loss": row["loss"] + 1e-9})
+    message = cli("merge", "a", "b", "--out", "all").error()
+    assert message.startswith("a/rope and b/rope have different losses of the same weights, rope: RoPE at 1x has 3.7")
+    assert not (tmp_path / "all").exists()
+
+
+def test_flags_choose_rows(cli, write_run, tmp_path):
+    write_run(tmp_path / "a/rope")
+    write_run(tmp_path / "b/rope", seeded(1, precision="bf16"))
+    cli("merge", "a", "b", "--out", "all", "--precision", "bf16").succeeded()
+    assert set(of(tmp_path / "all")["seed"]) == {1}
+    assert "no row has precision int8" in cli("merge", "a", "b", "--out", "none", "--precision", "int8").error()
+
+
+def test_what_differs_but_can_be_compared_is_said(cli, write_run, tmp_path):
+    write_run(tmp_path / "a/rope")
+    write_run(tmp_path / "b/rope", seeded(1, setting_hash="other", tokens=1))
+    said = cli("merge", "a", "b", "--out", "all").succeeded().err
+    assert "the models were not trained alike (tokens 1, 65536)" in said
+    assert "several commits of extrapolate: b4fb49863fcd in a/rope; commit1 in b/rope" in said
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("all", "all already exists; choose another folder, or delete it"),
+        ("a/rope/missing", "eval_documents.parquet is missing"),
+        ("empty", "empty holds no evaluated run"),
+    ],
+)
+def test_bad_input(cli, write_run, tmp_path, contents, made, words):
+    write_run(tmp_path / "a/rope", documents=made != "a/rope/missing")
+    (tmp_path / made).mkdir(parents=True)
+    before = contents(tmp_path)
+    assert words in cli("merge", "a", *(["empty"] if made == "empty" else []), "--out", "all").error()
+    assert contents(tmp_path) == before
+
+
+def test_a_damaged_table_is_named(cli, write_run, tmp_path):
+    path = write_run(tmp_path / "a/rope") / "evals.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "a/rope/evals.parquet is damaged" in cli("merge", "a", "--out", "all").error()
+
+
+def test_the_commands_of_the_page_run(cli, write_run, tmp_path):
+    page = (Path(xt.__file__).parents[1] / "docs/sharing.md").read_text(encoding="utf-8")
+    for seed, name in enumerate(("alice", "bob")):
+        write_run(tmp_path / "results" / name / "rope", seeded(seed))
+    lines = re.findall(r"^extrapolate (.*)$", page, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        cli(*shlex.split(line)).succeeded()
+    assert set(pd.read_parquet(tmp_path / "report-merged/leaderboard.parquet")["seeds"]) == {2}
