@@ -176,13 +176,13 @@ def with_best(rows: pd.DataFrame, confidence: float = 0.95, *, least: float = LE
         cluster, by = clusters_of(here)
         setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        models = {str(model): _Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
         best = min(models, key=lambda model: models[model].mean())
         for model, other in _pairs(models, best):
             yield from _pair(models, model, other, setting)
 
 
-def _pair(models: Mapping[str, "_Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:
+def _pair(models: Mapping[str, "Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:
     """The comparison of two models, if they have the same targets after all."""
     ours, theirs = models[model], models[other]
     both = shared(ours.seeds, theirs.seeds)
