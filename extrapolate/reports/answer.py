@@ -115,7 +115,9 @@ def _nothing_told(against: Sequence[Comparison], reference: str, others: Sequenc
         return f"No model has a seed that {reference} has, so that none is compared with it."
     if verdicts <= {"too few", "no shared seed"}:
         return "There are too few documents to tell models apart."
-    whom = f"{others[0]} and {reference}" if len(others) == 1 else f"{reference} and any of {len(others)} others"
+    whom = (
+        f"{others[0]} and {reference}" if len(others) == 1 else f"{reference} and any of the {len(others)} other models"
+    )
     return f"No difference between {whom} is shown at any length {where}."
 
 

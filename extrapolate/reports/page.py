@@ -233,16 +233,16 @@ class Switch(Block):
 
 
 @dataclass(frozen=True)
-class OnlyMarkdown(Block):
-    """A block that the HTML page has in another form."""
+class OnlyHtml(Block):
+    """A block that says how to read what the HTML page alone has."""
 
     block: Block
 
     def markdown(self) -> str:
-        return self.block.markdown()
+        return ""
 
     def html(self) -> Markup:
-        return Markup()
+        return self.block.html()
 
 
 def within(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -16,7 +16,7 @@ from extrapolate.reports.page import (
     Drawing,
     Grid,
     Heading,
-    OnlyMarkdown,
+    OnlyHtml,
     Picture,
     Switch,
     Table,
@@ -43,7 +43,7 @@ def blocks_about(name: str) -> list[Block]:
         Heading(1, f"a {name}"), Text(name), Text(name, strong=True), Table(frame, name),
         Grid(["Model", name], cells, name),
         Switch("s", name, {name: [Text("one")], "other": [Code(name), chart]}), Picture(name, f"{name}.png"),
-        Drawing(name, "<svg></svg>"), OnlyMarkdown(Text("not here")),
+        Drawing(name, "<svg></svg>"), OnlyHtml(Text(name)),
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from extrapolate.reports import comparison
 from extrapolate.reports.comparison import CONTROL, Comparison
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Cell, Grid, Switch, Text
+from extrapolate.reports.page import Block, Cell, Grid, OnlyHtml, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.tables import strict_mean
 
@@ -25,7 +25,7 @@ CHOSEN = " These same data chose the best among all models. That makes differenc
 class Overview(Section):
     """The losses of every protocol in one table, in several units, with intervals and the best marked."""
 
-    chapter = "Results"
+    chapter = "The answer"
     place = 5
 
     @staticmethod
@@ -70,7 +70,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     said = comparison.resampled(best)
     if any(one.one_run for one in best):
         said += " Where a model has one seed, marks are about this run."
-    return [Switch(f"unit-{protocol}", "shown as", views), Text(BEST.format(said) + CHOSEN)]
+    return [Switch(f"unit-{protocol}", "shown as", views), OnlyHtml(Text(BEST.format(said) + CHOSEN))]
 
 
 _UNITS = {

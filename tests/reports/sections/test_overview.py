@@ -9,7 +9,7 @@ import pytest
 from extrapolate.reports.comparison import comparisons, with_best
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Cell, Grid, Switch, Text
+from extrapolate.reports.page import Cell, Grid, OnlyHtml, Switch, Text, markdown
 from extrapolate.reports.sections.overview import Overview
 
 FACTORS = (1.0, 4.0)
@@ -52,9 +52,12 @@ def shown(losses: dict[str, dict[int, tuple[float, ...]]]) -> tuple[dict[str, Gr
         ),
         "losses",
     )
-    switch, text = part.blocks
+    switch, only_here = part.blocks
+    assert isinstance(only_here, OnlyHtml)
+    text = only_here.block
     assert isinstance(switch, Switch)
     assert isinstance(text, Text)
+    assert not markdown(part.blocks).strip()  # Markdown has the tables of each protocol
     return {unit: view for unit, (view,) in switch.views.items() if isinstance(view, Grid)}, text.text
 
 
