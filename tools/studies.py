@@ -94,17 +94,22 @@ def took(out: Path) -> str:
 
 def section(shown: Shown, report: str, took: str) -> str:
     """A study's part of the page, from its report in Markdown."""
-    chapters = dict(re.findall(r"^# (.*)\n\n((?:(?!^# ).*\n)*)", report, re.MULTILINE))
+    found = chapters(report)
     parts = [
         f"## {shown.title}",
         f"`extrapolate sweep examples/studies/{shown.file}.toml --scale {SCALE}`.{took}",
-        *(_below(chapters[name]) for name in shown.chapters),
+        *(below(found[name]) for name in shown.chapters),
         *(f"![{shown.title}: {name.partition('.')[0]}]({PICTURES}/{shown.file}-{name})" for name in shown.pictures),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _below(chapter: str) -> str:
+def chapters(report: str) -> dict[str, str]:
+    """The chapters of a report in Markdown, by their titles."""
+    return dict(re.findall(r"^# (.*)\n\n((?:(?!^# ).*\n)*)", report, re.MULTILINE))
+
+
+def below(chapter: str) -> str:
     """A chapter of a report under a heading of the second level, without its own pictures."""
     lines = [line for line in chapter.strip().splitlines() if not line.startswith("![")]
     text = "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)

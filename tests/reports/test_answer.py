@@ -126,7 +126,9 @@ def test_choosing_among_many_that_are_alike_claims_nothing() -> None:
     """The largest of sixty differences by chance alone, which single intervals would call a win or a loss."""
     models = {str(at): {2: 0.0, 4: 0.0} for at in range(30)}
     text = answered(models, seeds=1, noise=0.2).text
-    assert text.startswith("In these runs, no difference between 0 and any of 29 others is shown at any length")
+    assert text.startswith(
+        "In these runs, no difference between 0 and any of the 29 other models is shown at any length"
+    )
 
 
 def test_the_papers_protocol_blames_no_loss_on_length() -> None:
