@@ -14,7 +14,7 @@ from extrapolate.results.page import TABLES, kind, results_page, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 # Their columns depend on the factors.
-BY_FACTOR = ("loss_by_ev", "optimum_by_ev", "checkpoints")
+BY_FACTOR = ("loss_by_ev", "optimum_by_ev", "checkpoints", "extensions", "cost")
 
 
 @pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
@@ -95,11 +95,10 @@ def test_every_file_says_its_format_and_the_version_that_wrote_it(folder: Path) 
         assert {b"extrapolate_format", b"extrapolate_version"} <= pq.read_schema(path).metadata.keys(), path
 
 
-def test_loss_by_ev_has_a_column_for_every_factor(folder: Path) -> None:
-    found = [
-        re.sub(r"ev=[0-9.]+", "ev=K", name) for name in pd.read_parquet(folder / "report/loss_by_ev.parquet").columns
-    ]
-    assert list(dict.fromkeys(found)) == [column.name for column in table("loss_by_ev").columns]
+@pytest.mark.parametrize("name", ["loss_by_ev", "extensions", "cost"])
+def test_a_table_by_factor_has_a_column_for_every_factor(folder: Path, name: str) -> None:
+    found = [re.sub(r"ev=[0-9.]+", "ev=K", name) for name in pd.read_parquet(folder / f"report/{name}.parquet").columns]
+    assert list(dict.fromkeys(found)) == [column.name for column in table(name).columns]
 
 
 def test_optimum_by_ev_has_its_columns() -> None:

@@ -104,7 +104,7 @@ def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
             row[f"Loss (ev={factor:g})"] = strict_mean(mine[mine["factor"] == factor]["loss"])
         found.append(row)
     table = pd.DataFrame(found)
-    return table.assign(Seeds=counts(rows)[list(order)].to_numpy())
+    return table.assign(**{SEEDS.name: counts(rows)[list(order)].to_numpy()})
 
 
 def _most(machines: "pd.Series[str]") -> str | None:
@@ -127,7 +127,7 @@ def front(cost: "pd.Series[float]", loss: "pd.Series[float]") -> "pd.Series[bool
 
 
 def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Model and some columns as text: losses to three decimals, other numbers to three digits or whole."""
+    """Model, some columns and seeds as text: losses to three decimals, other numbers to three digits or whole."""
 
     def text(value: float, column: str) -> str:
         if value != value:
@@ -135,7 +135,7 @@ def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
         return f"{value:.3f}" if column.startswith("Loss") else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
     texts = {column: [text(float(value), column) for value in table[column]] for column in columns}
-    return pd.DataFrame({MODEL.name: table[MODEL.name]} | texts)
+    return pd.DataFrame({MODEL.name: table[MODEL.name]} | texts | {SEEDS.name: table[SEEDS.name]})
 
 
 def draw(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], path: Path) -> None:
