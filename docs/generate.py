@@ -8,8 +8,8 @@ import gpu_hours
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
-from extrapolate.inspection.page import measurements_page
 from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.inspection.page import measurements_page
 from extrapolate.reports.protocol_picture import svg
 from extrapolate.results.page import results_page
 
