@@ -17,6 +17,7 @@ from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
+from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
@@ -174,6 +175,23 @@ def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
         # What continues a run has its sizes.
         cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer[command])).succeeded()
     assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None:
+    fewer = {"train": tiny, "inspect": ["--factors", "1,2", "--windows", "2"]}
+    lines = re.findall(r"^extrapolate (.*)$", page("inspection.md"), re.MULTILINE)
+    assert len(lines) >= 5
+    for line in lines:
+        command, *rest = shlex.split(line)
+        cli(command, *rest, *fewer.get(command, [])).succeeded()
+    assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
+
+
+def test_the_pages_of_inspection_have_every_measurement() -> None:
+    for name in measurements.names():
+        assert f"\n## {name}\n" in page("measurements.md")
+        assert f"`{name}`" in page("inspection.md")
 
 
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:

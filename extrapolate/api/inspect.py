@@ -26,7 +26,7 @@ def inspect(
     measures: str | Sequence[str] = (),
     factors: Sequence[float] = (1, 2, 4, 8, 16),
     extend: str | Sequence[str] = (),
-    windows: int = 16,
+    windows: int | None = None,
     split: str = "test",
     device: str = "auto",
     data: str | Path | Store | None = None,
@@ -42,7 +42,8 @@ def inspect(
 
     runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N
     as multiples of L. extend: extensions; the run as it was trained is always inspected. windows: how many are read,
-    at most. split: `test` or `validation`. The rest is as for `evaluate`.
+    at most (default: 16, or fewer where the longest have more than 2 048 tokens, but 4). split: `test` or `validation`.
+    The rest is as for `evaluate`.
 
     Raises UserError where anything asked for cannot be measured, before any work is done.
     """

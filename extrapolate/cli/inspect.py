@@ -20,7 +20,10 @@ def inspect(
     extend: Annotated[
         list[str] | None, typer.Option(help="an extension: pi, yarn:factor=8 + log-n; repeatable")
     ] = None,
-    windows: Annotated[int, typer.Option(help="the most windows that are read at each length")] = 16,
+    windows: Annotated[
+        int | None,
+        typer.Option(help="the most windows that are read at each length  [default: 16; fewer, to 4, of long ones]"),
+    ] = None,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
     device: Annotated[Device, typer.Option()] = Device.AUTO,
     data: Annotated[Path | None, typer.Option(help="token store  [default: the one of the training]")] = None,

@@ -28,17 +28,22 @@ from extrapolate.progress import Advance, unseen
 from extrapolate.results import INSPECTIONS, check_grows
 from extrapolate.specs import LARGEST_WHOLE, shown
 
+MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # unless asked otherwise: as many as have MOST_TOKENS at the longest length
+MOST_TOKENS = 2**15
 PROTOCOL = "fixed-target"  # windows that end at the same places, with more and more context before them
 
 
 @dataclass(frozen=True)
 class InspectionSettings:
-    """What to measure, at which factors N/L, on how many windows of a split, with which extensions."""
+    """What to measure, at which factors N/L, on how many windows of a split, with which extensions.
+
+    windows is the most that are read; None: 16, or fewer where the longest have more than 2 048 tokens, but 4.
+    """
 
     factors: tuple[float, ...] = (1, 2, 4, 8, 16)
     extensions: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()  # none: all
-    windows: int = 16
+    windows: int | None = None
     split: str = "test"
 
     def evaluation(self) -> EvaluationSettings:
@@ -53,14 +58,16 @@ class InspectionSettings:
 
     def layout(self, split: Split, seq_len: int) -> Layout:
         """The windows of every length: the last L/2 inputs of each are the same at every length."""
-        targets = self.windows * max(1, seq_len // 2)
-        return protocols[PROTOCOL].layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), targets)
+        found = lengths_of(self.factors, seq_len)
+        usual = max(LEAST_WINDOWS, min(MOST_WINDOWS, MOST_TOKENS // max(found)))
+        targets = (usual if self.windows is None else self.windows) * max(1, seq_len // 2)
+        return protocols[PROTOCOL].layout(split.lengths, seq_len, found, targets)
 
 
 def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError where anything asked for cannot be measured, before any work is done."""
     settings.chosen()
-    if not 0 < settings.windows <= LARGEST_WHOLE:
+    if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
     lengths.check(run, store, settings.evaluation())
     check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)

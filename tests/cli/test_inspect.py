@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from extrapolate import results
+from extrapolate.inspection.inspection import InspectionSettings
 from extrapolate.inspection.measurements.base import measurements
 
 FEW = ["--factors", "1,2", "--windows", "2"]
@@ -47,6 +50,14 @@ def test_the_queries_are_the_same_at_every_length(inspected):
     assert len(cut) == 2
     assert cut["value"].iloc[0] == pytest.approx(cut["value"].iloc[1], abs=1e-5)
     assert rows["targets_hash"].nunique() == 1
+
+
+@pytest.mark.parametrize(("seq_len", "windows"), [(64, 16), (128, 16), (512, 4), (1024, 4)])
+def test_of_long_windows_fewer_are_read(seq_len, windows):
+    split = SimpleNamespace(lengths=np.full(3, 200_000))
+    layout = InspectionSettings().layout(split, seq_len)
+    assert {len(groups[0].start_W) for groups in layout.rows.values()} == {windows}
+    assert sorted(layout.rows) == [seq_len * factor for factor in (1, 2, 4, 8, 16)]
 
 
 def test_what_cannot_be_measured_says_why(inspected):
