@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import gpu_hours
-import pictures
 
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
+from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.reports.protocol_picture import svg
 from extrapolate.results.page import results_page
 
 DOCS = Path(__file__).parent
@@ -26,7 +27,8 @@ def main(folder: Path) -> None:
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
     gpu_hours.main(DOCS, folder)
-    pictures.main(folder)
+    for protocol in protocols.names():
+        (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")
 
 
 if __name__ == "__main__":

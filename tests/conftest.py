@@ -201,6 +201,14 @@ def bpe_store(corpus: Path, bpe: Tokenizer, tmp_path_factory: pytest.TempPathFac
     return folder / "store"
 
 
+@pytest.fixture(scope="session")
+def reported(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report on `evaluated`. Not to be changed."""
+    folder = tmp_path_factory.mktemp("reported") / "report"
+    quietly("report", evaluated, "--out", folder)
+    return folder
+
+
 @pytest.fixture
 def ckpt(trained: Path, tmp_path: Path) -> Path:
     """A copy of `trained` in the test's own folder, to be changed."""

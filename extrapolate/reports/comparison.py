@@ -165,15 +165,34 @@ def comparisons(
                     setting |= {"seeds": own.seeds, "one_run": own.runs < 2}
                     yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
         for model, other in combinations(models, 2) if pairs else ():
-            ours, theirs = models[model], models[other]
-            both = shared(ours.seeds, theirs.seeds)
-            if not both and ours.seeds:
-                yield Comparison(model=model, other=other, **setting | {"seeds": (), "one_run": False}, difference=None)
-                continue
-            difference = _difference(ours.of(both), "loss", theirs.of(both), "loss")
-            if difference is not None:  # else they do not have the same targets after all
-                setting |= {"seeds": both, "one_run": min(ours.runs, theirs.runs, len(both)) < 2}
-                yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
+            yield from _pair(models, model, other, setting)
+
+
+def with_best(rows: pd.DataFrame, confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
+    """At every factor, every other model with the one whose mean loss is least. Rows as for `comparisons`."""
+    for (protocol, factor, _), here in rows.groupby(SETTING):
+        cluster, by = clusters_of(here)
+        setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
+        setting |= {"clusters": cluster, "least": least, "confidence": confidence}
+        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+        best = min(models, key=lambda model: models[model].mean())
+        for model in models:
+            if model != best:
+                yield from _pair(models, model, best, setting)
+
+
+def _pair(models: Mapping[str, "Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:
+    """The comparison of two models, if they have the same targets after all."""
+    ours, theirs = models[model], models[other]
+    both = shared(ours.seeds, theirs.seeds)
+    if not both and ours.seeds:
+        yield Comparison(model=model, other=other, **setting | {"seeds": (), "one_run": False}, difference=None)
+        return
+    difference = _difference(ours.of(both), "loss", theirs.of(both), "loss")
+    if difference is not None:
+        one_run = min(ours.runs, theirs.runs, len(both)) < 2
+        found = _found(*difference, setting["confidence"])
+        yield Comparison(model=model, other=other, **setting | {"seeds": both, "one_run": one_run}, **found)
 
 
 class Sums:
@@ -188,6 +207,11 @@ class Sums:
         """Those of the runs with these seeds, in their order; a run whose seed is unknown goes with each of them."""
         unknown = [sums for seed, sums in self._runs.items() if pd.isna(seed)]
         return unknown * max(1, len(seeds)) if unknown else [self._runs[seed] for seed in seeds]
+
+    def mean(self) -> float:
+        """The mean loss over all runs, nats per target; infinite where it is not a number."""
+        means = [sums["loss"].sum() / sums["n_targets"].sum() for sums in self._runs.values()]
+        return float(np.nan_to_num(np.mean(means), nan=math.inf))
 
 
 def check_correction(by: str) -> None:

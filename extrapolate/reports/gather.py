@@ -13,6 +13,7 @@ from extrapolate.results.columns import Table
 
 TEXT, DOCUMENTS = "evals.parquet", "eval_documents.parquet"
 PAGE = "report.md"  # what a report writes beside the tables that it copied
+HTML_PAGE = "report.html"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ class Material:
     probes: the rows on probes that are shown, empty where there are none. styles: how pictures draw each model.
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
-    documents_along: the rows of these by document. checked: the losses beside those of a baseline, where one was named.
-    leaderboard: whether models are ranked.
+    documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
+    same report again. checked: the losses beside those of a baseline, where one was named. leaderboard: whether models
+    are ranked.
     """
 
     evaluated: Evaluated
@@ -38,6 +39,8 @@ class Material:
     styles: Mapping[str, plots.Style]
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
+    warnings: Sequence[str] = ()
+    command: str = ""
     checked: Checked | None = None
     leaderboard: bool = False
 
@@ -52,8 +55,9 @@ def collect(
     documents: list[dict[str, Any]],
     baseline: str | None,
     only: Mapping[str, Any],
-) -> tuple[Material, list[str]]:
-    """The material of a report, and warnings of what was left out. `only` restricts rows: column -> value.
+    command: str = "",
+) -> Material:
+    """The material of a report. `only` restricts rows: column -> value.
 
     Raises UserError where there is nothing to report, or rows cannot be compared.
     """
@@ -67,7 +71,7 @@ def collect(
         documents_along = comparison.document_rows(pd.concat(along.values()), pd.DataFrame(documents))
         last = documents_along["run"].map(every.groupby("run")["step"].max())
         by_document = documents_along[documents_along["step"] == last]
-    material = Material(
+    return Material(
         evaluated=evaluated,
         rows=rows,
         losses=losses,
@@ -77,8 +81,9 @@ def collect(
         styles=_styles(rows, losses),
         along=along,
         documents_along=documents_along,
+        warnings=(*evaluated.left_out, *warnings, *of_probes),
+        command=command,
     )
-    return material, warnings + of_probes
 
 
 def _along(every: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:

@@ -1,12 +1,18 @@
-"""What a report's page is made of, and the page in Markdown."""
+"""What a report's page is made of: blocks, which show themselves in Markdown and in HTML."""
 
+import base64
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pandas as pd
+from markupsafe import Markup
 
 from extrapolate.reports import names, tables
+
+_FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 
 class Block(ABC):
@@ -15,6 +21,10 @@ class Block(ABC):
     @abstractmethod
     def markdown(self) -> str:
         """The block in Markdown, without the empty lines around it. No text in it is read as Markdown or HTML."""
+
+    @abstractmethod
+    def html(self) -> Markup:
+        """The block in HTML. No text in it is read as HTML."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,16 @@ class Heading(Block):
     def markdown(self) -> str:
         return f"{'#' * self.level} {names.markdown(self.text)}"
 
+    def html(self) -> Markup:
+        if self.level == 1:  # the page's title is the first heading; chapters have different names
+            return Markup('<h2 id="{}">{}</h2>').format(self.anchor, _line(self.text))
+        return Markup("<h3>{}</h3>").format(_line(self.text))
+
+    @property
+    def anchor(self) -> str:
+        """What an address within the page calls it."""
+        return "-".join("".join(c if c.isalnum() else " " for c in self.text.lower()).split()) or "part"
+
 
 @dataclass(frozen=True)
 class Text(Block):
@@ -38,6 +58,30 @@ class Text(Block):
     def markdown(self) -> str:
         text = names.markdown(self.text)
         return f"**{text}**" if self.strong else text
+
+    def html(self) -> Markup:
+        return Markup("<p><strong>{}</strong></p>" if self.strong else "<p>{}</p>").format(_line(self.text))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table's cell. value: what rows are sorted by, the text where it is None. note: what the reader can ask for.
+
+    kind: `best`, or `tie` for what is not surely worse; empty otherwise.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    kind: str = ""
+
+    def html(self) -> Markup:
+        """The cell as an element of a row."""
+        value = "" if self.value is None else Markup(' data-value="{}"').format(f"{self.value:.9g}")
+        kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
+        mark = Markup(' <span class="mark">≈</span>') if (self.kind == "tie") else ""
+        note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
+        return Markup("<td{}{}>{}{}{}</td>").format(value, kind, _line(self.text), mark, note)
 
 
 @dataclass(frozen=True)
@@ -56,6 +100,53 @@ class Table(Block):
         )
         return "\n".join([header, "|" + "---|" * len(text.columns), *rows])
 
+    def html(self) -> Markup:
+        text = tables.formatted(self.frame)
+        rows = [
+            [Cell(shown, _number(value)) for shown, value in zip(shown_row, row, strict=True)]
+            for shown_row, row in zip(text.to_numpy().tolist(), self.frame.to_numpy().tolist(), strict=True)
+        ]
+        return Grid(list(text.columns), rows, self.title).html()
+
+
+@dataclass(frozen=True)
+class Grid(Block):
+    """A table of the HTML page alone, whose cells have marks and notes; each row begins with its name."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+
+    def markdown(self) -> str:
+        return ""
+
+    def html(self) -> Markup:
+        head = Markup().join(
+            Markup('<th scope="col"><button type="button">{}</button></th>').format(_line(name))
+            for name in self.columns
+        )
+        body = Markup("\n").join(
+            Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+                _line(first.text), Markup().join(cell.html() for cell in rest)
+            )
+            for first, *rest in self.rows
+        )
+        tools = Markup()
+        if any(cell.note for row in self.rows for cell in row):
+            tools += Markup(
+                '<label><input type="checkbox" class="notes"> show intervals and seeds in the table</label>'
+            )
+        if len(self.rows) > _FEW_ROWS:
+            tools += Markup('<label>only rows with <input type="search" class="filter"></label>')
+        if tools:
+            tools = Markup('<div class="tools">{}</div>').format(tools)
+        marked = Markup(' class="marked"') if any(cell.kind for row in self.rows for cell in row) else ""
+        label = self.title or "table"
+        return Markup(
+            '<div class="table">{}<div class="scroll" tabindex="0" role="region" aria-label="{}">'
+            "<table{}><caption>{}</caption><thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table></div></div>"
+        ).format(tools, _line(label), marked, _line(self.title), head, body)
+
 
 @dataclass(frozen=True)
 class Picture(Block):
@@ -67,7 +158,102 @@ class Picture(Block):
     def markdown(self) -> str:
         return f"![{names.markdown(self.text)}]({self.file})"
 
+    def html(self) -> Markup:
+        """A link to the file beside the page, which stays one file that can be sent alone."""
+        return Markup('<p>Picture: <a href="{}">{}</a></p>').format(quote(self.file), _line(self.text))
+
+
+@dataclass(frozen=True)
+class Drawing(Block):
+    """A picture of the HTML page alone, in it as a whole: what it shows, and the SVG."""
+
+    text: str
+    svg: str
+
+    def markdown(self) -> str:
+        return ""
+
+    def html(self) -> Markup:
+        data = base64.b64encode(self.svg.encode()).decode()
+        return Markup('<figure class="drawing"><img src="data:image/svg+xml;base64,{}" alt="{}"></figure>').format(
+            data, self.text
+        )
+
+
+@dataclass(frozen=True)
+class Code(Block):
+    """A command, as it is typed."""
+
+    text: str
+
+    def markdown(self) -> str:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
+        return f"{fence}\n{self.text}\n{fence}"
+
+    def html(self) -> Markup:
+        return Markup("<pre><code>{}</code></pre>").format(self.text)
+
+
+@dataclass(frozen=True)
+class Switch(Block):
+    """Several views of one thing, of which the HTML page shows one: each one's name, and its blocks. No Markdown.
+
+    name: no other switch of the page has it.
+    """
+
+    name: str
+    label: str
+    views: Mapping[str, Sequence[Block]]
+
+    def markdown(self) -> str:
+        return ""
+
+    def html(self) -> Markup:
+        buttons, panels = Markup(), Markup()
+        for at, (name, blocks) in enumerate(self.views.items()):
+            chosen = at == 0
+            buttons += Markup('<label><input type="radio" name="{}" value="{}"{}><span>{}</span></label>').format(
+                self.name, at, Markup(" checked") if chosen else "", _line(name)
+            )
+            content = Markup("\n").join(block.html() for block in blocks)
+            panels += Markup('<div class="view" data-view="{}"{}>{}</div>').format(
+                at, "" if chosen else Markup(" hidden"), content
+            )
+        return Markup('<div class="switch"><fieldset><legend>{}</legend>{}</fieldset>{}</div>').format(
+            self.label, buttons, panels
+        )
+
+
+@dataclass(frozen=True)
+class OnlyMarkdown(Block):
+    """A block that the HTML page has in another form."""
+
+    block: Block
+
+    def markdown(self) -> str:
+        return self.block.markdown()
+
+    def html(self) -> Markup:
+        return Markup()
+
+
+def within(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, and all that are in them."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Switch):
+            for view in block.views.values():
+                yield from within(view)
+
 
 def markdown(blocks: Iterable[Block]) -> str:
     """The page in Markdown."""
-    return "\n\n".join(block.markdown() for block in blocks) + "\n"
+    return "\n\n".join(text for block in blocks if (text := block.markdown())) + "\n"
+
+
+_line = names.one_line
+
+
+def _number(value: object) -> float | None:
+    """What a cell is sorted by; None where it is no number."""
+    return float(value) if isinstance(value, int | float) and value == value else None

@@ -1,5 +1,7 @@
 """Writes a report: the page, the sections' files, and the rows that it was made from."""
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -14,7 +16,8 @@ from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
-from extrapolate.reports.gather import DOCUMENTS, PAGE, TEXT, gather
+from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
+from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Table, Text, markdown
 from extrapolate.reports.sections.base import Writer, in_order, parts
@@ -71,35 +74,65 @@ def write_report(
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
-    material, warnings = collect(evaluated, evals, documents, baseline, only)
-    material = replace(material, leaderboard=leaderboard)
+    more = {} if check is None else {"check": check, "tolerance": tolerance}
+    typed = command(runs, out, baseline, only, more) + (" --leaderboard" if leaderboard else "")
+    material = replace(collect(evaluated, evals, documents, baseline, only, typed), leaderboard=leaderboard)
     if before is not None:
         if not evals:
             raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")
         shown = pd.concat(material.rows.values())
         found = checked(before, tolerance, evals, shown, material.documents)
-        material = replace(material, checked=found)
-        warnings += found.notes
+        material = replace(material, checked=found, warnings=(*material.warnings, *found.notes))
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
     copies: dict[str, Writer] = {}
     if evals:
         copies[TEXT] = partial(results.write, rows=evals, table=results.EVALS)
         copies[DOCUMENTS] = partial(results.write, rows=documents, table=results.EVAL_DOCUMENTS)
-    page: dict[str, Writer] = {PAGE: partial(files.write_text, text=markdown(blocks))}
+    page: dict[str, Writer] = {
+        PAGE: partial(files.write_text, text=markdown(blocks)),
+        HTML_PAGE: partial(files.write_text, text=html(blocks, _title(runs))),
+    }
     made = {**copies, **beside, **page}
     with files.new_folder(out, check_replaceable) as folder:
         for name, write in made.items():
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
-    return Written(list(made), material.losses, printed, [*evaluated.left_out, *warnings], material.checked)
+    return Written(list(made), material.losses, printed, material.warnings, material.checked)
+
+
+def command(
+    runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any], more: Mapping[str, Any]
+) -> str:
+    """What a user types to make the report again. more: flag -> value."""
+    restricted = {_FLAGS.get(name, name): value for name, value in only.items()}
+    flags = {"out": out, "baseline": baseline, **restricted, **more}
+    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+    return shlex.join(["extrapolate", "report", *map(str, runs), *given])
+
+
+_FLAGS = {"seq_len": "seq-len", "corpus_hash": "corpus"}
+
+
+def _title(runs: Sequence[Path]) -> str:
+    """The page's title, with the name of the folder that holds all runs: a study's is above its `runs`."""
+    folder = Path(os.path.commonpath([path.resolve() for path in runs]))
+    return f"Beyond the training length: {(folder.parent if folder.name == 'runs' else folder).name}"
 
 
 def check_replaceable(out: Path) -> None:
     """Raises UserError where a folder holds what no report wrote: a report replaces its folder as a whole."""
     if not out.is_dir():
         return
-    known = (PAGE, TEXT, DOCUMENTS, ".lock", ".*.partial", *(name for one in in_order() for name in one.files))
+    known = (
+        PAGE,
+        HTML_PAGE,
+        TEXT,
+        DOCUMENTS,
+        ".lock",
+        ".*.partial",
+        *(name for one in in_order() for name in one.files),
+    )
     held = sorted(out.iterdir())
     shown = [path.name for path in held if not path.name.startswith(".")]
     foreign = [

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import files, results
-from extrapolate.cli import main
 from extrapolate.encodings.base import encodings
 
 FEW = ["--max-targets", "512"]
@@ -20,16 +19,6 @@ FEW = ["--max-targets", "512"]
 
 def rows_of(run: Path) -> pd.DataFrame:
     return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
-
-
-@pytest.fixture(scope="module")
-def reported(evaluated, tmp_path_factory) -> Path:
-    """The report on `evaluated`. Not to be changed."""
-    folder = tmp_path_factory.mktemp("reported") / "report"
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(evaluated), "--out", str(folder)])
-    assert not ended.value.code
-    return folder
 
 
 class TestReport:

@@ -1,14 +1,14 @@
-"""Draws docs/protocol-*.svg from the protocols' own index arithmetic. docs/generate.py runs it."""
+"""The picture of a protocol: its windows on one short document, drawn from its own index arithmetic."""
 
-from pathlib import Path
+import io
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from extrapolate.evaluation.protocols.base import Windows, protocols
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 L = 8
 FACTORS = (1, 2, 4)
@@ -33,7 +33,7 @@ def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
     return f"{windows} of {bars[0][1]}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
 
 
-def drawn(axes: Axes, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
+def drawn(axes: Any, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
     """Draws one row below `top` (inches from the top), its words from `right` on, and returns where it ends."""
     bars = bars_of(groups)
     pale, strong = (CONTROL_CONTEXT, CONTROL_SCORED) if name == "control" else (CONTEXT, SCORED)
@@ -49,8 +49,11 @@ def drawn(axes: Axes, name: str, groups: tuple[Windows, ...], top: float, right:
     return end
 
 
-def picture(protocol: str) -> Figure:
+def picture(protocol: str) -> "Figure":
     """The windows of one protocol on one short document, a row for each factor and one for the control."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
     tokens = protocols[protocol].drawn_tokens
     layout = protocols[protocol].layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
@@ -81,10 +84,11 @@ def picture(protocol: str) -> Figure:
     return figure
 
 
-def main(folder: Path) -> None:
-    """Writes a picture for every protocol, the same bytes each time."""
+def svg(protocol: str) -> str:
+    """The picture as SVG, the same bytes each time."""
+    import matplotlib as mpl
+
+    written = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "extrapolate", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
-        for protocol in protocols.names():
-            picture(protocol).savefig(
-                folder / f"protocol-{protocol}.svg", metadata={"Date": None, "Creator": None}, facecolor="white"
-            )
+        picture(protocol).savefig(written, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
+    return written.getvalue()

@@ -1,0 +1,72 @@
+"""What the numbers of a report come from: protocols, runs, what was left out, and the commands that make it again."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.evaluation.protocols.base import of_table, protocols
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Code, Drawing, Heading, Table, Text
+from extrapolate.reports.protocol_picture import svg
+from extrapolate.reports.sections.base import Part, Section, sections
+
+_RUN = {
+    "run": "Run", "model": "Model", "seed": "Seed", "tokens": "Tokens", "parameters": "Parameters",
+    "training_precision": "Precision", "training_commit": "Commit", "training_machine": "Machine",
+    "weights_sha256": "Weights (SHA-256)",
+}  # fmt: skip
+
+
+@sections.register("provenance")
+class Provenance(Section):
+    """How the targets were chosen, which runs were evaluated and where, what was left out, and how to make it again."""
+
+    chapter = "Where the numbers come from"
+    place = 90
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["runs"] if material.rows else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        blocks: list[Block] = []
+        for protocol in material.rows:
+            blocks += _protocol(protocol)
+        rows = pd.concat(material.rows.values())
+        blocks += [Heading(2, "Runs"), Table(_runs(rows)), *_left_out(material), *_again(material, rows)]
+        return Part(blocks)
+
+
+def _protocol(name: str) -> list[Block]:
+    """A protocol in words, and its picture; nothing but its name where it is not one of this program."""
+    if name not in protocols.names():
+        return [Heading(2, f"Protocol {name}"), Text("This protocol is a user's own.")]
+    said = " ".join((of_table(name).__doc__ or "").split())
+    return [
+        Heading(2, f"How {name} chooses its targets"),
+        Text(said),
+        Drawing(f"the windows of {name} on one short document, and the control's", svg(name)),
+    ]
+
+
+def _runs(rows: pd.DataFrame) -> pd.DataFrame:
+    plain = rows[rows["extension"] == AS_TRAINED].drop_duplicates("run").sort_values("run")
+    table = plain[list(_RUN)].assign(weights_sha256=plain["weights_sha256"].str[:12])
+    return table.rename(columns=_RUN).astype(object).where(table.notna().to_numpy(), "unknown")
+
+
+def _left_out(material: Material) -> list[Block]:
+    said = material.warnings or ["Nothing was left out."]
+    return [Heading(2, "What was left out"), *(Text(text[0].upper() + text[1:]) for text in said)]
+
+
+def _again(material: Material, rows: pd.DataFrame) -> list[Block]:
+    return [
+        Heading(2, "How to make it again"),
+        Text("This page, from the tables of the runs:"),
+        Code(material.command),
+        Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:"),
+        Code("extrapolate train --config RUN/config.json --out NEW"),
+    ]

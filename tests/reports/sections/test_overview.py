@@ -1,0 +1,117 @@
+"""The table at the top of the page, from rows made by hand."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from extrapolate.reports.comparison import comparisons, with_best
+from extrapolate.reports.gather import Evaluated
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Cell, Grid, Switch, Text
+from extrapolate.reports.sections.overview import Overview
+
+FACTORS = (1.0, 4.0)
+
+
+def documents(losses: dict[str, dict[int, tuple[float, ...]]]) -> pd.DataFrame:
+    """model -> seed -> its loss at each factor: 40 documents, which differ far more than the models do."""
+    made = []
+    for at, (model, seeds) in enumerate(losses.items()):
+        for seed, each in seeds.items():
+            for factor, loss in zip(FACTORS, each, strict=True):
+                own = np.random.default_rng(0).normal(0, 0.5, 40)
+                noise = np.random.default_rng([at, seed]).normal(0, 0.02, 40)
+                effects = loss + own - own.mean() + noise - noise.mean()
+                made += [
+                    {
+                        "protocol": "windows", "factor": factor, "targets_hash": "t", "model": model, "seed": seed,
+                        "run": f"{model}-{seed}", "document": str(n), "block": 0, "n_targets": 100, "loss": effects[n],
+                        "control_loss": 5.0 + own[n] - own.mean(), "optimum_loss": None,
+                    }
+                    for n in range(40)
+                ]  # fmt: skip
+    return pd.DataFrame(made).astype({"seed": "Int64"})
+
+
+def shown(losses: dict[str, dict[int, tuple[float, ...]]]) -> tuple[dict[str, Grid], str]:
+    """The section's tables by unit, and the words below them."""
+    by_document = documents(losses)
+    rows = by_document.groupby(["model", "factor", "seed", "run"], as_index=False)["loss"].mean()
+    rows["bits_per_byte"] = rows["loss"] / 2
+    part = Overview.part(
+        Material(
+            evaluated=Evaluated({}, ()),
+            rows={"windows": rows},
+            losses={"windows": pd.DataFrame({"Model": list(losses)})},
+            documents=by_document,
+            compared=tuple(comparisons(by_document, pairs=False)),
+            probes=pd.DataFrame(),
+            styles={},
+        ),
+        "losses",
+    )
+    switch, text = part.blocks
+    assert isinstance(switch, Switch)
+    assert isinstance(text, Text)
+    return {unit: view for unit, (view,) in switch.views.items() if isinstance(view, Grid)}, text.text
+
+
+def cell(grid: Grid, model: str, factor: float) -> Cell:
+    (row,) = [row for row in grid.rows if row[0].text == model]
+    return row[1 + FACTORS.index(factor)]
+
+
+MODELS = {
+    "A": {0: (4.0, 4.5), 1: (4.0, 4.5)},
+    "B": {0: (4.3, 4.4), 1: (4.3, 4.4)},
+    "C": {0: (3.9, 4.0), 1: (4.102, 4.82)},  # its mean is never the best, and its seeds do not agree
+}
+
+
+def test_the_best_of_each_length_is_marked_and_what_is_not_surely_worse() -> None:
+    grids, _ = shown(MODELS)
+    kinds = {(model, factor): cell(grids["loss"], model, factor).kind for model in MODELS for factor in FACTORS}
+    assert kinds == {
+        ("A", 1.0): "best", ("B", 1.0): "", ("C", 1.0): "tie",
+        ("A", 4.0): "", ("B", 4.0): "best", ("C", 4.0): "tie",
+    }  # fmt: skip
+    assert {unit: cell(grid, "A", 1.0).kind for unit, grid in grids.items() if unit != "difference to the control"} == {
+        "loss": "best",
+        "perplexity": "best",
+        "bits per byte": "best",
+    }
+
+
+def test_the_units() -> None:
+    grids, _ = shown(MODELS)
+    values = {unit: cell(grid, "A", 4.0).value for unit, grid in grids.items()}
+    assert values == pytest.approx(
+        {"loss": 4.5, "perplexity": math.exp(4.5), "bits per byte": 2.25, "difference to the control": -0.5}
+    )
+    assert cell(grids["perplexity"], "A", 4.0).text == "90.02"
+
+
+def test_the_notes_hold_the_intervals_and_the_seeds() -> None:
+    grids, _ = shown(MODELS)
+    note = cell(grids["loss"], "C", 1.0).note.splitlines()
+    assert note[0] == "by seed: 3.900, 4.102"
+    to_best = next(one for one in with_best(documents(MODELS)) if (one.model, one.factor) == ("C", 1.0))
+    assert to_best.other == "A"
+    assert note[2] == f"to the best: {to_best.difference.text()}"
+
+
+def test_with_one_seed_it_is_about_this_run() -> None:
+    grids, said = shown({"A": {0: (4.0, 4.5)}, "B": {0: (4.3, 4.4)}})
+    assert "about this run" in said
+    assert cell(grids["loss"], "A", 4.0).kind == ""
+    assert cell(grids["loss"], "A", 1.0).note.startswith("1 seed")
+    assert "about this run" not in shown(MODELS)[1]
+
+
+def test_what_has_no_loss_has_no_mark_and_what_is_infinite_is_never_the_best() -> None:
+    grids, _ = shown({"A": {0: (4.0, math.inf), 1: (4.0, math.inf)}, "B": {0: (4.3, 4.4), 1: (4.3, 4.4)}})
+    assert cell(grids["loss"], "A", 4.0).kind == ""
+    assert cell(grids["loss"], "A", 4.0).text == "inf"
+    assert cell(grids["loss"], "B", 4.0).kind == "best"

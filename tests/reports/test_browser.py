@@ -1,0 +1,141 @@
+"""Reports in a real browser: Chromium, as Debian packages it, driven by its own driver."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from extrapolate.reports.html import html
+from extrapolate.reports.page import Table
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
+    reason="chromium and chromedriver are not installed: apt-get install chromium chromium-driver",
+)
+DESKTOP, PHONE = (1280, 900), (390, 800)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    made = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def show(driver: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Opens a page, given as text or as a file, in a window of some size; the driver is returned."""
+
+    def opened(content: str | Path, size: tuple[int, int] = DESKTOP) -> Any:
+        if isinstance(content, str):
+            (tmp_path / "page.html").write_text(content, encoding="utf-8")
+            content = tmp_path / "page.html"
+        for log in ("browser", "performance"):
+            driver.get_log(log)
+        width, height = size
+        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+        driver.get(content.as_uri())
+        return driver
+
+    return opened
+
+
+def requests(driver: Any) -> list[str]:
+    """What the page asked for, but for itself and what it holds."""
+    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    asked = [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
+    return [
+        address for address in asked if not address.startswith(("data:", "blob:")) and address != driver.current_url
+    ]
+
+
+def choose_theme(driver: Any, name: str) -> str:
+    """Chooses a theme, and returns the colour behind the page."""
+    script = "const s = document.getElementById('theme'); s.value = arguments[0]; s.dispatchEvent(new Event('change'));"
+    driver.execute_script(script, name)
+    return str(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
+
+
+def column(driver: Any, table: str, at: int) -> list[str]:
+    """The texts of a column of a table, from top to bottom; hidden rows are left out."""
+    script = """
+        const rows = [...document.querySelectorAll(arguments[0] + " tbody tr")].filter((row) => !row.hidden);
+        return rows.map((row) => row.cells[arguments[1]].firstChild.textContent);
+    """
+    return list(driver.execute_script(script, table, at))
+
+
+def test_a_click_sorts_and_another_turns_the_order_round(show) -> None:
+    frame = pd.DataFrame({"Model": ["b 10", "b 9", "a"], "Loss (ev=1)": [10.0, float("nan"), 9.5]})
+    browser = show(html([Table(frame)], "a"))
+    model, loss = browser.find_elements("css selector", "th button")
+    loss.click()
+    assert column(browser, "table", 1) == ["9.500", "10.000", "n/a"]
+    loss.click()
+    assert column(browser, "table", 1) == ["10.000", "9.500", "n/a"]
+    heads = browser.find_elements("css selector", "thead th")
+    assert [head.get_attribute("aria-sort") for head in heads] == ["none", "descending"]
+    model.send_keys("\n")  # by keyboard
+    assert column(browser, "table", 0) == ["a", "b 9", "b 10"]
+
+
+def test_long_tables_are_filtered(show) -> None:
+    frame = pd.DataFrame({"Model": [f"RoPE {n}" for n in range(40)], "Loss (ev=1)": range(40)})
+    browser = show(html([Table(frame)], "a"))
+    browser.find_element("css selector", ".filter").send_keys("rope 3")
+    assert column(browser, "table", 0) == ["RoPE 3", *(f"RoPE {n}" for n in range(30, 40))]
+
+
+def test_switches_show_one_view_and_notes_are_in_reach(show, page) -> None:
+    browser = show(html(page("RoPE"), "a"))
+    views = browser.find_elements("css selector", ".view")
+    assert [view.is_displayed() for view in views] == [True, False]
+    browser.find_elements("css selector", ".switch label")[1].click()
+    assert [view.is_displayed() for view in views] == [False, True]
+    note = browser.find_element("css selector", "td .note")
+    assert not note.is_displayed()
+    browser.find_element("css selector", ".notes").click()
+    assert note.is_displayed()
+
+
+def test_themes_differ_and_are_readable(show, page) -> None:
+    browser = show(html(page("RoPE"), "a"))
+    light, dark = choose_theme(browser, "light"), choose_theme(browser, "dark")
+    assert light == "rgb(255, 255, 255)"
+    assert dark == "rgb(21, 24, 28)"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_hostile_names_run_nothing_and_break_no_layout(show, page, hostile_names, size) -> None:
+    blocks = [block for name in [*hostile_names, "w" * 300] for block in page(name)]
+    browser = show(html(blocks, hostile_names[0]), size)
+    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert requests(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_real_report_opens_without_error_or_request(show, reported, size) -> None:
+    browser = show(reported / "report.html", size)
+    browser.execute_script("for (const v of document.querySelectorAll('.view')) v.hidden = false")
+    charts = browser.find_elements("css selector", ".chart")
+    for chart in charts:
+        browser.execute_script("arguments[0].scrollIntoView()", chart)
+    for theme in ("dark", "light"):
+        choose_theme(browser, theme)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    assert requests(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]

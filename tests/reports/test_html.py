@@ -1,0 +1,81 @@
+"""The HTML page as text: it is whole, it asks for nothing, and names in it are only names."""
+
+import base64
+import hashlib
+import html as entities
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from extrapolate.reports import names
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.html import html
+from extrapolate.reports.page import Text
+
+
+class Read(HTMLParser):
+    """Tags with the names of their attributes, texts, and where links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.text = ""
+        self.addresses: list[str] = []
+        self.within = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src", "action", "srcset")]
+        self.within = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}", ()))
+        self.within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.within not in ("script", "style"):
+            self.text += data
+
+
+def test_a_hostile_name_is_shown_and_read_as_nothing(hostile, page) -> None:
+    mine, harmless = Read(html(page(hostile), hostile)), Read(html(page("Llama"), "Llama"))
+    assert mine.tags == harmless.tags
+    assert mine.text.replace(hostile, "Llama").replace(names.one_line(hostile), "Llama") == harmless.text
+
+
+def test_it_asks_for_nothing(page) -> None:
+    read = Read(html(page("RoPE"), "a report"))
+    assert [address for address in read.addresses if not address.startswith(("data:", "#", "RoPE.png"))] == []
+
+
+def test_only_its_own_scripts_may_run(page) -> None:
+    made = html(page("RoPE"), "a report")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', made)
+    assert policy is not None
+    scripts = re.findall(r"<script>(.*?)</script>", made, re.DOTALL)
+    assert len(scripts) == 3  # plotly, charts, the page
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    assert re.findall(r"'sha256-([^']*)'", entities.unescape(policy[1])) == hashes
+    assert "default-src 'none'" in entities.unescape(policy[1])
+    assert "unsafe-eval" not in policy[1]
+    assert " on" not in {f" {name[:2]}" for _, held in Read(made).tags for name in held}
+
+
+def test_plotly_is_left_out_where_nothing_is_drawn(page) -> None:
+    assert len(html([Text("a")], "a")) < 50_000
+    assert len(html(page("a"), "a")) < 8_000_000
+
+
+def test_a_charts_data_come_back_as_they_were(page) -> None:
+    name = "</script><b>&amp;"
+    found = re.findall(r'<script type="application/json">(.*?)</script>', html(page(name), "a"), re.DOTALL)
+    assert [json.loads(one)["traces"][0]["name"] for one in found] == [name]
+
+
+def test_what_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        Chart("a", "a.png", [{"y": [float("nan")]}]).html()
