@@ -26,7 +26,7 @@ def of(folder: Path) -> pd.DataFrame:
 
 def test_runs_and_reports_of_several_people_become_one_folder(cli, write_run, tmp_path):
     write_run(tmp_path / "people/alice/rope", seeded(0))
-    xt.report(write_run(tmp_path / "runs/rope", seeded(1)), tmp_path / "people/bob/report")
+    (write_run(tmp_path / "people/bob/report", seeded(1)) / "report.md").touch()
     ended = cli("merge", "people", "--out", "all").succeeded()
     assert "make a report with: extrapolate report all" in ended.err
     rows = of(tmp_path / "all")
@@ -48,7 +48,7 @@ def test_runs_and_reports_of_several_people_become_one_folder(cli, write_run, tm
 
 def test_rows_that_two_folders_have_are_taken_once(write_run, tmp_path):
     run = write_run(tmp_path / "people/alice/rope")
-    xt.report(run, tmp_path / "people/alice/report")
+    (write_run(tmp_path / "people/alice/report") / "report.md").touch()
     merged = xt.merge(tmp_path / "people", tmp_path / "all")
     assert merged.runs["run"].to_list() == ["rope"]
     for name in merged.files:

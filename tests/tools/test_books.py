@@ -32,7 +32,10 @@ def test_the_beginning_says_what_the_rows_say(books) -> None:
 
 
 def test_a_length_has_its_answer_its_pictures_and_the_tables_of_its_report(books) -> None:
-    report = "# The answer\n\n**RoPE.**\n\n# Loss by evaluation length\n\n## Protocol windows\n\n| a |\n|---|\n\n# More\n\nx\n"
+    report = (
+        "# The answer\n\n**RoPE.**\n\n# Loss by evaluation length\n\n"
+        "## Protocol windows\n\n| a |\n|---|\n\n# More\n\nx\n"
+    )
     assert books.section(64, "ALiBi holds.", report) == (
         "## Training length 64\n\n**ALiBi holds.**\n\n"
         "![Loss against length, L = 64](studies/books-L64-loss_by_ev.png)\n\n"

@@ -39,7 +39,7 @@ class Against(Section):
     """The losses beside those of a baseline: which got worse."""
 
     chapter = "Against the baseline"
-    place = 5
+    place = 2
     files = ("check.parquet",)
     tables = (CHECK,)
 
