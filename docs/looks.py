@@ -37,8 +37,8 @@ def page(entry: Entry) -> str:
     notes = NOTES / f"{entry.name}.md"
     more = "\n" + _with_output(notes.read_text(encoding="utf-8")) if notes.is_file() else ""
     return (
-        f"# {entry.display}\n\nMade by `make docs`. [Encodings](../encodings.md#{entry.name}) has the formula, the "
-        f"arguments and the source of `{entry.name}`.\n\n![What {entry.display} makes of positions]({entry.name}.png)"
+        f"# {entry.display}\n\nMade by `make docs`. The formula, the arguments and the source are in "
+        f"[encodings](../encodings.md#{entry.name}).\n\n![What {entry.display} makes of positions]({entry.name}.png)"
         f"\n\n{READING.format(name=entry.name)}{more}"
     )
 

@@ -27,21 +27,19 @@ METRICS = plain(
     ),
     Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
 )
-EVALS_TABLE = Described(
+_EVALS = Described(
     "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.groups
 )
-EVAL_PROBES_TABLE = Described(
-    "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
-    "a run, an extension, a probe, a length and a depth", PROBES.groups, EVALS_TABLE,
-)  # fmt: skip
 TABLES = (
-    EVALS_TABLE,
+    _EVALS,
     Described(
         "eval_documents", "`eval_documents.parquet`, of a run and of a report",
-        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups,
-        EVALS_TABLE,
+        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
     ),
-    EVAL_PROBES_TABLE,
+    Described(
+        "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
+        "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
+    ),
     Described(
         "inspections", "`inspections.parquet`, of a run and of a report",
         "a run, an extension, a length, and a quantity of a measurement at one layer, head and place",

@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.results.columns import INT, REAL, TEXT, always, sometimes
 from extrapolate.results.described import Described, plain
-from extrapolate.results.page import EVAL_PROBES_TABLE, EVALS_TABLE, column_lines
+from extrapolate.results.page import column_lines
 
 TRUTH, TEXTS = pa.bool_(), pa.list_(TEXT)
 _NAMES = (
@@ -35,9 +34,9 @@ COMPARE = Described(
             "they share no seed",
         ),
         always("by_seed", pa.list_(REAL), "nats per target", "The difference of each pair of runs with one seed."),
-        sometimes("low", REAL, "nats per target", "The lower end of the interval.", "there are too few clusters"),
-        sometimes("high", REAL, "nats per target", "The upper end of the interval.", "there are too few clusters"),
-        sometimes("p", REAL, "", "The p value of the difference.", "there are too few clusters"),
+        sometimes("low", REAL, "nats per target", "The lower end of the interval.", "it has too few clusters"),
+        sometimes("high", REAL, "nats per target", "The upper end of the interval.", "it has too few clusters"),
+        sometimes("p", REAL, "", "The p value of the difference.", "it has too few clusters"),
         sometimes("p_corrected", REAL, "", "The p value after `--correct holm`.", "it is not corrected"),
         always("verdict", TEXT, "", "`win`, `tie` or `loss` of `model`; `too few`; or `no shared seed`."),
         sometimes("clusters", INT, "", "How many clusters were resampled.", "there is no difference"),
@@ -125,7 +124,7 @@ COLUMNS = Described(
 )  # fmt: skip
 PRINTED = (COMPARE, STATUS, DRY_RUN, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
 
-INTRODUCTION = f"""\
+INTRODUCTION = """\
 # What commands print with --json
 
 Made from the code by `make docs`. With `--json` a command prints its results on stdout as JSON Lines: each line is one
@@ -137,10 +136,9 @@ that is not a number is `"nan"`. A time is text, such as `"2026-11-22 18:00:00+0
 
 ## eval-lengths
 
-`extrapolate eval-lengths --json`. One line stands for {EVALS_TABLE.row}. Its keys are the columns of
-[evals](results.md#evals). With `--probes`, more lines follow. Each stands for {EVAL_PROBES_TABLE.row}, and its keys are
-the columns of [eval_probes](results.md#eval_probes). A run that was evaluated with nothing added has the extension
-`{AS_TRAINED}`.
+`extrapolate eval-lengths --json`. One line stands for a run, an extension, a protocol and a length. Its keys are the
+columns of [evals](results.md#evals). With `--probes`, more lines follow, one for each probe, length and depth. Their
+keys are the columns of [eval_probes](results.md#eval_probes).
 """
 
 
