@@ -43,7 +43,7 @@ TABLES = (
     Described(
         "inspections", "`inspections.parquet`, of a run and of a report",
         "a run, an extension, a length, and a quantity of a measurement at one layer, head and place",
-        INSPECTIONS.groups, EVALS_TABLE,
+        INSPECTIONS.groups, _EVALS,
     ),
     Described(
         "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
