@@ -144,7 +144,8 @@ class Sheet:
             for _, name, line in self._curves:
                 if name in grey and len(grey) > CROWD:
                     line.set_alpha(0.2)
-            self.note(f"Grey: {len(grey)} models that the picture does not name{out}. The table has all.")
+            models = "a model" if len(grey) == 1 else f"{len(grey)} models"
+            self.note(f"Grey: {models} that the picture does not name{out}. The table has all.")
 
     def _names(self) -> list[tuple[str, Any]]:
         """The text of each name, and the line that it stands beside: the last panel's, if it has points."""

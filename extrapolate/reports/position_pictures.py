@@ -65,7 +65,8 @@ def draw_differences(
         if model in named and (at := fails.get(model)) is not None:
             there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
             panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
-    sheet.fit(panel, longest["difference"])
+    bounds = longest[longest["model"].isin(banded if len(banded) <= MOST_BANDS else [])]
+    sheet.fit(panel, pd.concat([longest["difference"], bounds["low"], bounds["high"]]))
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xlabel(f"position in windows of up to {factor:g}x / L (L = {seq_len} tokens)")
     panel.set_ylabel("loss minus the control's (nats per token)")

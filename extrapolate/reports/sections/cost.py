@@ -141,7 +141,8 @@ def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def draw(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], path: Path) -> None:
     """Draws the loss at the shortest and at the longest length against the training time, with the fronts."""
     fronts = [front(table[TRAINING], table[column]) for column in losses]
-    named = [str(model) for model in table[MODEL.name][pd.concat(fronts, axis=1).any(axis=1)]]
+    on_some = pd.concat(fronts, axis=1).any(axis=1) | (len(table) <= styles.MANY)
+    named = [str(model) for model in table[MODEL.name][on_some]]
     sheet = plots.Sheet(len(losses), style, named[: styles.MOST_NAMED], one_scale=False)
     for panel, column, best in zip(sheet.panels, losses, fronts, strict=True):
         ends = table[best].sort_values(TRAINING)
@@ -159,6 +160,7 @@ def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style]
     points: list[traces.Trace] = []
     layout: dict[str, object] = {"hovermode": "closest"}
     on_some = pd.concat([front(table[TRAINING], table[column]) for column in losses], axis=1).any(axis=1)
+    on_some |= len(table) <= styles.MANY  # few can all have their names
     for at, column in enumerate(losses):
         number = "" if at == 0 else str(at + 1)
         ends = table[front(table[TRAINING], table[column])].sort_values(TRAINING)
@@ -169,7 +171,8 @@ def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style]
         rest = table[~on_some]
         points.append(
             {
-                "type": "scatter", "mode": "markers", "name": "not on a front", "showlegend": at == 0,
+                "type": "scatter", "mode": "markers", "name": "not on a front",
+                "showlegend": at == 0 and len(rest) > 0,
                 "legendgroup": "others", "marker": {"size": 6, "color": GREY}, "x": traces.numbers(rest[TRAINING]),
                 "y": traces.numbers(rest[column]), "text": [f", {traces.shown(model)}" for model in rest[MODEL.name]],
                 **axes,

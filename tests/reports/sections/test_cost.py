@@ -48,7 +48,7 @@ def test_on_the_front_is_what_no_other_beats_in_both() -> None:
 
 
 def test_the_models_on_a_front_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    models = {f"m{at}": (100.0 + at, 5.0 + at, 5.0 + at) for at in range(9)}
+    models = {f"m{at}": (100.0 + at, 5.0 + at, 5.0 + at) for at in range(12)}
     rows = rows_of(models | {"cheap": (50.0, 9.0, 9.0), "good": (90.0, 4.0, 4.5), "far": (95.0, 4.6, 4.0)})
     table = costs(rows, list(dict.fromkeys(rows["model"])))
     style = styles.styles(rows, list(table["Model"]))
@@ -57,11 +57,11 @@ def test_the_models_on_a_front_are_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     cost.draw(table, [NEAR, FAR], style, tmp_path / "made.png")
     texts = [text.get_text() for text in figures[0].texts]
     assert {text.split("  ")[0] for text in texts[:-1]} == {"cheap", "good", "far"}
-    assert texts[-1].startswith("Grey: 9 models")
+    assert texts[-1].startswith("Grey: 12 models")
     made = cost.chart(table, [NEAR, FAR], style, "cost.png")
     legend = [trace["name"] for trace in made.traces if trace.get("showlegend")]
     assert legend == ["front", "not on a front", "cheap", "good", "far"]
     others = [trace for trace in made.traces if trace["name"] == "not on a front"]
-    assert [len(trace["x"]) for trace in others] == [9, 9]
+    assert [len(trace["x"]) for trace in others] == [12, 12]
     assert made.traces[0]["y"] == [9, 4]
     assert json.dumps([made.traces, made.layout], allow_nan=False)
