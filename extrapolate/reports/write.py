@@ -74,8 +74,8 @@ def write_report(
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
-    more = {} if check is None else {"check": check, "tolerance": tolerance}
-    typed = command(runs, out, baseline, only, more) + (" --leaderboard" if leaderboard else "")
+    more: dict[str, Any] = {} if check is None else {"check": check, "tolerance": tolerance}
+    typed = command(runs, out, baseline, only, more | ({"leaderboard": True} if leaderboard else {}))
     material = replace(collect(evaluated, evals, documents, baseline, only, typed), leaderboard=leaderboard)
     if before is not None:
         if not evals:
@@ -104,11 +104,12 @@ def write_report(
 def command(
     runs: Sequence[Path], out: Path, baseline: str | None, only: Mapping[str, Any], more: Mapping[str, Any]
 ) -> str:
-    """What a user types to make the report again. more: flag -> value."""
+    """What a user types to make the report again. more: flag -> value, True where it takes none."""
     restricted = {_FLAGS.get(name, name): value for name, value in only.items()}
     flags = {"out": out, "baseline": baseline, **restricted, **more}
-    given = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-    return shlex.join(["extrapolate", "report", *map(str, runs), *given])
+    given = {f"--{name}": value for name, value in flags.items() if value is not None}
+    words = [word for flag, value in given.items() for word in ([flag] if value is True else [flag, str(value)])]
+    return shlex.join(["extrapolate", "report", *map(str, runs), *words])
 
 
 _FLAGS = {"seq_len": "seq-len", "corpus_hash": "corpus"}
