@@ -34,7 +34,7 @@ def encodings(
     markdown: Markdown = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the encodings by family, or show some, in words or as a picture."""
+    """List the encodings by family, or show or draw some."""
     from extrapolate import catalogue
     from extrapolate.cli.render import print_json
 
