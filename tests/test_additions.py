@@ -213,7 +213,7 @@ def test_a_process(folder, found) -> None:
 
 
 def test_a_section_of_the_report(folder, found, report) -> None:
-    assert report.index("\n# Cost\n\n## Sizes\n") > report.index("\n# Probes\n")
+    assert report.index("\n# Size\n\n## Sizes\n") > report.index("\n# Probes\n")
     table = pd.read_parquet(folder / "report/sizes.parquet").set_index("Model")["Parameters"]
     assert set(table.index) == {"Decay", "Decay + Root"}
     assert f"| Decay | {table['Decay']} |" in report

@@ -1,7 +1,5 @@
 """extrapolate inspect"""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +7,7 @@ import typer
 
 from extrapolate.cli import registered
 from extrapolate.cli.eval_lengths import Device, names_of, numbers_of
+from extrapolate.cli.flags import AsJson
 
 
 def inspect(
@@ -33,7 +32,7 @@ def inspect(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the rows as JSON lines")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how trained models use position.
 
@@ -42,7 +41,7 @@ def inspect(
     """
     from extrapolate.api.inspect import inspect as inspect_runs
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.render import print_table, print_text
+    from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import inspection
 
     found = inspect_runs(
@@ -59,8 +58,7 @@ def inspect(
         progress=CommandLine(),
     )
     if as_json:
-        for row in found.astype(object).where(found.notna(), None).to_dict("records"):
-            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        print_json(found.astype(object).where(found.notna(), None).to_dict("records"))
         return
     for title, mine in inspection.by_model(found):
         for what, table in inspection.tables_of(mine):

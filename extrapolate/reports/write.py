@@ -42,9 +42,11 @@ class Written:
 
     def markdown(self) -> str:
         """What the command prints, in Markdown: a comment on a pull request can be this text."""
-        blocks: list[Block] = [Text(self.answer)] if self.answer else []
+        blocks: list[Block] = []
         if self.checked is not None:
             blocks.append(Text(self.checked.summary(), strong=not self.checked.worse.empty))
+        if self.answer:
+            blocks.append(Text(self.answer))
         for table in self.shown:
             blocks += [Heading(3, f"{table.title[0].upper()}{table.title[1:]}"), table]
         if self.warnings:
@@ -76,7 +78,7 @@ def write_report(
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents() if evals else []
-    asked = {"out": out, "baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
+    asked = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
     asked |= {"tolerance": None if check is None else tolerance}
     material = collect(evaluated, evals, documents, baseline, only, command(runs, asked))
     material = replace(material, leaderboard=leaderboard)

@@ -139,6 +139,11 @@ that is not a number is `"nan"`. A time is text, such as `"2026-11-22 18:00:00+0
 `extrapolate eval-lengths --json`. One line stands for a run, an extension, a protocol and a length. Its keys are the
 columns of [evals](results.md#evals). With `--probes`, more lines follow, one for each probe, length and depth. Their
 keys are the columns of [eval_probes](results.md#eval_probes).
+
+## inspect
+
+`extrapolate inspect --json`. One line stands for a run, an extension, a length, and a quantity of a measurement at one
+layer, head and place. Its keys are the columns of [inspections](results.md#inspections).
 """
 
 

@@ -174,7 +174,9 @@ class TestReport:
         cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "needle", "--protocol", "off").succeeded()
         ended = cli("report", ckpt).succeeded()
         assert "probe needle, accuracy" in ended.out
-        assert {path.name for path in (tmp_path / "report").iterdir()} == {"probes.parquet", "report.md"}
+        assert {path.name for path in (tmp_path / "report").iterdir()} == {
+            "probes.parquet", "probes.needle.png", "report.md", "report.html"
+        }  # fmt: skip
         assert "no losses on text" in cli("compare", ckpt).error()
 
     def test_a_report_without_probes_has_none(self, without_pictures, cli, evaluated, tmp_path):

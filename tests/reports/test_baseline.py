@@ -76,7 +76,7 @@ def test_a_loss_that_got_worse_ends_the_command_with_1_after_the_report_is_writt
     assert worse["difference"] == pytest.approx(0.05)
     assert set(table.xs(1.0, level="factor")["verdict"]) == {"not worse"}
     page = (tmp_path / "report/report.md").read_text()
-    assert page.startswith("# Against the baseline\n\n**4 of 8 losses are worse")
+    assert "\n# Against the baseline\n\n**4 of 8 losses are worse" in page
     assert "| RoPE | windows | 2 | 3.773 | 3.823 | +0.050 | [+0.050, +0.050] |" in page
     assert "With one seed, the interval is about these runs" in page
 

@@ -48,7 +48,14 @@ def many(count: int) -> pd.DataFrame:
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     """As `positions.by_position` makes them, of windows of 1, 2 and 4 times 64."""
     return pd.concat(
-        rows.assign(position=position, difference=rows["loss"] - 4.0, low=rows["loss"] - 4.1, high=rows["loss"] - 3.9)
+        rows.assign(
+            position=position,
+            length=64 * rows["factor"],
+            windows="up to 4x",
+            difference=rows["loss"] - 4.0,
+            low=rows["loss"] - 4.1,
+            high=rows["loss"] - 3.9,
+        )  # fmt: skip
         for position in (0, 64, 96)
     )
 
@@ -115,7 +122,7 @@ def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any],
 def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_path: Path) -> None:
     curves = pd.DataFrame(
         {
-            "model": "RoPE", "factor": 4.0, "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
+            "model": "RoPE", "factor": 4.0, "length": 256, "windows": "4x", "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
             "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
         }
     )  # fmt: skip

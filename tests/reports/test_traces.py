@@ -72,10 +72,15 @@ def test_of_many_models_some_are_grey_behind_the_others() -> None:
 
 def test_failure_lengths_are_crosses_on_the_lines() -> None:
     curves = pd.concat(
-        rows_of(2, 1).assign(position=position, factor=4.0, difference=0.1, low=0.0, high=math.nan)
+        rows_of(2, 1).assign(
+            position=position, factor=4.0, length=256, windows="4x", difference=0.1, low=0.0, high=math.nan
+        )
         for position in (0, 32, 64, 96)
     )
-    found = [Failure("m0", 4.0, 256, 96, None, 40, "documents", 1), Failure("m1", 4.0, 256, None, 256, 40, "", 1)]
+    found = [
+        Failure("m0", "4x", 4.0, 256, 96, None, 40, "documents", 1),
+        Failure("m1", "4x", 4.0, 256, None, 256, 40, "", 1),
+    ]
     for draw in (position_charts.losses, position_charts.differences):
         made = draw(curves, found, ["m0", "m1"], style_of(curves), 64, "a.png")
         (cross,) = [line for line in made.traces if line["mode"] == "markers"]
@@ -112,7 +117,9 @@ def test_a_large_report_stays_small() -> None:
     rows = rows_of(600, 5)
     style, named = style_of(rows), styles.named(style_of(rows), rows)
     curves = pd.concat(
-        rows[rows["factor"] == 16.0].assign(position=32 * at, difference=0.123456, low=0.1, high=0.2)
+        rows[rows["factor"] == 16.0].assign(
+            position=32 * at, length=1024, windows="16x", difference=0.123456, low=0.1, high=0.2
+        )
         for at in range(32)
     )
     charts = [
