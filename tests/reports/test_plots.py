@@ -55,7 +55,7 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
             difference=rows["loss"] - 4.0,
             low=rows["loss"] - 4.1,
             high=rows["loss"] - 3.9,
-        )  # fmt: skip
+        )
         for position in (0, 64, 96)
     )
 
@@ -122,7 +122,8 @@ def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any],
 def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_path: Path) -> None:
     curves = pd.DataFrame(
         {
-            "model": "RoPE", "factor": 4.0, "length": 256, "windows": "4x", "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
+            "model": "RoPE", "factor": 4.0, "length": 256, "windows": "4x",
+            "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
             "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
         }
     )  # fmt: skip
