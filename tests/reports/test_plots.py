@@ -57,7 +57,7 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
             high=rows["loss"] - 3.9,
         )
         for position in (0, 64, 96)
-    )
+    ).reset_index(drop=True)
 
 
 def loss_by_length(rows: pd.DataFrame, to: Path) -> None:

@@ -76,7 +76,7 @@ def test_failure_lengths_are_crosses_on_the_lines() -> None:
             position=position, factor=4.0, length=256, windows="4x", difference=0.1, low=0.0, high=math.nan
         )
         for position in (0, 32, 64, 96)
-    )
+    ).reset_index(drop=True)
     found = [
         Failure("m0", "4x", 4.0, 256, 96, None, 40, "documents", 1),
         Failure("m1", "4x", 4.0, 256, None, 256, 40, "", 1),
@@ -121,7 +121,7 @@ def test_a_large_report_stays_small() -> None:
             position=32 * at, length=1024, windows="16x", difference=0.123456, low=0.1, high=0.2
         )
         for at in range(32)
-    )
+    ).reset_index(drop=True)
     charts = [
         losses.chart(rows, style, [], "a.png"),
         position_charts.losses(curves, [], named, style, 64, "b.png"),
