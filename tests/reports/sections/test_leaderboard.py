@@ -49,7 +49,7 @@ def test_a_rank_and_its_interval_at_each_length(cli, models, tmp_path):
     page = (tmp_path / "report/report.md").read_text()
     assert "| D | 1 [1, 4] | n/a | 1 |" in page
     assert "another seed may give another order" in page
-    assert "extrapolate report ckpt --out report --leaderboard" in page
+    assert "extrapolate report ckpt --leaderboard" in page
 
 
 def test_without_the_flag_there_is_none(models, tmp_path):
