@@ -29,7 +29,7 @@ factors = [1, 4]
 extend = ["pi"]
 max_targets = 2048
 """
-TIMES = ["evaluated_at", "tokens_per_s", "peak_mib"]
+MEASURED = ("evaluated_at", "tokens_per_s", "peak_mib", "Evaluation ")  # how columns begin that no two runs share
 
 
 def sweep(study: Path, out: Path) -> "subprocess.Popen[bytes]":
@@ -51,7 +51,7 @@ def tables(out: Path) -> dict[str, pd.DataFrame]:
     found = {}
     for path in sorted((out / "report").glob("*.parquet")):
         table = pd.read_parquet(path)
-        found[path.name] = table.drop(columns=[name for name in TIMES if name in table])
+        found[path.name] = table.drop(columns=[name for name in table if name.startswith(MEASURED)])
     return found
 
 
