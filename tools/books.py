@@ -20,10 +20,10 @@ SHOWN = ("loss_by_ev.png", "loss_by_ev.fixed-target.png")
 BEGINNING = """\
 # Seven encodings on English books
 
-`python tools/books.py` made this page from `examples/studies/books.toml`: {encodings} encodings, {lengths} training
-lengths and {seeds} seeds, {tokens} training tokens each. The models have {parameters} million parameters. The text is
-long English books, novels and essays, of which at most {documents} were tested. Trained on {machine}, {date}, commit
-{commit}. ExPE's constants are not in its paper: they are our reading.
+`python tools/books.py` made this page from `examples/studies/books.toml`. Encodings: {encodings}. Training lengths:
+{lengths}. Seeds: {seeds}. Training tokens: {tokens} each. The models have about {parameters} million parameters. The
+text is long English books, novels and essays, of which at most {documents} were tested. Trained on {machine}, {date},
+commit {commit}. ExPE's constants are not in its paper: they are our reading.
 """
 
 
@@ -52,10 +52,10 @@ def beginning(rows: pd.DataFrame) -> str:
 
     return BEGINNING.format(
         encodings=rows["encoding"].nunique(),
-        lengths=rows["seq_len"].nunique(),
-        seeds=rows["seed"].nunique(),
+        lengths=values("seq_len"),
+        seeds=values("seed"),
         tokens=", ".join(f"{tokens:,}" for tokens in sorted(set(rows["tokens"]))),
-        parameters=f"{rows['parameters'].min() / 1e6:.1f} to {rows['parameters'].max() / 1e6:.1f}",
+        parameters=f"{rows['parameters'].mean() / 1e6:.1f}",
         documents=rows["n_documents"].max(),
         machine=values("training_machine"),
         date=f"{rows['evaluated_at'].max():%Y-%m-%d}",

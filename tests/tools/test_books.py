@@ -26,8 +26,8 @@ def test_the_beginning_says_what_the_rows_say(books) -> None:
     }  # fmt: skip
     rows = pd.DataFrame([row, row | {"encoding": "none", "seed": 1, "parameters": 1_400_000, "n_documents": 52}])
     said = " ".join(books.beginning(rows).split())
-    assert "2 encodings, 1 training lengths and 2 seeds, 4,000,000 training tokens each" in said
-    assert "1.3 to 1.4 million parameters" in said
+    assert "Encodings: 2. Training lengths: 64. Seeds: 0, 1. Training tokens: 4,000,000 each." in said
+    assert "about 1.4 million parameters" in said
     assert "at most 52 were tested. Trained on a machine, 2026-01-02, commit abc." in said
 
 
