@@ -155,11 +155,7 @@ def comparisons(
     same windows in the same order, and have the same initial weights but for what their encodings add. How far that
     makes them alike need not be known: the differences of the pairs vary by what is left (see `Estimate.interval`).
     """
-    for (protocol, factor, _), here in rows.groupby(SETTING):
-        cluster, by = clusters_of(here)
-        setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
-        setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+    for setting, models in _settings(rows, confidence, least):
         for model, own in models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
                 difference = _difference(own.of(own.seeds), "loss", own.of(own.seeds), column)
@@ -172,14 +168,21 @@ def comparisons(
 
 def with_best(rows: pd.DataFrame, confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
     """At every factor, every other model with the one whose mean loss is least. Rows as for `comparisons`."""
+    for setting, models in _settings(rows, confidence, least):
+        best = min(models, key=lambda model: models[model].mean())
+        for model, other in _pairs(models, best):
+            yield from _pair(models, model, other, setting)
+
+
+def _settings(
+    rows: pd.DataFrame, confidence: float, least: float
+) -> Iterator[tuple[dict[str, Any], dict[str, "Sums"]]]:
+    """For each protocol and factor: what all its comparisons have, and the models' sums."""
     for (protocol, factor, _), here in rows.groupby(SETTING):
         cluster, by = clusters_of(here)
         setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
         setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        models = {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
-        best = min(models, key=lambda model: models[model].mean())
-        for model, other in _pairs(models, best):
-            yield from _pair(models, model, other, setting)
+        yield setting, {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
 
 
 def _pair(models: Mapping[str, "Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:

@@ -19,8 +19,8 @@ PLACES = {"own": "the query's own token", "previous": "the token before it", "fi
 class Heads(Measurement):
     """How much each head attends to its own, the previous and the first token, in text and in random tokens.
 
-    A score is (mass - u) / (1 - u) for the mass on that token and the mass u = 1 / (i + 1) that a head gives it which
-    attends evenly to tokens 0..i: 1 is all of the attention, 0 no more than even, below 0 less. A head attends by
+    A score is (mass - u) / (1 - u), where mass is the attention on that token. A head that attends evenly to tokens
+    0..i gives it u = 1 / (i + 1). So 1 is all of the attention, 0 no more than even, below 0 less. A head attends by
     position alone where a score is at least 0.5 in text, and also where every token is replaced with a random one.
     """
 
