@@ -86,8 +86,14 @@ class TestCommit:
 def test_machine_names_the_processor_and_its_cores() -> None:
     name, _, cores = provenance.machine().rpartition(", ")
     assert name.strip()
-    assert cores.split(" ")[1:] == ["cores"]
-    assert 1 <= int(cores.split(" ")[0]) <= (os.cpu_count() or 1)
+    number, word = cores.split(" ")
+    assert 1 <= int(number) <= (os.cpu_count() or 1)
+    assert word == ("core" if number == "1" else "cores")
+
+
+def test_one_core_is_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    assert provenance.machine.__wrapped__().endswith(", 1 core")
 
 
 def test_the_record_has_the_versions_in_use_and_is_json() -> None:
