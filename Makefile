@@ -12,7 +12,7 @@ ifdef QUICK
 SCALE := --scale quick
 endif
 
-.PHONY: report zoo docs test faults check gpu mutants clean
+.PHONY: report zoo docs site test faults check gpu mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) sweep examples/studies/quick-start.toml $(SCALE) --jobs 1  # one at a time: only so are times comparable
@@ -22,6 +22,9 @@ zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: n
 
 docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made from code
 	$(BIN)/python docs/generate.py
+
+site: $(VENV)/site-installed  ## the documentation as a site, in site/index.html: runs the first notebook, in about a minute
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(VENV)/test-installed  ## the whole test suite
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
@@ -43,7 +46,7 @@ mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, 
 	$(BIN)/python tools/mutants.py
 
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) mutants data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
+	rm -rf $(VENV) mutants site data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +57,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ $(VENV)/installed
+
+$(VENV)/site-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[site]'
 	touch $@ $(VENV)/installed
 
 $(VENV)/mutants-installed: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -1,10 +1,10 @@
 """A first notebook: tokenise, train two small models, evaluate them, compare them, plot.
 
-Open it in an editor that knows cells (`# %%`), or run it whole: python examples/quickstart.py
+Open it in an editor that knows cells (`# %%`), or run it whole: `python examples/quickstart.py`.
 It takes less than two minutes on a laptop, and writes into the folder `quickstart`.
 """
 
-# %% The settings. The environment can change them: QUICKSTART_TOKENS=100000 trains for less time.
+# %% The settings. The environment can change them: a smaller QUICKSTART_TOKENS trains for less time.
 import os
 from pathlib import Path
 

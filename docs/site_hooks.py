@@ -1,0 +1,43 @@
+"""What `make site` adds to the pages of docs/: those that lie beside it, and the first notebook with what it prints."""
+
+import re
+from pathlib import Path
+
+import first_notebook
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+LINK = re.compile(r"(?<=\]\()(?:\.\./|docs/)+")  # from docs/ to what lies beside it, and the other way round
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds what each encoding looks like to the navigation."""
+    (chapter,) = [pages for entry in config.nav or [] for title, pages in entry.items() if title == "Encodings"]
+    pages = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "encodings").glob("*.md"))
+    chapter.append({"What they look like": pages})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the README as the first page, the pages beside it, the examples, and the notebook."""
+    for source, target in BESIDE.items():
+        files.append(File.generated(config, target, content=(ROOT / source).read_text(encoding="utf-8")))
+    for path in (ROOT / "examples").rglob("*.*"):
+        if path.suffix in {".py", ".toml"}:
+            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    page, pictures, notebook = first_notebook.made(ROOT / "examples" / "quickstart.py")
+    made = {"quickstart.md": page, "quickstart.ipynb": notebook, **pictures}
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """In the site, all of them lie in one folder."""
+    if page.file.src_uri.count("/"):
+        return markdown.replace("](../../", "](../")
+    return LINK.sub("", markdown).replace("](README.md", "](index.md")
