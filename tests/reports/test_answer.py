@@ -11,6 +11,7 @@ from extrapolate.reports.answer import Answer, answer
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.sections.answer import explained
+from extrapolate.reports.sums import settings
 
 FACTORS = (1, 2, 4)
 Curve = Mapping[int, float]  # the loss above that of a context cut back to L, by factor
@@ -49,7 +50,7 @@ def answered(
         Material(
             evaluated=Evaluated({}, ()), rows={protocol: pd.DataFrame(rows)},
             losses={protocol: pd.DataFrame({"Model": list(models)})}, documents=pd.DataFrame(found), compared=(),
-            probes=pd.DataFrame(), styles={},
+            probes=pd.DataFrame(), styles={}, sums=settings(pd.DataFrame(found)),
         )
     )  # fmt: skip
 

@@ -41,8 +41,8 @@ class Overview(Section):
 
 
 def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Block]:
-    documents = material.documents[material.documents["protocol"] == protocol]
-    best = comparison.corrected(list(comparison.with_best(documents)), "holm")
+    sums = [setting for setting in material.sums if setting.protocol == protocol]
+    best = comparison.corrected(list(comparison.with_best(sums)), "holm")
     to_best = {(one.model, one.factor): one for one in best}
     to_control = {
         (one.model, one.factor): one for one in material.compared if one.protocol == protocol and one.other == CONTROL
