@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from extrapolate.folders import listed
 from extrapolate.reports import tables
-from extrapolate.reports.comparison import CONTROL, OPTIMUM, Comparison, of_sums, resampled
+from extrapolate.reports.comparison import CONTROL, OPTIMUM, Comparison, comparisons, resampled
 from extrapolate.reports.material import Material
 from extrapolate.reports.positions import LEAST
 
@@ -41,14 +41,14 @@ def answer(material: Material) -> Answer:
     """
     protocol = ISOLATES if ISOLATES in material.rows else next(iter(material.rows))
     rows, models = material.rows[protocol], material.models(protocol)
-    sums = [setting for setting in material.sums if setting.protocol == protocol]
-    beyond = [setting for setting in sums if setting.factor > 1]
-    extrapolates = bool(beyond)
-    asked = beyond or sums
-    pairs = [model for setting in asked for model in setting.models]
-    count = len(pairs) * extrapolates + len(pairs) - pairs.count(models[0])
+    documents = material.documents[material.documents["protocol"] == protocol]
+    beyond = documents[documents["factor"] > 1]
+    extrapolates = not beyond.empty
+    asked = beyond if extrapolates else documents
+    pairs = asked[["model", "factor"]].drop_duplicates()["model"]
+    count = len(pairs) * extrapolates + int((pairs != models[0]).sum())
     confidence = 1 - (1 - CONFIDENCE) / max(1, count)
-    found = list(of_sums(asked, confidence, reference=models[0], controls=extrapolates))
+    found = list(comparisons(asked, confidence, reference=models[0], controls=extrapolates))
     found = [one for one in found if one.other != OPTIMUM]
     against = [one for one in found if one.other != CONTROL]
     controls = [one for one in found if one.other == CONTROL]

@@ -148,7 +148,7 @@ def of_sums(
         told = _told(setting, confidence, least)
         for model, own in setting.models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
-                found = setting.own(model, column)
+                found = difference(own, "loss", own, column, own.seeds)
                 if found is not None:
                     told |= {"seeds": own.seeds, "one_run": own.runs < 2}
                     yield Comparison(model=model, other=other, **told, **_found(found, confidence))

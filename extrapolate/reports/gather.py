@@ -48,7 +48,7 @@ class Evaluated:
         return pa.concat_tables(found[1:] or found)
 
     def probes(self) -> list[dict[str, Any]]:
-        """The rows of every `eval_probes.parquet`, or of `probes.parquet` of a report. Raises UserError where damaged."""
+        """The rows of every `eval_probes.parquet`, of a report `probes.parquet`. Raises UserError where damaged."""
         return self.rows(PROBES_TABLE, results.PROBES)
 
     def rows(self, file: str, table: Table) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ class Sums:
 
 
 class Setting:
-    """The sums of all models at one length of one protocol, on the same targets; and what they are estimated from.
+    """The sums of all models at one length of one protocol, on the same targets.
 
     clusters: what is resampled, in words. count: how many there are. models: each model's sums, in the order of the
     rows.
@@ -56,14 +56,6 @@ class Setting:
         cluster = rows.groupby(by, observed=True).ngroup()
         self.count = int(cluster.max()) + 1
         self.models = _by_model(rows, cluster)
-        self._own: dict[tuple[str, str], Estimate | None] = {}
-
-    def own(self, model: str, column: str) -> Estimate | None:
-        """A model's loss minus another column of its own, such as `control_loss`; each is estimated once."""
-        if (model, column) not in self._own:
-            mine = self.models[model]
-            self._own[model, column] = difference(mine, "loss", mine, column, mine.seeds)
-        return self._own[model, column]
 
 
 def settings(rows: pd.DataFrame) -> list[Setting]:

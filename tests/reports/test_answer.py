@@ -11,7 +11,6 @@ from extrapolate.reports.answer import Answer, answer
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.sections.answer import explained
-from extrapolate.reports.sums import settings
 
 FACTORS = (1, 2, 4)
 Curve = Mapping[int, float]  # the loss above that of a context cut back to L, by factor
@@ -50,7 +49,7 @@ def answered(
         Material(
             evaluated=Evaluated({}, ()), rows={protocol: pd.DataFrame(rows)},
             losses={protocol: pd.DataFrame({"Model": list(models)})}, documents=pd.DataFrame(found), compared=(),
-            probes=pd.DataFrame(), styles={}, sums=settings(pd.DataFrame(found)),
+            probes=pd.DataFrame(), styles={},
         )
     )  # fmt: skip
 
