@@ -10,6 +10,7 @@ from extrapolate.evaluation.statistics import LEAST
 from extrapolate.progress import QUIET, Progress
 from extrapolate.reports import comparison
 from extrapolate.reports.comparison import BELOW_OPTIMUM, Comparison, below_optimum
+from extrapolate.reports.documents import as_frame
 from extrapolate.reports.gather import gather
 from extrapolate.reports.tables import frame_of
 from extrapolate.runs.run import Run
@@ -75,7 +76,7 @@ def comparisons_of(
     if not evals:
         raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
     given = {name: value for name, value in only.items() if value is not None}
-    documents = pd.DataFrame(gathered.documents())
+    documents = as_frame(gathered.documents())
     rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, given)
     for warning in warnings:
         progress.say(f"warning: {warning}")

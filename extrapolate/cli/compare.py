@@ -38,6 +38,7 @@ def compare(
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import comparison
+    from extrapolate.reports.sums import ENOUGH_DOCUMENTS
 
     found = comparisons_of(
         runs,
@@ -66,7 +67,7 @@ def compare(
         )
     if any(one.clusters == "stretches" for one in found):
         say(
-            f"fewer than {comparison.ENOUGH_DOCUMENTS} documents: contiguous stretches of 16 L tokens stand in. "
+            f"fewer than {ENOUGH_DOCUMENTS} documents: contiguous stretches of 16 L tokens stand in. "
             "Those of one document are alike, which makes intervals too narrow rather than too wide"
         )
     if any(one.difference is None for one in found):

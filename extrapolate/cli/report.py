@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from extrapolate.cli.flags import AsJson
+from extrapolate.errors import UserError
+
 
 class Format(Enum):
     """How tables are printed."""
@@ -39,15 +42,18 @@ def report(
     format: Annotated[
         Format, typer.Option(help="what is printed: tables for a terminal, or Markdown for a pull request")
     ] = Format.TEXT,
+    as_json: AsJson = False,
 ) -> None:
     """Write tables and plots of evaluated runs.
 
     The tables are Parquet, Markdown and LaTeX. They show loss by length and by position, and the results of probes.
     """
+    if as_json and format is Format.MD:
+        raise UserError("give one of --format and --json")
     from extrapolate.api.report import report as reported
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
-    from extrapolate.cli.render import print_table, print_text
+    from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
 
     written = reported(
@@ -63,7 +69,9 @@ def report(
         leaderboard=leaderboard,
         progress=CommandLine(),
     )
-    if format is Format.MD:
+    if as_json:
+        print_json(written.rows)
+    elif format is Format.MD:
         sys.stdout.write(written.markdown())
     else:
         print_text(written.answer)

@@ -5,9 +5,10 @@ that clusters, and not targets, are resampled. The design is crossed: all seeds 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ ROUNDING = 1e-12  # relative to the largest effect: what is below it is no sprea
 AT_ONCE = 512  # buckets whose resamples are held in memory together
 TAIL = 0.005  # of the resamples: what is rarer is not read off them
 SMALLEST = 1e-10  # a p value that is smaller is given as this
+_SPACING = 1e-10  # normal deviations: how exactly p values are found
 LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
 
 Verdict = Literal["win", "tie", "loss", "too few"]
@@ -95,11 +97,8 @@ class Estimate:
         side, away = (1, self.mean) if self.mean > 0 else (-1, -self.mean)
         if away > self._reach(SMALLEST / 2, side):
             return SMALLEST
-        low, high = math.log(SMALLEST / 2), math.log(0.5)
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (low, middle) if away > self._reach(math.exp(middle), side) else (middle, high)
-        return min(1.0, 2 * math.exp(high))
+        # In units of a normal deviation, in which the reach is almost a straight line.
+        return 2 * _NORMAL.cdf(-_root(lambda z: away - self._reach(_NORMAL.cdf(-z), side), 0.0, _MOST))
 
     def of_these_runs(self) -> "Estimate":
         """As if the seeds' mean were one seed: intervals are then about these weights, and documents alone."""
@@ -132,6 +131,35 @@ class Estimate:
 
 
 _t = lru_cache(maxsize=4096)(student_t.quantile)
+_NORMAL = NormalDist()
+_MOST = -_NORMAL.inv_cdf(SMALLEST / 2)
+
+
+def _root(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls to below zero at `high` is zero: regula falsi, by the Illinois rule.
+
+    It needs few values, each of which is a quantile of Student's t. `low` where the function is not above zero there.
+    """
+    above, below, side = falling(low), falling(high), 0
+    if above <= 0:
+        return low
+    while high - low > _SPACING:
+        middle = (low * below - high * above) / (below - above)
+        middle = min(max(middle, low + _SPACING / 2), high - _SPACING / 2)
+        value = falling(middle)
+        if value > 0:
+            low, above, below, side = middle, value, below / 2 if side > 0 else below, 1
+        else:
+            high, below, above, side = middle, value, above / 2 if side < 0 else above, -1
+    return low
+
+
+@lru_cache(maxsize=4)  # the comparisons of a report are of a few numbers of clusters
+def _draws(resamples: int, count: int, seed: int) -> np.ndarray:
+    """Which clusters each resample draws, [resamples, count]."""
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    drawn_RC.flags.writeable = False
+    return drawn_RC
 
 
 def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
@@ -160,7 +188,7 @@ def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESA
     error = float(standard_error(effect_C, share_C))
     if error <= ROUNDING * abs(effect_C).max():
         return Estimate(mean, count, 0.0, none, by_seed)
-    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    drawn_RC = _draws(resamples, count, seed)
     effect_RC = (effect_C - effect_C.mean())[drawn_RC]
     error_R = standard_error(effect_RC, share_C)
     usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread

@@ -14,10 +14,13 @@ from extrapolate.evaluation.statistics import FEWEST
 from extrapolate.folders import listed
 from extrapolate.reports import comparison, tables
 from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.documents import as_frame, of_documents
 from extrapolate.reports.gather import DOCUMENTS, TEXT, gather
 from extrapolate.reports.seeds import of_seeds, seeds_of, shared
+from extrapolate.reports.sums import settings
 
 TOLERANCE = 0.02  # nats: what retraining on another machine can change without a cause
+BEFORE = ", before"  # ends the name of a model of the baseline
 WORSE, BETTER, NOT_WORSE = "worse", "better", "not worse"
 _KEY = list(results.EVALS.key)
 _PLACE = ["protocol", "factor", "model"]
@@ -32,7 +35,7 @@ class Baseline:
 
     named: str
     evals: list[dict[str, Any]]
-    documents: list[dict[str, Any]]
+    documents: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -94,13 +97,14 @@ def read_baseline(path: Path, out: Path) -> Baseline:
         )
     if path.is_dir():
         gathered = gather([path])
-        return Baseline(str(path), gathered.evals(), gathered.rows(DOCUMENTS, results.EVAL_DOCUMENTS))
+        return Baseline(str(path), gathered.evals(), as_frame(gathered.documents(missing=True)))
     if path.name == DOCUMENTS:
         raise UserError(f"{path} holds the rows of documents: name the {TEXT} beside it, or their folder")
     evals = results.read(path, results.EVALS)
     beside = path.with_name(DOCUMENTS)
     has_documents = path.name == TEXT and beside.exists()
-    return Baseline(str(path), evals, results.read(beside, results.EVAL_DOCUMENTS) if has_documents else [])
+    documents = as_frame(results.read_columns(beside, results.EVAL_DOCUMENTS)) if has_documents else pd.DataFrame()
+    return Baseline(str(path), evals, documents)
 
 
 def checked(
@@ -120,7 +124,7 @@ def checked(
     notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
     if not pairs:
         raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
-    compared = _compared(pairs, documents, pd.DataFrame(baseline.documents))
+    compared = _compared(pairs, documents, baseline.documents)
     rows = pd.DataFrame([pair.row(compared.get(pair.place), tolerance) for pair in pairs])
     return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(pairs, rows)))
 
@@ -202,22 +206,20 @@ def _compared(
     pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame
 ) -> dict[tuple[Hashable, ...], Comparison]:
     """By place, the difference with its interval, where both have the documents of all their runs; Holm-corrected."""
-    found: list[Comparison] = []
-    for model in dict.fromkeys(pair.place[-1] for pair in pairs):
-        mine = [pair for pair in pairs if pair.place[-1] == model]
-        seeds = {pair.place: pair.seeds for pair in mine}
-        now = comparison.of_documents(pd.concat([pair.now for pair in mine]), documents)
-        before = comparison.of_documents(pd.concat([pair.before for pair in mine]), documents_before)
-        if now.empty or before.empty:
-            continue
-        both = pd.concat([now, before.assign(model=f"{model}, before")])
-        found += [
-            one
-            for one in comparison.comparisons(both, controls=False)
-            if one.difference is not None
-            and math.isfinite(one.difference.mean)
-            and one.seeds == seeds.get((one.protocol, one.factor, one.model))
-        ]
+    seeds = {pair.place: pair.seeds for pair in pairs}
+    now = of_documents(pd.concat([pair.now for pair in pairs]), documents)
+    before = of_documents(pd.concat([pair.before for pair in pairs]), documents_before)
+    if now.empty or before.empty:
+        return {}
+    both = pd.concat([now, before.assign(model=before["model"].astype(str) + BEFORE)])
+    models = [str(model) for model in dict.fromkeys(pair.place[-1] for pair in pairs)]
+    found = [
+        one
+        for one in comparison.of_pairs(settings(both), [(model, model + BEFORE) for model in models])
+        if one.difference is not None
+        and math.isfinite(one.difference.mean)
+        and one.seeds == seeds.get((one.protocol, one.factor, one.model))
+    ]
     return {(one.protocol, one.factor, one.model): one for one in comparison.corrected(found, "holm")}
 
 

@@ -11,19 +11,19 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.evaluation.statistics import LEAST, Interval, estimate, holm
+from extrapolate.evaluation.statistics import LEAST, Estimate, Interval, holm
 from extrapolate.reports import tables
-from extrapolate.reports.seeds import seeds_of, shared
+from extrapolate.reports.documents import document_rows
+from extrapolate.reports.seeds import shared
+from extrapolate.reports.sums import Setting, difference, settings
 from extrapolate.specs import did_you_mean
 
-ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
 BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
 THIS_RUN = " (this run)"  # ends the verdict on one run of a model: another seed may give another
 CORRECTIONS = ("none", "holm")
 MARK = "*"  # a difference that is sure after the correction
-SETTING = ["protocol", "factor", "targets_hash"]
 
 
 @dataclass(frozen=True)
@@ -114,32 +114,21 @@ def comparable_rows(
     return rows, warnings
 
 
-def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
-
-    Raises UserError where a protocol has losses and no documents.
-    """
-    found = of_documents(rows, documents)
-    lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"])
-    if lacking:
-        raise UserError(
-            f"eval_documents.parquet holds no document of the protocol {sorted(lacking)[0]}, which evals.parquet has: "
-            "evaluate again"
-        )
-    return found
-
-
-def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """As `document_rows`, where some rows, or all, may have no documents."""
-    keys, told = ["run", "extension", "step", "precision", "split", *SETTING], ["seed", "model", "plan_hash"]
-    if documents.empty:
-        return pd.DataFrame(columns=[*keys, *told])
-    own = documents.drop(columns=told, errors="ignore")
-    return own.merge(rows[[*keys, *told]], on=keys).dropna(subset=["loss"])
-
-
 def comparisons(
     rows: pd.DataFrame,
+    confidence: float = 0.95,
+    *,
+    pairs: bool = True,
+    controls: bool = True,
+    reference: str | None = None,
+    least: float = LEAST,
+) -> Iterator[Comparison]:
+    """As `of_sums`, of documents' rows."""
+    return of_sums(settings(rows), confidence, pairs=pairs, controls=controls, reference=reference, least=least)
+
+
+def of_sums(
+    summed: Iterable[Setting],
     confidence: float = 0.95,
     *,
     pairs: bool = True,
@@ -155,73 +144,63 @@ def comparisons(
     same windows in the same order, and have the same initial weights but for what their encodings add. How far that
     makes them alike need not be known: the differences of the pairs vary by what is left (see `Estimate.interval`).
     """
-    for setting, models in _settings(rows, confidence, least):
-        for model, own in models.items():
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        for model, own in setting.models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
-                difference = _difference(own.of(own.seeds), "loss", own.of(own.seeds), column)
-                if difference is not None:
-                    setting |= {"seeds": own.seeds, "one_run": own.runs < 2}
-                    yield Comparison(model=model, other=other, **setting, **_found(*difference, confidence))
-        for model, other in _pairs(models, reference) if pairs else ():
-            yield from _pair(models, model, other, setting)
+                found = difference(own, "loss", own, column, own.seeds)
+                if found is not None:
+                    told |= {"seeds": own.seeds, "one_run": own.runs < 2}
+                    yield Comparison(model=model, other=other, **told, **_found(found, confidence))
+        for model, other in _pairs(setting.models, reference) if pairs else ():
+            yield from _pair(setting, model, other, told)
 
 
-def with_best(rows: pd.DataFrame, confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
-    """At every factor, every other model with the one whose mean loss is least. Rows as for `comparisons`."""
-    for setting, models in _settings(rows, confidence, least):
-        best = min(models, key=lambda model: models[model].mean())
-        for model, other in _pairs(models, best):
-            yield from _pair(models, model, other, setting)
+def of_pairs(
+    summed: Iterable[Setting], pairs: Iterable[tuple[str, str]], confidence: float = 0.95, *, least: float = LEAST
+) -> Iterator[Comparison]:
+    """Of each pair, the first model with the second, at every factor that both reach."""
+    pairs = list(pairs)
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        for model, other in pairs:
+            if model in setting.models and other in setting.models:
+                yield from _pair(setting, model, other, told)
 
 
-def _settings(
-    rows: pd.DataFrame, confidence: float, least: float
-) -> Iterator[tuple[dict[str, Any], dict[str, "Sums"]]]:
-    """For each protocol and factor: what all its comparisons have, and the models' sums."""
-    for (protocol, factor, _), here in rows.groupby(SETTING):
-        cluster, by = clusters_of(here)
-        setting: dict[str, Any] = {"protocol": str(protocol), "factor": float(str(factor))}
-        setting |= {"clusters": cluster, "least": least, "confidence": confidence}
-        yield setting, {str(model): Sums(mine, by) for model, mine in here.groupby("model", sort=False)}
+def with_best(summed: Iterable[Setting], confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
+    """At every factor, every other model with the one whose mean loss is least."""
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        best = min(setting.models, key=lambda model: setting.models[model].mean())
+        for model, other in _pairs(setting.models, best):
+            yield from _pair(setting, model, other, told)
 
 
-def _pair(models: Mapping[str, "Sums"], model: str, other: str, setting: dict[str, Any]) -> Iterator[Comparison]:
+def _told(setting: Setting, confidence: float, least: float) -> dict[str, Any]:
+    """What all comparisons of a setting have."""
+    where = {"protocol": setting.protocol, "factor": setting.factor, "clusters": setting.clusters}
+    return where | {"least": least, "confidence": confidence}
+
+
+def _pair(setting: Setting, model: str, other: str, told: dict[str, Any]) -> Iterator[Comparison]:
     """The comparison of two models, if they have the same targets after all."""
-    ours, theirs = models[model], models[other]
+    ours, theirs = setting.models[model], setting.models[other]
     both = shared(ours.seeds, theirs.seeds)
     if not both and ours.seeds:
-        yield Comparison(model=model, other=other, **setting | {"seeds": (), "one_run": False}, difference=None)
+        yield Comparison(model=model, other=other, **told | {"seeds": (), "one_run": False}, difference=None)
         return
-    difference = _difference(ours.of(both), "loss", theirs.of(both), "loss")
-    if difference is not None:
+    estimated = difference(ours, "loss", theirs, "loss", both)
+    if estimated is not None:
         one_run = min(ours.runs, theirs.runs, len(both)) < 2
-        found = _found(*difference, setting["confidence"])
-        yield Comparison(model=model, other=other, **setting | {"seeds": both, "one_run": one_run}, **found)
+        found = _found(estimated, told["confidence"])
+        yield Comparison(model=model, other=other, **told | {"seeds": both, "one_run": one_run}, **found)
 
 
 def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str, str]]:
     if reference is None:
         return combinations(models, 2)
     return [(model, reference) for model in models if model != reference and reference in models]
-
-
-class Sums:
-    """One model's sums of losses (nats) and numbers of targets by cluster, for each of its runs."""
-
-    def __init__(self, rows: pd.DataFrame, by: list[str]) -> None:
-        self.seeds = seeds_of(rows)
-        self._runs = {seed: sums_of(mine, by) for seed, mine in rows.groupby("seed", dropna=False)}
-        self.runs = len(self._runs)
-
-    def of(self, seeds: tuple[int, ...]) -> list[pd.DataFrame]:
-        """Those of the runs with these seeds, in their order; a run whose seed is unknown goes with each of them."""
-        unknown = [sums for seed, sums in self._runs.items() if pd.isna(seed)]
-        return unknown * max(1, len(seeds)) if unknown else [self._runs[seed] for seed in seeds]
-
-    def mean(self) -> float:
-        """The mean loss over all runs, nats per target; infinite where it is not a number."""
-        means = [sums["loss"].sum() / sums["n_targets"].sum() for sums in self._runs.values()]
-        return float(np.nan_to_num(np.mean(means), nan=math.inf))
 
 
 def check_correction(by: str) -> None:
@@ -330,49 +309,9 @@ def resampled(found: Sequence[Comparison]) -> str:
     return f"Intervals are over {over}."
 
 
-def clusters_of(rows: pd.DataFrame) -> tuple[str, list[str]]:
-    """What is resampled, and the columns that tell it: documents, or stretches of 16 L where they are too few."""
-    if rows["document"].nunique() >= ENOUGH_DOCUMENTS:
-        return "documents", ["document"]
-    return "stretches", ["document", "block"]
-
-
-def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Of one model's rows: sums of losses (nats) and numbers of targets for each group, means over seeds."""
-    return sums_of(rows, [*by, "seed"]).groupby(by).mean()
-
-
-def sums_of(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Sums of losses (nats) and numbers of targets for each group of rows."""
-    sums = rows[[*by, "n_targets"]].assign(
-        **{name: rows[name].astype(float) * rows["n_targets"] for name in ("loss", "control_loss", "optimum_loss")}
-    )
-    return sums.groupby(by, dropna=False).sum(min_count=1)
-
-
-def _difference(
-    ours: list[pd.DataFrame], own: str, theirs: list[pd.DataFrame], other: str
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Differences of sums with each seed, [seeds, clusters], and targets, [clusters].
-
-    None where the runs do not have the same clusters, or one has no loss of that name.
-    """
-    clusters = ours[0].index
-    if any(not run.index.equals(clusters) for run in (*ours, *theirs)):
-        return None
-    ours_SC, theirs_SC = (
-        np.stack([run[name].to_numpy(float) for run in runs]) for runs, name in ((ours, own), (theirs, other))
-    )
-    if np.isnan(ours_SC).any() or np.isnan(theirs_SC).any():
-        return None
-    with np.errstate(invalid="ignore"):  # infinite losses
-        return ours_SC - theirs_SC, ours[0]["n_targets"].to_numpy(float)
-
-
-def _found(sum_SC: np.ndarray, targets_C: np.ndarray, confidence: float) -> dict[str, Any]:
-    """What a comparison says of differences of sums: see `Comparison`."""
+def _found(found: Estimate, confidence: float) -> dict[str, Any]:
+    """What a comparison says of a difference: see `Comparison`."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
-        found = estimate(sum_SC, targets_C)
         return {
             "difference": found.interval(confidence),
             "by_seed": found.by_seed,

@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import comparison, probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.documents import as_frame, document_rows
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
 from extrapolate.reports.styles import Style
+from extrapolate.reports.sums import Setting, settings
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Material:
     documents: the rows of these by document. compared: each model and its control, and the optimum where it is known.
     probes: the rows on probes that are shown, empty where there are none. styles: how pictures draw each model.
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
+    sums: `documents`, summed for comparisons.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
     same report again. checked: the losses beside those of a baseline, where one was named. leaderboard: whether models
@@ -38,6 +42,7 @@ class Material:
     compared: Sequence[Comparison]
     probes: pd.DataFrame
     styles: Mapping[str, Style]
+    sums: Sequence[Setting] = ()
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()
@@ -53,7 +58,7 @@ class Material:
 def collect(
     evaluated: Evaluated,
     evals: list[dict[str, Any]],
-    documents: list[dict[str, Any]],
+    documents: pa.Table,
     baseline: str | None,
     only: Mapping[str, Any],
     command: str = "",
@@ -69,22 +74,31 @@ def collect(
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     documents_along = by_document = pd.DataFrame()
     if rows:
-        documents_along = comparison.document_rows(pd.concat(along.values()), pd.DataFrame(documents))
-        last = documents_along["run"].map(every.groupby("run")["step"].max())
-        by_document = documents_along[documents_along["step"] == last]
+        documents_along = document_rows(pd.concat(along.values()), as_frame(documents))
+        by_document = _of_last(documents_along, every)
+    sums = settings(by_document) if rows else []
     return Material(
         evaluated=evaluated,
         rows=rows,
         losses=losses,
         documents=by_document,
-        compared=tuple(comparison.comparisons(by_document, pairs=False)) if rows else (),
+        compared=tuple(comparison.of_sums(sums, pairs=False)),
         probes=asked,
         styles=_styles(rows, losses),
+        sums=sums,
         along=along,
         documents_along=documents_along,
         warnings=(*evaluated.left_out, *warnings, *of_probes),
         command=command,
     )
+
+
+def _of_last(documents: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each run's last checkpoint."""
+    if every["step"].nunique() == 1:
+        return documents
+    last = documents["run"].astype(str).map(every.groupby("run")["step"].max())
+    return documents[documents["step"] == last]
 
 
 def _along(every: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:

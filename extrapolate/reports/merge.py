@@ -1,23 +1,25 @@
 """Rows of several people in one folder, if they can be compared."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.folders import listed
 from extrapolate.reports import tables
-from extrapolate.reports.gather import DOCUMENTS, TEXT, gather
+from extrapolate.reports.documents import as_frame, numbered
+from extrapolate.reports.gather import DOCUMENTS, TEXT, called, gather, table_in
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # by file
-TABLES = {TEXT: results.EVALS, DOCUMENTS: results.EVAL_DOCUMENTS, PROBES_TABLE: results.PROBES}
+TABLES = {TEXT: results.EVALS, PROBES_TABLE: results.PROBES}
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
 
 
@@ -37,11 +39,14 @@ class Merged:
 
 @dataclass
 class _Run:
-    """One run. source: the first folder that holds rows of it; weights: their hash, by step; rows: by file and key."""
+    """One run. source: the first folder that holds rows of it; weights: their hash, by step; rows: by file and key;
+    documents: the rows of documents, as columns, from each folder.
+    """
 
     source: str
     weights: dict[int, str]
     rows: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {file: {} for file in TABLES})
+    documents: list[pa.Table] = field(default_factory=list)
 
     def has(self, weights: Mapping[int, str]) -> bool:
         """Whether rows with these weights are of this run: they share a checkpoint, and differ in none."""
@@ -52,11 +57,11 @@ class _Run:
         """Its name where other runs have that name too: the folder tells it from them."""
         return self.source if Path(self.source).name == name else f"{self.source}/{name}"
 
-    def add(self, rows: Rows, weights: Mapping[int, str], source: str) -> None:
+    def add(self, rows: Rows, documents: "_Documents", weights: Mapping[int, str], source: str) -> None:
         """Adds rows. Those that are there already must say the same; else it raises UserError."""
         self.weights |= weights
         taken = set()
-        for file in (TEXT, PROBES_TABLE):
+        for file in TABLES:
             for row in rows[file]:
                 key = _key(row, file)
                 before = self.rows[file].setdefault(key, row)
@@ -67,9 +72,22 @@ class _Run:
                         f"{self.source} and {source} have different losses of the same weights, {row['run']}: "
                         f"{row['model']} at {row['factor']:g}x has {before['loss']} and {row['loss']}. Leave out one"
                     )
-        for row in rows[DOCUMENTS]:
-            if _key(row, TEXT) in taken:
-                self.rows[DOCUMENTS][_key(row, DOCUMENTS)] = row
+        self.documents.append(documents.of(taken))
+
+
+class _Documents:
+    """The rows of documents in a folder, as columns; none where it has no losses on text."""
+
+    def __init__(self, folder: Path) -> None:
+        has = (folder / TEXT).exists()  # a report needs the documents
+        table = results.EVAL_DOCUMENTS
+        self._rows = results.read_columns(folder / DOCUMENTS, table) if has else table.schema().empty_table()
+        self._group, keys = numbered(as_frame(self._rows), list(results.EVALS.key))
+        self._groups = {tuple(key): group for *key, group in keys.itertuples(index=False, name=None)}
+
+    def of(self, keys: Collection[tuple[Any, ...]]) -> pa.Table:
+        """Those that belong to rows of losses with these keys."""
+        return self._rows.filter(pa.array(self._group.isin([self._groups[key] for key in keys if key in self._groups])))
 
 
 def _key(row: Row, file: str) -> tuple[Any, ...]:
@@ -85,28 +103,33 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
     found = gather(paths, reports=True)
     runs: dict[str, list[_Run]] = {}
     for folder, source in _sources(list(found.names)).items():
+        documents = _Documents(folder)
         for name, rows in _read(folder, only).items():
             weights = {row["step"]: row["weights_sha256"] for row in rows[TEXT] + rows[PROBES_TABLE]}
             same = next((run for run in runs.get(name, []) if run.has(weights)), None)
             if same is None:
                 same = _Run(source, {})
                 runs.setdefault(name, []).append(same)
-            same.add(rows, weights, source)
+            same.add(rows, documents, weights, source)
     named = [(name if len(same) == 1 else run.named(name), run) for name, same in runs.items() for run in same]
     made = {file: [row | {"run": name} for name, run in named for row in run.rows[file].values()] for file in TABLES}
     made = {file: rows for file, rows in made.items() if rows}
     if not made:
         raise UserError(f"no row has {', '.join(f'{column} {value}' for column, value in only.items())}")
     sources = {name: run.source for name, run in named}
-    warnings = [text for file in made if file != DOCUMENTS for text in _checked(_frame(made[file]), sources, file)]
+    warnings = [text for file in made for text in _checked(_frame(made[file]), sources, file)]
+    documents = pa.concat_tables([called(rows, name) for name, run in named for rows in run.documents])
     with files.new_folder(out) as folder:
         for file, mine in made.items():
             results.write(folder / file, mine, TABLES[file])
-    every = pd.concat([_frame(made[file]) for file in made if file != DOCUMENTS], ignore_index=True)
+        if len(documents):
+            results.write_columns(folder / DOCUMENTS, documents, results.EVAL_DOCUMENTS)
+    every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
     as_trained_first = every.sort_values("extension", key=lambda extension: extension != AS_TRAINED, kind="stable")
     who = as_trained_first.drop_duplicates("run")[_WHO].sort_index(ignore_index=True)
     who.insert(1, "source", who["run"].map(sources))
-    return Merged(out, list(made), who, [*found.left_out, *dict.fromkeys(warnings)])
+    written = [*made, *([DOCUMENTS] if len(documents) else [])]
+    return Merged(out, written, who, [*found.left_out, *dict.fromkeys(warnings)])
 
 
 def _sources(folders: Sequence[Path]) -> dict[Path, str]:
@@ -116,11 +139,11 @@ def _sources(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def _read(folder: Path, only: Mapping[str, Any]) -> dict[str, Rows]:
-    """The rows of a folder by run."""
+    """The rows of losses in a folder, by run."""
     by_run: dict[str, Rows] = {}
     for file, table in TABLES.items():
-        beside = TEXT if file == DOCUMENTS else file  # a report needs the documents
-        for row in results.read(folder / file, table) if (folder / beside).exists() else []:
+        path = table_in(folder, file)
+        for row in [] if path is None else results.read(path, table):
             if all(str(row.get(column, value)) == str(value) for column, value in only.items()):
                 by_run.setdefault(row["run"], {file: [] for file in TABLES})[file].append(row)
     return {name: rows for name, rows in by_run.items() if rows[TEXT] or rows[PROBES_TABLE]}

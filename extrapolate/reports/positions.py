@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.statistics import FEWEST, band
-from extrapolate.reports.comparison import clusters_of, over_seeds
+from extrapolate.reports.sums import clusters_of, over_seeds
 
 BUCKET = ["model", "factor", "position"]
 OF_ALL = "up to"  # begins `windows` that are of several lengths
@@ -60,26 +60,33 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     where a bucket of L/2 inputs begins. The band holds all the true differences of the rows that are `examined`, of all
     models, at once; the other rows have none.
     """
-    name, cluster = clusters_of(rows)
-    sums = over_seeds(rows, [*BUCKET, *cluster])
+    name, by = clusters_of(rows)
+    numbers = {
+        "bucket": rows.groupby(BUCKET, observed=True).ngroup(),
+        "cluster": rows.groupby(by, observed=True).ngroup(),
+    }
+    sums = over_seeds(rows.assign(**numbers), [*numbers])
     sums["difference"] = sums["loss"] - sums["control_loss"]
-    curves = sums.groupby(BUCKET)[["loss", "control_loss", "difference", "n_targets"]].sum()
+    curves = sums.groupby("bucket")[["loss", "control_loss", "difference", "n_targets"]].sum()
     means = ["loss", "control_loss", "difference"]
     curves[means] = curves[means].div(curves["n_targets"], axis=0)
-    curves = curves.assign(low=np.nan, high=np.nan, clusters=sums.groupby(cluster).ngroups, cluster=name)
-    curves = _told(curves.reset_index(), rows).set_index(BUCKET)
-    chosen = examined(curves.reset_index()).set_index(BUCKET)["difference"]
+    curves = curves.assign(low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name)
+    places = rows[BUCKET].assign(bucket=numbers["bucket"]).drop_duplicates("bucket").astype({"model": str})
+    curves = _told(places.sort_values("bucket").merge(curves, on="bucket"), rows).set_index("bucket")
+    chosen = examined(curves)["difference"]
     finite = chosen.index[np.isfinite(chosen)]  # no band holds what is infinite, and it must not cost others theirs
     if len(finite):
-        grid = sums[["difference", "n_targets"]].unstack(BUCKET).fillna(0.0)
+        grid = sums[["difference", "n_targets"]].unstack("bucket").fillna(0.0)
         found = band(*(grid[of][finite].to_numpy() for of in ("difference", "n_targets")), confidence=confidence)
         curves["clusters"] = found.clusters
         curves.loc[finite, "low"], curves.loc[finite, "high"] = found.low_B, found.high_B
-    return curves.reset_index()
+    return curves.reset_index(drop=True)
 
 
 def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The curves in the order of the rows' models, with length, windows and seeds."""
+    rows = rows[["model", "run", "seed", "factor", "length", "plan_hash"]]
+    rows = rows.drop_duplicates().astype({"model": str, "run": str, "plan_hash": object})
     of_model = rows.groupby(["model", "factor"], sort=False)
     told = pd.DataFrame({"length": of_model["length"].first(), "seeds": of_model["seed"].nunique(dropna=False)})
     several = _without_length(rows)
@@ -152,7 +159,7 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
 
 def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
     """The failures, each with those of its seeds, from the documents' rows that they come from."""
-    several = rows.groupby("model")["seed"].transform("nunique") > 1
+    several = rows.groupby("model", observed=True)["seed"].transform("nunique") > 1
     each: dict[tuple[str, str], list[str]] = {}
     for _, mine in rows[several].groupby("seed"):
         for one in failures(by_position(mine)):

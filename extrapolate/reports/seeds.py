@@ -28,7 +28,7 @@ def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[s
     A mean over some seeds beside a mean over others shows the seeds, not the models. Where no seed is shared by all,
     the rows stay as they are, and the warning says so. `what` begins the warning.
     """
-    known = rows[rows["seed"].notna()]
+    known = rows.loc[rows["seed"].notna(), ["model", "factor", "seed"]]
     held = {key: seeds_of(mine) for key, mine in known.groupby(["model", "factor"])}
     common = set.intersection(*map(set, held.values())) if held else set()
     if all(set(seeds) == common for seeds in held.values()):

@@ -123,7 +123,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     seconds = rows.groupby("model")["training_seconds"].mean()
     base = _baseline_model(rows, baseline)
     table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=strict_mean, dropna=False)
-    plain = {model: _plain(rows, model) for model in table.index}
+    plain = _plain(rows)
     order = sorted(table.index, key=lambda model: (plain[model] != base, in_order(plain[model]), in_order(model)))
     table = table.loc[order, sorted(table.columns)]
     table.columns = [f"Loss (ev={factor:g})" for factor in table.columns]
@@ -209,13 +209,14 @@ def strict_mean(losses: "pd.Series[float]") -> float:
     return float(losses.mean(skipna=False))
 
 
-def _plain(rows: pd.DataFrame, model: str) -> str:
-    """`RoPE + PI` -> `RoPE`, by the rows themselves."""
-    mine = rows[rows["model"] == model].iloc[0]
-    if mine["extension"] == AS_TRAINED:
-        return model
-    same = rows[(rows["run"] == mine["run"]) & (rows["extension"] == AS_TRAINED)]
-    return str(same["model"].iloc[0]) if len(same) else model
+def _plain(rows: pd.DataFrame) -> dict[str, str]:
+    """`RoPE + PI` -> `RoPE`, by the rows themselves, for every model; itself where there is none without extension."""
+    first = rows[["model", "run", "extension"]].drop_duplicates("model")
+    trained = rows[rows["extension"] == AS_TRAINED].drop_duplicates("run").set_index("run")["model"].to_dict()
+    return {
+        str(model): str(model if extension == AS_TRAINED else trained.get(run, model))
+        for model, run, extension in first.itertuples(index=False, name=None)
+    }
 
 
 def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
@@ -236,13 +237,13 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
 
 def check_replicates(rows: pd.DataFrame) -> None:
     """Raises UserError where runs of one model differ in more than their seed, or not even in that."""
-    for model, mine in rows.groupby("model"):
+    twice = rows.loc[rows.duplicated(["model", "seed", "factor"]), "model"]
+    settings = rows.groupby("model")["config_hash"].nunique()
+    wrong = {*twice, *settings[settings > 1].index}
+    for model, mine in rows[rows["model"].isin(wrong)].groupby("model"):
         if mine["config_hash"].nunique() > 1:
             raise UserError(
                 f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
                 "report on them separately"
             )
-        if mine.duplicated(["seed", "factor"]).any():
-            raise UserError(
-                f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them"
-            )
+        raise UserError(f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them")

@@ -16,6 +16,7 @@ from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
+from extrapolate.reports.comparison import CONTROL
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
@@ -27,16 +28,20 @@ from extrapolate.reports.sections.base import Writer, in_order, parts
 class Written:
     """What a report wrote, and what the user should know.
 
-    files: their names. answer: in at most three sentences, what the intervals say; empty where there are no losses.
-    tables: the losses by evaluation length of each protocol. shown: the tables that `extrapolate report` prints, each
-    with its `title` and its `frame`. warnings: what was left out, for example. checked: the losses beside those of the
-    baseline, where one was named.
+    files: their names. rows: the losses on text, a row for each protocol, model and length: `protocol`, `model`,
+    `factor`, `loss`, the mean over `seeds` (None where the encoding ends before), `training_time` relative to the
+    baseline's; `difference`, the loss minus the control's, with its 95 % interval from `low` to `high`, nats, and
+    `verdict`, which is not corrected. answer: in at most three sentences, what the intervals say; empty where there are
+    no losses. tables: the losses by evaluation length of each protocol. shown: the tables that `extrapolate report`
+    prints, each with its `title` and its `frame`. warnings: what was left out, for example. checked: the losses beside
+    those of the baseline, where one was named.
     """
 
     files: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     shown: Sequence[Table]
     warnings: Sequence[str]
+    rows: Sequence[Mapping[str, Any]] = ()
     answer: str = ""
     checked: Checked | None = None
 
@@ -77,7 +82,7 @@ def write_report(
     before = None if check is None else read_baseline(check, out)
     evaluated = gather(runs)
     evals = evaluated.evals()
-    documents = evaluated.documents() if evals else []
+    documents = evaluated.documents()
     asked = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
     asked |= {"tolerance": None if check is None else tolerance}
     material = collect(evaluated, evals, documents, baseline, only, command(runs, asked))
@@ -92,7 +97,7 @@ def write_report(
     copies: dict[str, Writer] = {}
     if evals:
         copies[TEXT] = partial(results.write, rows=evals, table=results.EVALS)
-        copies[DOCUMENTS] = partial(results.write, rows=documents, table=results.EVAL_DOCUMENTS)
+        copies[DOCUMENTS] = partial(results.write_columns, data=documents, table=results.EVAL_DOCUMENTS)
     page: dict[str, Writer] = {
         PAGE: partial(files.write_text, text=markdown(blocks)),
         HTML_PAGE: partial(files.write_text, text=html(blocks, _title(runs))),
@@ -103,7 +108,29 @@ def write_report(
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
     said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
-    return Written(list(made), material.losses, printed, material.warnings, said, material.checked)
+    return Written(list(made), material.losses, printed, material.warnings, _rows(material), said, material.checked)
+
+
+def _rows(material: Material) -> list[dict[str, Any]]:
+    """See `Written.rows`."""
+    against = {(one.protocol, one.model, one.factor): one for one in material.compared if one.other == CONTROL}
+    found = []
+    for protocol, table in material.losses.items():
+        factors = sorted(set(material.rows[protocol]["factor"]))
+        for row in table.astype(object).where(table.notna(), None).to_dict("records"):
+            for factor in factors:
+                one = against.get((protocol, row["Model"], factor))
+                interval = None if one is None else one.difference
+                found.append(
+                    {
+                        "protocol": protocol, "model": row["Model"], "factor": factor,
+                        "loss": row[f"Loss (ev={factor:g})"], "seeds": row["Seeds"],
+                        "training_time": row["Training time"], "difference": interval and interval.mean,
+                        "low": interval and interval.low, "high": interval and interval.high,
+                        "verdict": None if one is None else one.verdict(),
+                    }
+                )  # fmt: skip
+    return found
 
 
 def command(runs: Sequence[Path], asked: Mapping[str, Any]) -> str:

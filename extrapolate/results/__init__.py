@@ -1,7 +1,16 @@
 """The tables of results: their columns, and reading and writing them."""
 
 from extrapolate.results.columns import Column, Group, Table
-from extrapolate.results.parquet import check_grows, merge, read, read_frame, write, write_frame
+from extrapolate.results.parquet import (
+    check_grows,
+    merge,
+    read,
+    read_columns,
+    read_frame,
+    write,
+    write_columns,
+    write_frame,
+)
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES
 
 __all__ = [
@@ -15,7 +24,9 @@ __all__ = [
     "check_grows",
     "merge",
     "read",
+    "read_columns",
     "read_frame",
     "write",
+    "write_columns",
     "write_frame",
 ]

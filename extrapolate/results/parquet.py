@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.results import seal
-from extrapolate.results.columns import Column, Table
+from extrapolate.results.columns import TEXT, Column, Table
 from extrapolate.results.formats import FORMAT, SEALED, format_of, stamp, translated, version_of
 from extrapolate.version import unknown_here
 
@@ -38,6 +38,11 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{path.name}: {error}") from error
     _write(path, data)
+
+
+def write_columns(path: Path, data: pa.Table, table: Table) -> None:
+    """Writes what `read_columns` returned as a Parquet file, atomically."""
+    _write(path, data.cast(table.schema()))
 
 
 def write_frame(path: Path, frame: "pd.DataFrame") -> None:
@@ -69,8 +74,24 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
     Raises UserError where the file is damaged, of a newer format, or lacks a required column.
     """
+    return _columns(path, table).to_pylist()
+
+
+def read_columns(path: Path, table: Table) -> pa.Table:
+    """As `read`, as columns: millions of rows take a hundredth of the time, and of the memory.
+
+    Texts are dictionaries, because few rows have a text of their own.
+    """
+    data = _columns(path, table)
+    for at, column in enumerate(table.columns):
+        if column.type == TEXT:
+            data = data.set_column(at, column.name, data.column(at).dictionary_encode())
+    return data
+
+
+def _columns(path: Path, table: Table) -> pa.Table:
     with _damage(path, AGAIN):
-        return _rows(_opened(path, table), table)
+        return _complete(_opened(path, table), table)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
@@ -186,11 +207,12 @@ def _kept(path: Path, table: Table) -> list[dict[str, Any]]:
         if unknown := [name for name in data.column_names if name not in known]:
             columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)[:300]}"
             raise unknown_here(path, version_of(data.schema), f"with the {columns}")
-        return _rows(data, table)
+        return _complete(data, table).to_pylist()
 
 
-def _rows(data: pa.Table, table: Table) -> list[dict[str, Any]]:
+def _complete(data: pa.Table, table: Table) -> pa.Table:
+    """The table's columns, in its order; those that the data lack are empty."""
     for column in table.columns:
         if column.name not in data.column_names:
             data = data.append_column(column.name, pa.nulls(len(data), column.type))
-    return data.select([c.name for c in table.columns]).to_pylist()
+    return data.select([c.name for c in table.columns])

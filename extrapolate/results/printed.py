@@ -45,6 +45,29 @@ COMPARE = Described(
         always("n_seeds", INT, "", "How many they are; an unknown seed is one."),
     ),
 )  # fmt: skip
+REPORT = Described(
+    "report", "`extrapolate report --json`", "a protocol, a model and a length",
+    plain(
+        always("protocol", TEXT, "", "Which tokens were scored, with which context."),
+        always("model", TEXT, "", "The model's name. Runs that differ in the seed alone are one model."),
+        always("factor", REAL, "", "The evaluation length divided by L."),
+        sometimes("loss", REAL, "nats per target", "The mean loss over seeds.", "the encoding ends before this length"),
+        always("seeds", INT, "", "How many seeds the mean is over."),
+        sometimes(
+            "training_time", REAL, "ratio", "The training time divided by the baseline's.",
+            "there is no baseline, the model was trained on another machine, or its training time is not known",
+        ),
+        sometimes(
+            "difference", REAL, "nats per target", "`loss` minus the control's on its targets.", "`loss` is empty",
+        ),
+        sometimes("low", REAL, "nats per target", "The lower end of its 95 % interval.", "it has too few clusters"),
+        sometimes("high", REAL, "nats per target", "The upper end of its 95 % interval.", "it has too few clusters"),
+        sometimes(
+            "verdict", TEXT, "", "`win`, `tie` or `loss` against the control, without a correction; `too few`.",
+            "`loss` is empty",
+        ),
+    ),
+)  # fmt: skip
 STATUS = Described(
     "status", "`extrapolate status --json`, and at its end `extrapolate sweep --json`", "a cell of the study",
     plain(
@@ -122,7 +145,7 @@ COLUMNS = Described(
         always("empty", TEXT, "", "Where it is empty; an empty text where it never is."),
     ),
 )  # fmt: skip
-PRINTED = (COMPARE, STATUS, DRY_RUN, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
+PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
 
 INTRODUCTION = """\
 # What commands print with --json

@@ -104,6 +104,7 @@ def check_rows(found, columns):
 COMMANDS = [
     ("compare", ["{evaluated}"], printed.COMPARE),
     ("compare", ["{evaluated}", "--extensions", "--correct", "holm"], printed.COMPARE),
+    ("report", ["{evaluated}"], printed.REPORT),
     ("status", ["begun"], printed.STATUS),
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),

@@ -1,5 +1,6 @@
 """What each model costs, in training and in evaluation, and what loss it has for that."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -91,17 +92,19 @@ def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
         training_seconds=rows["training_seconds"].where(rows["training_machine"] == _most(rows["training_machine"])),
         tokens_per_s=rows["tokens_per_s"].where(rows["machine"] == _most(rows["machine"])),
     ).astype(dict.fromkeys(("training_seconds", "tokens", *MEASURED), float))
+    runs, placed = timed.drop_duplicates(["model", "run"]).groupby("model"), timed.groupby(["model", "factor"])
+    seconds, tokens = (runs[column].agg(strict_mean) for column in ("training_seconds", "tokens"))
+    means = {column: placed[column].agg(strict_mean).to_dict() for column in (*MEASURED, "loss")}
     found = []
     for model in order:
-        mine = timed[timed["model"] == model]
-        runs = mine.drop_duplicates("run")
-        seconds = strict_mean(runs["training_seconds"])
-        row: dict[str, object] = {MODEL.name: model, TRAINING: seconds, SPEED: strict_mean(runs["tokens"]) / seconds}
+        row: dict[str, object] = {
+            MODEL.name: model, TRAINING: seconds[model], SPEED: tokens[model] / seconds[model]
+        }  # fmt: skip
         for column, name in MEASURED.items():
             for factor in factors:
-                row[f"{name} (ev={factor:g})"] = strict_mean(mine[mine["factor"] == factor][column])
+                row[f"{name} (ev={factor:g})"] = means[column].get((model, factor), math.nan)
         for factor in dict.fromkeys([factors[0], factors[-1]]):
-            row[f"Loss (ev={factor:g})"] = strict_mean(mine[mine["factor"] == factor]["loss"])
+            row[f"Loss (ev={factor:g})"] = means["loss"].get((model, factor), math.nan)
         found.append(row)
     table = pd.DataFrame(found)
     return table.assign(**{SEEDS.name: counts(rows)[list(order)].to_numpy()})

@@ -1,5 +1,6 @@
 """What each extension changes at each length, against the same run without it."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -50,7 +51,7 @@ class Extensions(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol, rows in material.rows.items() if len(against_plain(rows, []))]
+        return [protocol for protocol, rows in material.rows.items() if len(_with_plain(rows))]
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -78,20 +79,27 @@ def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
 
     rows: one protocol's, on one set of targets. order: the models in the order of the tables; the others come last.
     """
-    loss, factors = ["run", "seed", "factor"], sorted(set(rows["factor"]))
-    without = rows[rows["extension"] == AS_TRAINED][[*loss, "model", "loss"]]
-    both = rows[rows["extension"] != AS_TRAINED].merge(without, on=loss, suffixes=("", "_plain"))
-    both = both.assign(difference=both["loss"] - both["loss_plain"])
+    factors, both, places = sorted(set(rows["factor"])), _with_plain(rows), {name: at for at, name in enumerate(order)}
+    differences = both.groupby(["model", "factor"])["difference"].agg(strict_mean).to_dict()
     found = []
-    for model in sorted(set(both["model"]), key=lambda name: list(order).index(name) if name in order else len(order)):
+    for model in sorted(set(both["model"]), key=lambda name: places.get(name, len(order))):
         mine = both[both["model"] == model]
-        means = {factor: strict_mean(mine[mine["factor"] == factor]["difference"]) for factor in factors}
+        means = {factor: differences.get((model, factor), math.nan) for factor in factors}
         found.append(
             {MODEL: model, PLAIN: mine["model_plain"].iloc[0]}
             | {f"Difference (ev={factor:g})": mean for factor, mean in means.items()}
             | {HELPS: _at(means, -1), HARMS: _at(means, 1), SEEDS: mine["seed"].nunique(dropna=False)}
         )
     return pd.DataFrame(found)
+
+
+def _with_plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """The losses with extensions beside those of the same runs without: `loss_plain` of `model_plain`."""
+    key = ["run", "seed", "factor"]
+    losses = rows[[*key, "model", "extension", "loss"]]
+    without = losses[losses["extension"] == AS_TRAINED].drop(columns="extension")
+    both = losses[losses["extension"] != AS_TRAINED].merge(without, on=key, suffixes=("", "_plain"))
+    return both.assign(difference=both["loss"] - both["loss_plain"])
 
 
 def _at(means: dict[float, float], sign: int) -> str:

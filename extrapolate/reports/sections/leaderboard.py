@@ -1,17 +1,18 @@
 """The rank of each model at each length, and how sure it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.ranks import rank_intervals
-from extrapolate.reports import comparison, tables
+from extrapolate.reports import tables
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.seeds import seeds_of
+from extrapolate.reports.sums import Setting, Sums
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -61,9 +62,9 @@ class Leaderboard(Section):
         blocks: list[Block] = []
         every = []
         for protocol, rows in material.rows.items():
-            mine = material.documents[material.documents["protocol"] == protocol]
+            sums = {setting.factor: setting for setting in material.sums if setting.protocol == protocol}
             table = pd.DataFrame(
-                [row for factor, at in rows.groupby("factor") for row in _ranked(at, mine[mine["factor"] == factor])]
+                [row for factor, at in rows.groupby("factor") for row in _ranked(at, sums.get(float(str(factor))))]
             )
             every.append(table)
             clusters = f"{table['n_clusters'].max()} {table['clusters'].iloc[0]}"
@@ -79,14 +80,12 @@ class Leaderboard(Section):
         return Part(blocks, {"leaderboard.parquet": parquet(pd.concat(every, ignore_index=True))})
 
 
-def _ranked(rows: pd.DataFrame, documents: pd.DataFrame) -> list[dict[str, Any]]:
+def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
     """The rows of the leaderboard at one length, the lowest loss first; without models that have no loss there."""
     loss = rows.groupby("model", sort=False)["loss"].agg(tables.strict_mean).dropna()
-    if loss.empty:
+    if loss.empty or sums is None:
         return []
-    documents = documents[documents["model"].isin(loss.index)]
-    cluster, by = comparison.clusters_of(documents)
-    found = _intervals({str(model): documents[documents["model"] == model] for model in loss.index}, by)
+    found = _intervals([sums.models[str(model)] for model in loss.index])
     made = []
     for at, (model, mean) in enumerate(loss.items()):
         mine = rows[rows["model"] == model]
@@ -95,29 +94,28 @@ def _ranked(rows: pd.DataFrame, documents: pd.DataFrame) -> list[dict[str, Any]]
                 "protocol": rows["protocol"].iloc[0], "factor": rows["factor"].iloc[0], "model": model,
                 "rank": 1 + int((loss < mean).sum()), "low": None if found is None else int(found[0][at]),
                 "high": None if found is None else int(found[1][at]), "models": len(loss), "loss": mean,
-                "seeds": max(1, len(seeds_of(mine))), "clusters": cluster, "n_clusters": documents.groupby(by).ngroups,
+                "seeds": max(1, len(seeds_of(mine))), "clusters": sums.clusters, "n_clusters": sums.count,
                 "runs": ", ".join(sorted(set(mine["run"]))),
             }
         )  # fmt: skip
     return sorted(made, key=lambda row: (row["rank"], row["model"]))
 
 
-def _intervals(documents: Mapping[str, pd.DataFrame], by: list[str]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Where the models' ranks lie, by their rows of documents; None where nothing can be said.
+def _intervals(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where the models' ranks lie; None where nothing can be said.
 
     All models have the same targets and the seeds that are averaged, or share none.
     """
-    sums = [comparison.Sums(mine, by) for mine in documents.values()]
     known = [set(one.seeds) for one in sums if one.seeds]
     seeds = tuple(sorted(set.intersection(*known))) if known else ()
     if known and not seeds:
         return None
-    runs = [one.of(seeds) for one in sums]
-    clusters = runs[0][0].index
-    if not all(run.index.equals(clusters) for mine in runs for run in mine):
+    targets_MSC = np.stack([one.of(seeds, "n_targets") for one in sums])
+    held_C = ~np.isnan(targets_MSC[0, 0])
+    if (np.isnan(targets_MSC) == held_C).any():
         return None  # some have lost documents: infinite minus infinite
-    sum_MSC = np.stack([[run["loss"].to_numpy(float) for run in mine] for mine in runs])
-    return rank_intervals(sum_MSC, runs[0][0]["n_targets"].to_numpy(float))
+    sum_MSC = np.stack([one.of(seeds, "loss")[:, held_C] for one in sums])
+    return rank_intervals(sum_MSC, targets_MSC[0, 0, held_C])
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:

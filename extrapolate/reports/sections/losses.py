@@ -19,6 +19,7 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
 MOST_TICKS = 9
+_DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
 LOSS_AXIS = "loss (nats per token)"
 MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
 LOSS = Column(
@@ -115,7 +116,7 @@ def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path)
     if len(means[0]):
         sheet.reference(panel, factors, pd.Series([control.min()] * len(factors)), "best control (L/2 to L tokens)")
     for model in styles.drawn(style, rows):
-        mine = rows[rows["model"] == model]
+        mine = rows[_DRAWN][rows["model"] == model]
         sheet.seeds(panel, mine, model)
         mean = mine.groupby("factor")["loss"].mean()
         sheet.curve(panel, mean.index, mean, model)
@@ -139,7 +140,7 @@ def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comp
     differences = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, rows):
-        mine = rows[rows["model"] == model]
+        mine = rows[_DRAWN][rows["model"] == model]
         if model in named and mine["run"].nunique() > 1:
             for _, seed in mine.sort_values("factor").groupby("run"):
                 lines.append(traces.thin(model, seed["factor"], seed["loss"], style[model]))

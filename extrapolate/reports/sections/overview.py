@@ -41,8 +41,8 @@ class Overview(Section):
 
 
 def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Block]:
-    documents = material.documents[material.documents["protocol"] == protocol]
-    best = comparison.corrected(list(comparison.with_best(documents)), "holm")
+    sums = [setting for setting in material.sums if setting.protocol == protocol]
+    best = comparison.corrected(list(comparison.with_best(sums)), "holm")
     to_best = {(one.model, one.factor): one for one in best}
     to_control = {
         (one.model, one.factor): one for one in material.compared if one.protocol == protocol and one.other == CONTROL
@@ -90,7 +90,7 @@ class _Cells:
         grouped = rows.groupby(["model", "factor"])
         self._losses = grouped["loss"].agg(strict_mean).to_dict()
         self._bits = grouped["bits_per_byte"].agg(strict_mean).to_dict()
-        self._by_seed = {key: mine.sort_values("seed")["loss"].tolist() for key, mine in grouped}
+        self._by_seed = rows.sort_values("seed").groupby(["model", "factor"])["loss"].agg(list).to_dict()
         self._counts = rows.groupby("model")["seed"].nunique(dropna=False).to_dict()
         least = rows.groupby(["factor", "model"])["loss"].agg(strict_mean).groupby("factor").min()
         self._best = least.to_dict()

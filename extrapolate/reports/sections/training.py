@@ -94,7 +94,7 @@ def _logs(material: Material) -> dict[str, list[Path]]:
     folders = {name: folder for folder, name in material.evaluated.names.items()}
     found: dict[str, list[Path]] = {}
     for protocol, rows in material.rows.items():
-        plain_rows = rows[rows["extension"] == AS_TRAINED]
+        plain_rows = rows.loc[rows["extension"] == AS_TRAINED, ["model", "run"]]
         for model in material.models(protocol):
             runs = dict.fromkeys(plain_rows[plain_rows["model"] == model]["run"])
             logs = [folders[run] / METRICS for run in runs if run in folders]

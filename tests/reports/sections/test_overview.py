@@ -11,6 +11,7 @@ from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Cell, Grid, OnlyHtml, Switch, Text, markdown
 from extrapolate.reports.sections.overview import Overview
+from extrapolate.reports.sums import settings
 
 FACTORS = (1.0, 4.0)
 
@@ -49,6 +50,7 @@ def shown(losses: dict[str, dict[int, tuple[float, ...]]]) -> tuple[dict[str, Gr
             compared=tuple(comparisons(by_document, pairs=False)),
             probes=pd.DataFrame(),
             styles={},
+            sums=settings(by_document),
         ),
         "losses",
     )
@@ -100,7 +102,7 @@ def test_the_notes_hold_the_intervals_and_the_seeds() -> None:
     grids, _ = shown(MODELS)
     note = cell(grids["loss"], "C", 1.0).note.splitlines()
     assert note[0] == "by seed: 3.900, 4.102"
-    to_best = next(one for one in with_best(documents(MODELS)) if (one.model, one.factor) == ("C", 1.0))
+    to_best = next(one for one in with_best(settings(documents(MODELS))) if (one.model, one.factor) == ("C", 1.0))
     assert to_best.other == "A"
     assert note[2] == f"to the best: {to_best.difference.text()}"
 

@@ -1,0 +1,58 @@
+"""The rows of documents that belong to rows of losses."""
+
+import pandas as pd
+import pyarrow as pa
+
+from extrapolate.errors import UserError
+from extrapolate.reports.sums import SETTING
+
+_KEYS = ["run", "extension", "step", "precision", "split", *SETTING]
+_TOLD = ["seed", "model", "plan_hash"]  # by the rows of losses
+
+
+def as_frame(data: pa.Table) -> pd.DataFrame:
+    """Columns as `results.read_columns` returns them as a frame. Texts are categories, in the order in which they sort:
+    a row holds a small number in the place of each, and groups come in the order of texts.
+    """
+    found = data.unify_dictionaries().to_pandas()
+    for name in found.select_dtypes("category"):
+        found[name] = found[name].cat.reorder_categories(sorted(found[name].cat.categories))
+    return found
+
+
+def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
+
+    Raises UserError where a protocol has losses and no documents.
+    """
+    found = of_documents(rows, documents)
+    lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"].unique())
+    if lacking:
+        raise UserError(
+            f"eval_documents.parquet holds no document of the protocol {sorted(lacking)[0]}, which evals.parquet has: "
+            "evaluate again"
+        )
+    return found
+
+
+def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """As `document_rows`, where some rows, or all, may have no documents.
+
+    A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
+    """
+    if documents.empty:
+        return pd.DataFrame(columns=[*_KEYS, *_TOLD])
+    group, keys = numbered(documents, _KEYS)
+    told = keys.merge(rows[[*_KEYS, *_TOLD]].drop_duplicates(_KEYS), on=_KEYS).set_index("group")
+    told = told[_TOLD].astype({"model": "category", "plan_hash": "category"})
+    kept = group.isin(told.index) & documents["loss"].notna()
+    at = told.index.get_indexer(pd.Index(group[kept]))
+    own = documents[kept].drop(columns=_TOLD, errors="ignore")
+    return own.assign(**{name: told[name].array.take(at) for name in _TOLD})
+
+
+def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", pd.DataFrame]:
+    """The number of each row's group, and a frame with a row a group: its values of `by`, and its number, `group`."""
+    group = documents.groupby(by, observed=True).ngroup()
+    keys = documents.loc[~group.duplicated(), by].assign(group=group)
+    return group, keys.astype({name: str for name in by if keys[name].dtype == "category"})
