@@ -26,7 +26,7 @@ def answered(
 ) -> Answer:  # fmt: skip
     """The answer on models in this order; `A + B` is A with an extension, and has A's seeds.
 
-    base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses that are above the control.
+    base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses above the control.
     """
     rng = np.random.default_rng(0)
     of_seeds = {model: rng.normal(0, spread, seeds) for model in models if " + " not in model}

@@ -93,7 +93,8 @@ def test_a_pair_the_other_way_round(tmp_path: Path) -> None:
     counts = "7 the same way (7 *), 1 the other way round (1 *), 1 cannot be told"
     assert said[0].startswith(f"The paper orders 9 pairs of rows. In ours: {counts}.")
     assert said[2] == (
-        "ev=1: Ours agree (this run): ExPE below Sinusoidal *. Ours are the other way round (this run): RoPE below ExPE *. "
+        "ev=1: Ours agree (this run): ExPE below Sinusoidal *. "
+        "Ours are the other way round (this run): RoPE below ExPE *. "
         "Ours cannot tell (this run): RoPE below Sinusoidal."
     )
     pairs = saved(made, "published_pairs.parquet", tmp_path).set_index(["where", "lower", "higher"])
