@@ -152,8 +152,8 @@ def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
     assert "FoX holds up to 16x" in found.text
     assert " of 7 lose to it. No extension is shown to make a model better at 16x." in found.text
     assert found.family.shares == pytest.approx((0.04 / 7, 0.01 / 4))
-    assert "error rate of each model is 0.57%" in explained(found)
-    assert "Each of 4 models with an extension" in explained(found)
+    assert "Each model as it was trained is compared with RoPE at 16x, then with its control there" in explained(found)
+    assert "its error rate is 0.57%. Each of 4 models with an extension" in explained(found)
 
 
 def test_of_many_models_that_are_alike_three_seeds_tell_no_order() -> None:
@@ -194,6 +194,8 @@ def test_what_was_evaluated_at_1x_alone() -> None:
     same = {1: 0.0}
     found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
     assert found.text.endswith("worse than RoPE at 1x. No length beyond L was evaluated.")
+    assert "Each model is compared with RoPE at 1x; its error rate is 5.00%." in explained(found)
+    assert "Nothing was compared." in explained(answered({"RoPE": same}))
     ends = answered({"learned": {1: 0.0, 2: np.nan}, "sinusoidal": {1: 0.0, 2: np.nan}})
     assert ends.text.endswith("No model reaches a length beyond L.")
 

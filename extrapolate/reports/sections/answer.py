@@ -51,27 +51,29 @@ def explained(found: Answer) -> str:
 
 def _compared(family: Family) -> str:
     """What was compared, and how sure that is."""
-    of_models, of_extensions = family.shares
-    models, at = len(family.trained), f"at {family.longest:g}x"
-    said = ["What is compared was fixed before any loss was seen."]
-    if models > 1:
-        said.append(
-            f"Each model as it was trained is compared with {family.reference} {at}, then with its control there, then "
-            "so at each shorter length, until one comparison tells nothing; the error rate of each model is "
-            f"{of_models:.2%}."
+    of_models, of_extensions = (f"{share:.2%}" for share in family.shares)
+    at, others, extended = f"at {family.longest:g}x", len(family.trained) > 1, len(family.extended)
+    said = []
+    if family.longest > 1:
+        who = "Each model as it was trained" if others else "The model as it was trained"
+        with_reference = (
+            f"with {family.reference} {at}, then with its control there" if others else f"with its control {at}"
         )
-    else:
         said.append(
-            f"The model as it was trained is compared with its control {at}, then at each shorter length, until one "
-            f"comparison tells nothing; its error rate is {of_models:.2%}."
+            f"{who} is compared {with_reference}, then so at each shorter length, until one comparison tells nothing; "
+            f"its error rate is {of_models}."
         )
-    if family.extended:
+    elif others:
+        said.append(f"Each model is compared with {family.reference} {at}; its error rate is {of_models}.")
+    if extended:
+        whose = "The model" if extended == 1 else f"Each of {extended} models"
         said.append(
-            f"Each of {len(family.extended)} models with an extension is compared {at} with the same model without; "
-            f"the error rate of each is {of_extensions:.2%}."
+            f"{whose} with an extension is compared {at} with the same model without; its error rate is "
+            f"{of_extensions}."
         )
-    said.append(
-        "Together that is 5 %: the intervals in brackets hold all at once (Bonferroni). So of 100 reports, at most 5 "
-        "tell an order that is not there."
+    if not said:
+        return "Nothing was compared."
+    return (
+        f"What is compared was fixed before any loss was seen. {' '.join(said)} Together these are 5 %: the intervals "
+        "in brackets hold all at once (Bonferroni), and of 100 reports, at most 5 tell an order that is not there."
     )
-    return " ".join(said)
