@@ -1,7 +1,5 @@
 """The work of `xt.evaluate`: every run in turn, also where one fails; by one process, or several that share windows."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,9 +7,9 @@ from typing import Any
 
 from extrapolate import files, results
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
+from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
-from extrapolate.errors import reason_of
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
@@ -38,19 +36,6 @@ class Evaluated:
     probe_rows: list[dict[str, Any]]
 
 
-class RunsFailed(RuntimeError):  # noqa: N818 (what failed are runs)
-    """Some of several runs could not be evaluated. What the others gave is kept with them, and in `evaluated`.
-
-    failed: the reasons, by the runs' folders.
-    """
-
-    def __init__(self, evaluated: Evaluated, failed: Mapping[Path, str]) -> None:
-        told = "; ".join(f"{path}: {reason}" for path, reason in failed.items())
-        what = "1 run" if len(failed) == 1 else f"{len(failed)} runs"
-        super().__init__(f"{what} failed, and what the others gave is kept: {told}")
-        self.evaluated, self.failed = evaluated, failed
-
-
 class Together:
     """All processes evaluate the same settings, and share the windows of each; the first writes.
 
@@ -65,41 +50,35 @@ class Together:
         self.device = device_of(device)
         check_devices(self.device)
         self.evaluated = Evaluated([], [])
-        self.failed: dict[Path, Exception] = {}
-        self.several = False  # runs, of which one may fail
+        self.failures = Failures(False, progress.say)
 
     def evaluate(self, runs: Runs, data: str | Path | Store | None, seq_len: int | None, trust_code: bool) -> Evaluated:
         """Everything. Raises RunsFailed at the end where some of several runs failed, and what failed where all did."""
         store = opened_store(data)
         found, damaged = self.ranks.in_turn(lambda: subjects(runs, seq_len, self.progress))
-        self.several = self.ranks.count == 1 and len(found) + len(damaged) > 1
-        for path, error in damaged.items():
-            with self._going_on(path):
-                raise error
+        self.failures.several = self.ranks.count == 1 and len(found) + len(damaged) > 1
+        self.failures.note(damaged)
         work = self._with_stores(found, store, trust_code)
         for run, store in work:
             lengths.check(run, store, self.settings)
             probing.check(run, store, self.settings)
         self._evaluate_all(work)
         self.ranks.wait()
-        if self.failed:
-            reasons = {path: reason_of(error) for path, error in self.failed.items()}
-            raise RunsFailed(self.evaluated, reasons) from next(iter(self.failed.values()))
+        self.failures.tell(self.evaluated)
         return self.evaluated
 
     def _with_stores(self, runs: list[Run | ForeignRun], given: Store | None, trust_code: bool) -> Work:
         """The runs that can be evaluated at all, each with its text."""
         work: Work = []
         for run in runs:
-            with self._going_on(run.path):
+            with self.failures.going_on(run.path):
                 if trust_code and isinstance(run, Run):
                     run.trust_code()
                 own = partial(store_of, run, self.settings, self.progress)
                 store = self.ranks.in_turn(own) if given is None else given
                 lengths.check_run(run, store, self.settings)
                 work.append((run, store))
-        if not work:
-            raise next(iter(self.failed.values()))
+        self.failures.check_some_are_left(work)
         return work
 
     def _evaluate_all(self, work: Work) -> None:
@@ -119,7 +98,7 @@ class Together:
 
             advance("evaluating", 0)
             for (run, store), end in zip(work, ends[1:], strict=True):
-                with self._going_on(run.path):
+                with self.failures.going_on(run.path):
                     self._evaluate_one(run, store, names[run.path.resolve()], advance)
                 done = end  # also of a run that failed on the way
 
@@ -146,14 +125,3 @@ class Together:
 
     def _as_timed(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return rows if self.timed else [row | {"tokens_per_s": None} for row in rows]
-
-    @contextlib.contextmanager
-    def _going_on(self, path: Path) -> Iterator[None]:
-        """Where one of several runs fails, the others go on."""
-        try:
-            yield
-        except Exception as error:
-            if not self.several:
-                raise
-            self.failed[path] = error
-            self.progress.say(f"{path} failed: {reason_of(error)}")

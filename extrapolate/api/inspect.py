@@ -1,6 +1,7 @@
 """xt.inspect"""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,17 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
+from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import INSPECTIONS_TABLE
 from extrapolate.evaluation.plans import users_files
 from extrapolate.folders import unique_names
 from extrapolate.inspection import inspection
 from extrapolate.inspection.inspection import InspectionSettings
 from extrapolate.machine.devices import device_of
+from extrapolate.machine.ranks import processes
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.run import Run
 
@@ -45,8 +49,12 @@ def inspect(
     at most (default: 16, or fewer where the longest have more than 2 048 tokens, but 4). split: `test` or `validation`.
     The rest is as for `evaluate`.
 
-    Raises UserError where anything asked for cannot be measured, before any work is done.
+    Raises UserError where anything asked for cannot be measured, before any work is done, and where several processes
+    were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
+    others are inspected, and the error has their rows in `evaluated`.
     """
+    if processes() > 1:
+        raise UserError("runs are inspected by one process: start it without torchrun")
     settings = InspectionSettings(
         factors=tuple(factors),
         extensions=(extend,) if isinstance(extend, str) else tuple(extend),
@@ -56,17 +64,21 @@ def inspect(
     )
     store = opened_store(data)
     found, damaged = subjects(runs, seq_len, progress)
-    for error in damaged.values():
-        raise error
+    failures = Failures(len(found) + len(damaged) > 1, progress.say)
+    failures.note(damaged)
     work = []
     for run in found:
-        if trust_code and isinstance(run, Run):
-            run.trust_code()
-        work.append((run, store_of(run, settings.evaluation(), progress) if store is None else store))
+        with failures.going_on(run.path):
+            if trust_code and isinstance(run, Run):
+                run.trust_code()
+            text = store_of(run, settings.evaluation(), progress) if store is None else store
+            inspection.check_run(run, text, settings)
+            work.append((run, text))
+    failures.check_some_are_left(work)
     for run, text in work:
         inspection.check(run, text, settings)
     names = unique_names(run.path.resolve() for run, _ in work)
-    total = sum(inspection.expected_inputs(run, text, settings) for run, text in work)
+    ends = list(accumulate(inspection.expected_inputs(run, text, settings) for run, text in work))  # of each run
     done = 0.0
     rows: list[dict[str, Any]] = []
     with progress.display("tokens", stopped="stopped; the lengths before this one are kept") as display:
@@ -74,14 +86,17 @@ def inspect(
         def advance(what: str, inputs: float) -> None:
             nonlocal done
             done += inputs
-            display.update(what, done, total)
+            display.update(what, done, ends[-1])
 
-        for run, text in work:
-            with files.locked(run.path):
+        for (run, text), end in zip(work, ends, strict=True):
+            with failures.going_on(run.path), files.locked(run.path):
                 files.remove_partials(run.path)
                 if isinstance(run, Run):
                     run.keep_extensions(users_files(settings.extensions))
                 for part in inspection.inspect(run, text, settings, device=device_of(device), progress=advance):
                     results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS, run.name)
                     rows += [row | {"run": names[run.path.resolve()]} for row in part]
-    return pd.DataFrame(rows)
+            done = end  # also of a run that failed on the way
+    inspected = pd.DataFrame(rows)
+    failures.tell(inspected)
+    return inspected

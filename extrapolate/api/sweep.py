@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,6 +35,7 @@ from extrapolate.studies.tasks import Task, Tasks, share_of
 from extrapolate.studies.turns import turn
 
 JOBS, ESTIMATE = "jobs.json", "estimate.json"
+_NOTED = {"jobs": int, "cells": list, "seconds": float}  # what these files hold
 ENGINES = ("local", "ray")
 # Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
 WORTH_MEASURING = 1e14
@@ -198,19 +200,30 @@ def _repeating(cell: Resolved) -> Repeating:
 
 def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:
     """What a dry run of the same study and number of jobs said, seconds; None where some of it is done already."""
-    if tasks.done or not (folder / ESTIMATE).is_file():
+    said = None if tasks.done else _noted(folder / ESTIMATE, "jobs", "cells", "seconds")
+    if said is None or (said["jobs"], said["cells"]) != (jobs, list(tasks.cells)):
         return None
-    said = files.read_json(folder / ESTIMATE)
-    return float(said["seconds"]) if said["jobs"] == jobs and said["cells"] == list(tasks.cells) else None
+    return float(said["seconds"])
 
 
 def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
     """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
-    for found in (folder / JOBS, folder / ESTIMATE):
-        known = files.read_json(found).get("jobs") if found.is_file() else None
-        if isinstance(known, int) and 1 <= known <= cores():
-            return known
+    for path in (folder / JOBS, folder / ESTIMATE):
+        said = _noted(path, "jobs")
+        if said is not None and 1 <= said["jobs"] <= cores():
+            return int(said["jobs"])
     return _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
+
+
+def _noted(path: Path, *names: str) -> dict[str, Any] | None:
+    """What an earlier call noted under these names; None where there is no such file. Raises UserError where it is
+    damaged."""
+    if not path.is_file():
+        return None
+    said = files.read_json(path)
+    if isinstance(said, dict) and all(isinstance(said.get(name), _NOTED[name]) for name in names):
+        return said
+    raise UserError(f"{path} is damaged: delete it")
 
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:

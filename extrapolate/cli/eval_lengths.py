@@ -88,7 +88,7 @@ def eval_lengths(
     my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.
     """
     from extrapolate.api.evaluate import evaluate_with
-    from extrapolate.api.evaluate_together import RunsFailed
+    from extrapolate.api.failures import RunsFailed
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes

@@ -1,13 +1,16 @@
 """extrapolate inspect"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from extrapolate.cli import registered
 from extrapolate.cli.eval_lengths import Device, names_of, numbers_of
 from extrapolate.cli.flags import AsJson
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def inspect(
@@ -37,30 +40,42 @@ def inspect(
     """Measure how trained models use position.
 
     It says what each head attends to, how far back the model reads, and which frequencies of a rotary encoding carry
-    attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them.
+    attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them. A run that
+    fails does not stop the others: the command says why, and ends with exit code 1.
     """
+    from extrapolate.api.failures import RunsFailed
     from extrapolate.api.inspect import inspect as inspect_runs
     from extrapolate.cli.flags import CommandLine
+
+    try:
+        found = inspect_runs(
+            runs,
+            measures=() if measures is None else names_of(measures),
+            factors=numbers_of(factors),
+            extend=tuple(dict.fromkeys(extend or [])),
+            windows=windows,
+            split=split,
+            device=device.value,
+            data=data,
+            seq_len=seq_len,
+            trust_code=trust_code,
+            progress=CommandLine(),
+        )
+    except RunsFailed as failure:
+        _show(failure.evaluated, as_json)
+        raise
+    _show(found, as_json)
+
+
+def _show(found: "pd.DataFrame", as_json: bool) -> None:
+    """Prints the rows, or the tables of each model."""
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import inspection
 
-    found = inspect_runs(
-        runs,
-        measures=() if measures is None else names_of(measures),
-        factors=numbers_of(factors),
-        extend=tuple(dict.fromkeys(extend or [])),
-        windows=windows,
-        split=split,
-        device=device.value,
-        data=data,
-        seq_len=seq_len,
-        trust_code=trust_code,
-        progress=CommandLine(),
-    )
     if as_json:
         print_json(found.astype(object).where(found.notna(), None).to_dict("records"))
         return
-    for title, mine in inspection.by_model(found):
+    for title, mine in inspection.by_model(found) if len(found) else ():
         for what, table in inspection.tables_of(mine):
             print_table(table, f"{title}: {what}", names=1)
         for reason in inspection.reasons(mine):

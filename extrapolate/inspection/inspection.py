@@ -64,13 +64,18 @@ class InspectionSettings:
         return protocols[PROTOCOL].layout(split.lengths, seq_len, found, targets)
 
 
+def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:
+    """Raises UserError where nothing at all can be measured of a run: it is damaged, or of another text."""
+    lengths.check_run(run, store, settings.evaluation())
+    check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
+
+
 def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError where anything asked for cannot be measured, before any work is done."""
     settings.chosen()
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
     lengths.check(run, store, settings.evaluation())
-    check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
     if min(lengths_of(settings.factors, run.config.seq_len)) < 2:
         raise UserError("a window of 1 token shows no use of position: give larger `factors`")
 

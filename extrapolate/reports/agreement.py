@@ -1,11 +1,11 @@
 """Whether our numbers order models, and lengths, as a published table does."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from extrapolate.reports.comparison import Comparison
+from extrapolate.reports.comparison import MARK, Comparison
 
 # Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
 LEAST = 0.02
@@ -90,13 +90,21 @@ class Pair:
 
     @property
     def order(self) -> Order:
-        """How ours are ordered: as in the paper, the other way round, or so near to each other that it is not told."""
+        """How ours are ordered: as in the paper, the other way round, or so near to each other that it is not told.
+
+        The interval of the difference decides, by itself.
+        """
         if self.lower.ours is None or self.higher.ours is None:
             return "missing"
         if self.lower.quantity == "time" and self.difference is not None:
             return "not told" if abs(self.difference) < LEAST_TIME else "same" if self.difference < 0 else "reversed"
-        verdict = "" if self.compared is None else self.compared.verdict()
+        verdict = "" if self.compared is None else replace(self.compared, corrected=None).verdict()
         return "same" if verdict.startswith("win") else "reversed" if verdict.startswith("loss") else "not told"
+
+    @property
+    def sure(self) -> bool:
+        """Whether the order of our losses is told also after the correction for the number of differences."""
+        return self.compared is not None and self.compared.sure()
 
 
 def pairs_of(values: Sequence[Value], compare: Compare) -> list[Pair]:
@@ -135,21 +143,28 @@ _SENTENCES: dict[Order, str] = {
 
 def summary(pairs: Sequence[Pair]) -> str:
     """How many pairs agree: of models, of lengths, and of times, which say nothing of the models' losses."""
-    kinds: dict[str, list[Order]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
+    kinds: dict[str, list[Pair]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
     for pair in pairs:
         of_losses = "rows by length" if pair.by_length else "pairs of rows"
-        kinds["pairs of times" if pair.lower.quantity == "time" else of_losses].append(pair.order)
+        kinds["pairs of times" if pair.lower.quantity == "time" else of_losses].append(pair)
     said = []
-    for kind, orders in kinds.items():
-        if orders:
-            counts = ", ".join(f"{orders.count(order)} {word}" for order, word in _COUNTED.items() if order in orders)
-            said.append(f"The paper orders {len(orders)} {kind}. In ours: {counts}.")
+    for kind, mine in kinds.items():
+        if mine:
+            counts = ", ".join(filter(None, (_counted(mine, order) for order in _COUNTED)))
+            said.append(f"The paper orders {len(mine)} {kind}. In ours: {counts}.")
     return " ".join(said) or "The paper's numbers are too near to each other to be ordered."
 
 
 _COUNTED: dict[Order, str] = {
     "same": "the same way", "reversed": "the other way round", "not told": "cannot be told", "missing": "missing",
 }  # fmt: skip
+
+
+def _counted(pairs: Sequence[Pair], order: Order) -> str:
+    """`9 the same way (7 *)`; nothing where no pair is so ordered."""
+    mine = [pair for pair in pairs if pair.order == order]
+    sure = sum(pair.sure for pair in mine)
+    return f"{len(mine)} {_COUNTED[order]}{f' ({sure} {MARK})' if sure else ''}" if mine else ""
 
 
 MOST_NAMED = 4  # pairs in a sentence: more of them are read in the table
@@ -168,7 +183,7 @@ def _sentences(pairs: Sequence[Pair]) -> list[str]:
     for order, sentence in _SENTENCES.items():
         if mine := [pair for pair in pairs if pair.order == order]:
             this_run = " (this run)" if any(pair.one_run for pair in mine) else ""
-            named = ", ".join(pair.text for pair in mine)
+            named = ", ".join(f"{pair.text} {MARK}" if pair.sure else pair.text for pair in mine)
             if len(mine) > MOST_NAMED:
                 named = f"{len(mine)} pairs, which the table below names"
             said.append(f"{sentence}{this_run}: {named}.")

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from extrapolate.data.build import StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
+from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.model.config import ModelConfig
 from extrapolate.reports.published import published
 from extrapolate.runs.config import read_config_file
@@ -155,18 +156,25 @@ class _Reader:
             self.file, self.text, base, self.axes(raw, base),
             exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
-            evaluation=self.evaluation(raw), lines=self.lines, published=self.published(raw.get("published", [])),
+            evaluation=(evaluation := self.evaluation(raw)), lines=self.lines,
+            published=self.published(raw.get("published", []), evaluation.protocols),
         )  # fmt: skip
         if not study.axes and not study.added:
             raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
         return study
 
-    def published(self, given: Any) -> tuple[str, ...]:
+    def published(self, given: Any, evaluated: Sequence[str]) -> tuple[str, ...]:
         names = given if isinstance(given, list) else [given]
         for name in map(str, names):
             if name not in published():
                 known = did_you_mean(name, published())
                 raise self.wrong(("published",), f"unknown published table '{name}'; {known}")
+        if names and not any(of_table(protocol).paper for protocol in evaluated):
+            raise self.wrong(
+                ("evaluate", "protocols"),
+                f"the published table {names[0]} is of the protocol windows, and without it none of our numbers stands "
+                "beside those of the table: add 'windows' to protocols",
+            )
         return tuple(dict.fromkeys(names))
 
     def wrong(self, place: Place, message: str) -> UserError:

@@ -129,6 +129,42 @@ def test_bad_input_is_refused_before_any_work(cli, inspected, tmp_path, contents
     assert contents(inspected) == before
 
 
+def test_a_run_that_fails_does_not_stop_the_others(cli, ckpt):
+    """One is damaged, and one fails on the way; the rows of the others are kept and shown."""
+    config = ckpt / "expe/config.json"
+    config.write_bytes(config.read_bytes()[:100])
+    (ckpt / "none/inspections.parquet").write_bytes(b"PAR1 and then nothing")
+    runs = [ckpt / name for name in ("rope", "expe", "none", "learned")]
+    ended = cli("inspect", *runs, "--factors", "1", "--windows", "2", "--measure", "removal")
+    message = ended.error(1)
+    assert message.startswith("2 runs failed, and what the others gave is kept: ")
+    for name, what in (("expe", "config.json is damaged"), ("none", "inspections.parquet is damaged")):
+        assert f"{ckpt / name} failed: {ckpt / name}/{what}" in ended.err
+    assert "RoPE (rope)" in ended.out
+    assert "Learned (learned)" in ended.out
+    assert len(rows_of(ckpt / "learned"))
+
+
+def test_a_run_that_fails_on_the_way_is_said_to(cli, ckpt, monkeypatch):
+    merge = results.merge
+
+    def full(path, *rest):
+        if path.parent.name == "rope":
+            raise OSError(28, "No space left on device", str(path))
+        merge(path, *rest)
+
+    monkeypatch.setattr(results, "merge", full)
+    ended = cli("inspect", ckpt / "rope", ckpt / "none", "--factors", "1", "--windows", "2", "--measure", "removal")
+    assert ended.error(1).startswith("1 run failed, and what the others gave is kept: ")
+    assert "NoPE (none)" in ended.out
+
+
+def test_several_processes_are_refused(cli, ckpt, monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert "start it without torchrun" in cli("inspect", ckpt / "rope", *FEW).error()
+
+
 def test_a_damaged_table_is_not_written_over(cli, ckpt):
     (ckpt / "rope/inspections.parquet").write_bytes(b"PAR1 and then nothing")
     assert "inspections.parquet is damaged" in cli("inspect", ckpt / "rope", *FEW).error()

@@ -172,6 +172,20 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("file", "content"),
+    [("estimate.json", "{}"), ("estimate.json", '{"jobs": 1, "cells": [], "seconds": "x"}'), ("jobs.json", "[1]")],
+)
+def test_damaged_notes_are_one_message(cli: Cli, store: Path, tmp_path: Path, file: str, content: str) -> None:
+    few, out = tmp_path / "few.toml", tmp_path / "out"
+    few.write_text(FEW.format(store=store))
+    out.mkdir()
+    (out / file).write_text(content)
+    message = cli("sweep", few, "--out", out).error()
+    assert message == f"{out}/{file} is damaged: delete it"
+    assert not (out / "runs/rope-s0").exists()
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.evaluation.names import INSPECTIONS_TABLE, PROBES_TABLE
 from extrapolate.runs.run import Run
 from extrapolate.training import state
 from extrapolate.training.optimizer import optimizer_of
@@ -25,6 +26,7 @@ def files(evaluated, store, tmp_path_factory) -> dict[str, tuple[Path, Reader]]:
     folder = tmp_path_factory.mktemp("whole")
     run = Run.open(Path(shutil.copytree(evaluated / "rope", folder / "rope")))
     shutil.copytree(store, folder / "store")
+    xt.inspect(run, measures="removal", factors=(1,), windows=2, device="cpu")
     model = run.build_model()
     optimizer = optimizer_of(model, run.trained.training)
     model.loss(torch.zeros(1, 4, dtype=torch.long), torch.zeros(1, 4, dtype=torch.long)).backward()
@@ -41,6 +43,7 @@ def files(evaluated, store, tmp_path_factory) -> dict[str, tuple[Path, Reader]]:
         "rows": (run.path / "evals.parquet", lambda path: results.read(path, results.EVALS)),
         "documents": (run.path / "eval_documents.parquet", lambda path: results.read(path, results.EVAL_DOCUMENTS)),
         "metrics": (run.path / "metrics.parquet", results.read_frame),
+        "inspections": (run.path / INSPECTIONS_TABLE, lambda path: results.read(path, results.INSPECTIONS)),
         "tokens": (folder / "store/test-00000.arrow", lambda path: Store.open(path.parent).split("test")),
         "tokenizer": (folder / "store/tokenizer.json", lambda path: Store.open(path.parent).tokenizer()),
         "tokenizer-of-run": (run.path / "tokenizer.json", lambda path: Run.open(path.parent).tokenizer),
@@ -50,7 +53,7 @@ def files(evaluated, store, tmp_path_factory) -> dict[str, tuple[Path, Reader]]:
     return readers
 
 
-KINDS = ["weights", "state", "rows", "documents", "metrics", "tokens", "tokenizer", "tokenizer-of-run"]
+KINDS = ["weights", "state", "rows", "documents", "metrics", "inspections", "tokens", "tokenizer", "tokenizer-of-run"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

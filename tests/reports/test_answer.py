@@ -22,20 +22,25 @@ TRAINING = dict.fromkeys(
 
 def answered(
     models: Mapping[str, Curve], *, seeds: int = 3, documents: int = 40, protocol: str = "fixed-target",
-    noise: float = 0.02, base: Mapping[str, float] | None = None, trained_alike: bool = True,
+    noise: float = 0.02, base: Mapping[str, float] | None = None, trained_alike: bool = True, spread: float = 0.0,
 ) -> Answer:  # fmt: skip
-    """The answer on models in this order. base: a model's loss within L, 4 if it is not named."""
+    """The answer on models in this order; `A + B` is A with an extension, and has A's seeds.
+
+    base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses above the control.
+    """
     rng = np.random.default_rng(0)
+    of_seeds = {model: rng.normal(0, spread, seeds) for model in models if " + " not in model}
     rows, found = [], []
     for model, curve in models.items():
-        within = (base or {}).get(model, 4.0)
+        plain, _, extension = model.partition(" + ")
+        within = (base or {}).get(plain, 4.0)
         for seed in range(seeds):
             for factor, above in curve.items():
                 shared = {
                     "protocol": protocol, "factor": float(factor), "targets_hash": "t", "model": model, "seed": seed,
-                    "run": f"{model}-{seed}", "control_loss": within,
+                    "run": f"{plain}-{seed}", "control_loss": within, "extension": extension or "as-trained",
                 }  # fmt: skip
-                loss = within + above
+                loss = within + above + (of_seeds[plain][seed] if above > 0 else 0.0)
                 rows.append(shared | TRAINING | {"loss": loss, "setting_hash": "s" if trained_alike else model})
                 if np.isnan(loss):
                     continue
@@ -62,24 +67,27 @@ def test_a_clear_win() -> None:
     first, rest = found.text.split(") ", 1)
     assert first.startswith("ExPE is 0.70 nats (0.6")
     assert rest == (
-        "better than RoPE at 4x. ExPE beats a context cut back to L at 2x and 4x. "
+        "better than RoPE at 4x, and better at 2x. ExPE beats a context cut back to L at 2x and 4x. "
         "At 4x only ExPE is shown to beat a context cut back to L."
     )
-    assert (found.protocol, found.reference, found.comparisons, found.one_run) == ("fixed-target", "RoPE", 6, False)
-    assert "Intervals are over 40 documents, and 3 seeds." in explained(found)
+    assert (found.protocol, found.family.reference, found.one_run) == ("fixed-target", "RoPE", False)
+    assert found.family.shares == (0.025, 0.0)
+    said = explained(found)
+    assert "Intervals are over 40 documents, and 3 seeds. Student's t" in said
+    assert "has 2 degrees of freedom." in said
     assert "other seeds" not in explained(found)
 
 
 def test_a_win_that_turns_into_a_loss() -> None:
     found = answered({"RoPE": {1: 0.0, 2: 0.2, 4: 0.3}, "ExPE": {1: 0.0, 2: 0.0, 4: 0.6}})
-    assert "better than RoPE at 2x, but worse at 4x." in found.text
-    assert "ExPE holds against a context cut back to L at 2x; loses to it at 4x." in found.text
+    assert "worse than RoPE at 4x, but better at 2x." in found.text
+    assert "RoPE loses to a context cut back to L at 2x and 4x." in found.text
     assert found.text.endswith("At 4x both models lose to a context cut back to L.")
 
 
 def test_a_tie_says_no_more_than_that_nothing_is_told() -> None:
     text = answered({"RoPE": FAILS, "ExPE": FAILS}, noise=0.3).text
-    assert text.startswith("No difference between ExPE and RoPE is shown at any length beyond L.")
+    assert text.startswith("No difference between ExPE and RoPE is shown at 4x.")
 
 
 def test_one_seed_is_said_to_be_one() -> None:
@@ -95,8 +103,8 @@ def test_one_seed_is_said_to_be_one() -> None:
 def test_a_model_that_only_survives() -> None:
     found = answered({"RoPE": FAILS, "ALiBi": HOLDS}, noise=0.01)
     assert "ALiBi holds up to 4x, but gains nothing beyond a context cut back to L." in found.text
-    assert found.text.endswith("At 4x neither is shown to beat a context cut back to L.")
-    unsure = answered({"ALiBi": {1: 0.0, 2: -0.005}}, noise=0.03, seeds=1)
+    assert found.text.endswith("At 4x neither is shown to beat a context cut back to L, and 1 of 2 loses to it.")
+    unsure = answered({"ALiBi": {1: 0.0, 2: 0.0}}, noise=0.03, seeds=1)
     assert (
         unsure.text
         == "In this run, ALiBi holds up to 2x, and is not shown to gain anything beyond a context cut back to L."
@@ -106,7 +114,7 @@ def test_a_model_that_only_survives() -> None:
 def test_a_control_that_beats_all() -> None:
     text = answered({"RoPE": FAILS, "ALiBi": FAILS, "NoPE": FAILS}, base={"ALiBi": 4.2, "NoPE": 4.3}).text
     assert text == (
-        "No model is shown to be better than RoPE at any length beyond L, and at 4x all others are worse. "
+        "No model is shown to be better than RoPE at 4x, and all others are worse. "
         "RoPE loses to a context cut back to L at 2x and 4x. At 4x all 3 models lose to a context cut back to L."
     )
     assert answered({"RoPE": FAILS, "ALiBi": FAILS}, base={"ALiBi": 4.2}).text.startswith("ALiBi is 0.20 nats (0.1")
@@ -115,20 +123,63 @@ def test_a_control_that_beats_all() -> None:
 def test_of_many_the_best_at_the_longest_length_at_which_one_is_better() -> None:
     text = answered({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}).text
     assert text.startswith("2 of 3 models are better than RoPE at 4x, B by 0.30 nats (0.2")
-    assert " B loses to a context cut back to L at 2x and 4x. At 4x all 4 models lose" in text
+    assert "), and better at 2x. B loses to a context cut back to L at 2x and 4x. At 4x all 4 models lose" in text
     text = answered({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}).text
     assert text.endswith("At 4x 2 of 4 models beat a context cut back to L: A, B.")
     few = answered({"RoPE": FAILS, "A": FAILS, "B": FAILS}, base={"A": 4.2}).text
-    assert few.startswith("No model is shown to be better than RoPE at any length beyond L, and at 4x 1 of 2 others")
+    assert few.startswith("No model is shown to be better than RoPE at 4x, and 1 of 2 others is worse")
 
 
 def test_choosing_among_many_that_are_alike_claims_nothing() -> None:
     """The largest of sixty differences by chance alone, which single intervals would call a win or a loss."""
     models = {str(at): {2: 0.0, 4: 0.0} for at in range(30)}
     text = answered(models, seeds=1, noise=0.2).text
-    assert text.startswith(
-        "In these runs, no difference between 0 and any of the 29 other models is shown at any length"
-    )
+    assert text.startswith("In these runs, no difference between 0 and any of the 29 other models is shown at 4x")
+
+
+MANY = {
+    "RoPE": {2: 0.34, 4: 0.55, 16: 0.85}, "p-RoPE": {2: 0.27, 4: 0.50, 16: 0.85}, "ALiBi": {2: 0.0, 4: 0.0, 16: 0.0},
+    "ExPE": {2: 0.01, 4: 0.07, 16: 0.52}, "ExQPE": {2: 0.01, 4: 0.07, 16: 0.46}, "FoX": {2: 0.0, 4: 0.0, 16: 0.0},
+    "NoPE": {2: 0.13, 4: 0.32, 16: 0.83},
+}  # fmt: skip
+
+
+def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
+    """Sixteen models with extensions, as far apart as on books; seeds as far as 0.03 nats."""
+    pi = {f"{model} + {name}": MANY[model] for model in MANY for name in ("PI", "YaRN") if model in ("RoPE", "ALiBi")}
+    found = answered(MANY | pi, base={"FoX": 3.99}, spread=0.03, noise=0.003)
+    assert found.text.startswith("4 of 6 models are better than RoPE at 16x, FoX by 0.8")
+    assert "FoX holds up to 16x" in found.text
+    assert " of 7 lose to it. No extension is shown to make a model better at 16x." in found.text
+    assert found.family.shares == pytest.approx((0.04 / 7, 0.01 / 4))
+    assert "Each model as it was trained is compared with RoPE at 16x, then with its control there" in explained(found)
+    assert "its error rate is 0.57%. Each of 4 models with an extension" in explained(found)
+
+
+def test_of_many_models_that_are_alike_three_seeds_tell_no_order() -> None:
+    found = answered({model: {2: 0.1, 4: 0.1, 16: 0.1} for model in MANY}, spread=0.07)
+    assert found.text.startswith("No difference between RoPE and any of the 6 other models is shown at 16x.")
+
+
+def test_a_shorter_length_is_looked_at_only_where_the_longer_one_tells_something() -> None:
+    found = answered({"RoPE": FAILS, "A": {2: -0.5, 4: 0.5}, "B": {2: -0.5, 4: 0.0}}, noise=0.005)
+    lengths = {model: [one.factor for one in mine] for model, mine in found.family.orders.items()}
+    assert lengths == {"A": [4], "B": [4, 2]}
+    assert {model: len(mine) for model, mine in found.family.controls.items()} == {"RoPE": 2, "B": 2}
+
+
+def test_an_extension_that_helps_and_one_that_harms() -> None:
+    plain, helps, harms = {2: 0.1, 4: 0.5}, {2: 0.0, 4: 0.1}, {2: 0.3, 4: 0.7}
+    alone = answered({"RoPE": plain, "RoPE + PI": helps, "RoPE + YaRN": harms})
+    assert alone.text.startswith("RoPE loses to a context cut back to L at 2x and 4x. ")
+    assert " 1 of 2 models with an extension is better at 4x than without it, RoPE + PI by 0.40 nats (0.3" in alone.text
+    assert alone.family.shares == pytest.approx((0.01, 0.02))
+    assert "The model as it was trained is compared with its control" in explained(alone)
+    one = answered({"RoPE": plain, "ALiBi": plain, "RoPE + PI": helps}, base={"ALiBi": 4.3}).text
+    assert " RoPE + PI is 0.40 nats (0.3" in one
+    assert one.endswith(" better than RoPE at 4x.")
+    worse = answered({"RoPE": plain, "RoPE + YaRN": harms}).text
+    assert worse.endswith("No extension is shown to make a model better at 4x, and 1 of 1 is worse.")
 
 
 def test_the_papers_protocol_blames_no_loss_on_length() -> None:
@@ -143,6 +194,8 @@ def test_what_was_evaluated_at_1x_alone() -> None:
     same = {1: 0.0}
     found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
     assert found.text.endswith("worse than RoPE at 1x. No length beyond L was evaluated.")
+    assert "Each model is compared with RoPE at 1x; its error rate is 5.00%." in explained(found)
+    assert "Nothing was compared." in explained(answered({"RoPE": same}))
     ends = answered({"learned": {1: 0.0, 2: np.nan}, "sinusoidal": {1: 0.0, 2: np.nan}})
     assert ends.text.endswith("No model reaches a length beyond L.")
 
@@ -150,8 +203,8 @@ def test_what_was_evaluated_at_1x_alone() -> None:
 @pytest.mark.parametrize("reaches", [0.1, -0.1])
 def test_a_model_that_ends_at_l_is_not_compared_beyond(reaches: float) -> None:
     text = answered({"learned": {1: 0.0, 2: np.nan}, "RoPE": {1: 0.0, 2: reaches}}).text
-    assert text.startswith("No model is compared with learned: they reach no length beyond L together.")
-    assert "learned reaches no length beyond L." in text
+    assert text.startswith("No model is compared with learned: they do not reach one length together.")
+    assert "learned does not reach 2x." in text
 
 
 def test_a_diverged_model() -> None:
@@ -168,7 +221,7 @@ def test_too_few_documents_tell_nothing() -> None:
 
 def test_models_that_were_not_trained_alike() -> None:
     both = answered({"RoPE": FAILS, "ALiBi": HOLDS}, trained_alike=False)
-    assert "better than RoPE at 4x; they were not trained alike. ALiBi" in both.text
+    assert "better than RoPE at 4x, and better at 2x; they were not trained alike. ALiBi" in both.text
     assert "trained alike" not in answered({"RoPE": FAILS, "ALiBi": HOLDS}).text
 
 

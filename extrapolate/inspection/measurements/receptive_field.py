@@ -18,8 +18,8 @@ from extrapolate.machine.limits import memory_limit
 from extrapolate.model.decoder import Model
 
 SHARE = 0.99  # of the gradient, as in the paper
-# A gradient can keep the attention of every layer: so many numbers for each pair of a query and a key.
-KEPT_PER_PAIR = 3
+# Memory is measured at these lengths, tokens: a third of a second, and beyond those where attention is always explicit.
+MEASURED = (512, 1024)
 
 
 @measurements.register("receptive-field")
@@ -42,10 +42,9 @@ class ReceptiveField(Measurement):
     def refusal(inspected: Inspected) -> str | None:
         if not is_decoder(inspected.model):
             return NOT_OURS
-        sizes = inspected.decoder.config
-        needed = sizes.layers * sizes.heads * inspected.length**2 * 4 * KEPT_PER_PAIR
-        limit = memory_limit(inspected.model.device.type)
-        return None if needed < limit else f"a gradient through {inspected.length} tokens may need too much memory"
+        if inspected.length <= MEASURED[-1] or kept(inspected) < memory_limit(inspected.model.device.type):
+            return None
+        return f"a gradient through {inspected.length} tokens needs too much memory"
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:
@@ -70,17 +69,49 @@ class ReceptiveField(Measurement):
 
 def gradient_sizes(inspected: Inspected, tokens_N: Tensor) -> np.ndarray:
     """The 2-norm of the gradient of the window's last loss by each input's embedding, float64 [N]."""
+    with _last_loss(inspected, tokens_N) as (loss, embedded_BND):
+        (gradient_BND,) = torch.autograd.grad(loss, embedded_BND)
+    return gradient_BND[0].double().norm(dim=-1).cpu().numpy()
+
+
+def kept(inspected: Inspected) -> float:
+    """About how many bytes are kept for the gradient through a window: a N + b N^2, from two shorter windows.
+
+    What an encoding computes decides: a fused kernel keeps what grows with N, explicit scores and a bias N^2.
+    """
+    near, far = MEASURED
+    per_token, per_token_far = (kept_at(inspected, length) / length for length in MEASURED)
+    slope = max(0.0, (per_token_far - per_token) / (far - near))
+    return inspected.length * (per_token + slope * (inspected.length - near))
+
+
+def kept_at(inspected: Inspected, length: int) -> int:
+    """How many bytes are kept for the gradient through the first tokens of a window, the weights left out."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in inspected.decoder.parameters()}
+    size_of: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        size_of[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    kept_tensors = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with kept_tensors, _last_loss(inspected, inspected.tokens_WN[0, : length + 1]):
+        return sum(size for storage, size in size_of.items() if storage not in weights)
+
+
+@contextlib.contextmanager
+def _last_loss(inspected: Inspected, tokens_N: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The loss of a window's last target, and the embedded inputs [1, N, D] that it has a gradient by."""
     model = inspected.decoder
     with torch.enable_grad(), _weights_fixed(model):
         embedded_BND = model.embedding(tokens_N[None, :-1]).detach().requires_grad_()
         handle = model.embedding.register_forward_hook(lambda *_: embedded_BND)
         try:
-            hidden_BND = model.hidden(tokens_N[None, :-1], inspected.setting, inspected.length - 1)
+            hidden_BND = model.hidden(tokens_N[None, :-1], inspected.setting, len(tokens_N) - 2)
         finally:
             handle.remove()
-        loss = F.cross_entropy(model.head(hidden_BND[:, -1]).float(), tokens_N[None, -1])
-        (gradient_BND,) = torch.autograd.grad(loss, embedded_BND)
-    return gradient_BND[0].double().norm(dim=-1).cpu().numpy()
+        yield F.cross_entropy(model.head(hidden_BND[:, -1]).float(), tokens_N[None, -1]), embedded_BND
 
 
 @contextlib.contextmanager

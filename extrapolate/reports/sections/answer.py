@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
-from extrapolate.reports.answer import CUT_BACK, ISOLATES, LEAST, Answer, answer
+from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer
+from extrapolate.reports.family import Family
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
+from extrapolate.reports.positions import LEAST
 from extrapolate.reports.sections.base import Part, Section, sections
 
 
 @sections.register("answer")
 class TheAnswer(Section):
-    """What the intervals say of the models, in at most three sentences."""
+    """What the intervals say of the models, in at most four sentences."""
 
     chapter = "The answer"
     place = 0
@@ -30,10 +32,13 @@ def explained(found: Answer) -> str:
     said = (
         f"Protocol {found.protocol}. To beat, to lose, better and worse are said where an interval excludes zero; to "
         f"hold, where a loss is surely less than {LEAST:g} nats above that with {CUT_BACK} (the control). "
-        f"These sentences are chosen among {found.comparisons} comparisons: of each model with {found.reference}, and "
-        "with its control. Their intervals hold all at once at 95 % (Bonferroni), so that the choice claims nothing "
-        f"more. {found.resampled}"
+        f"{_compared(found.family)} {found.resampled}"
     )
+    if found.freedom:
+        said += (
+            f" Student's t, which makes the part over seeds, has {' or '.join(map(str, found.freedom))} "
+            f"degree{'' if found.freedom == [1] else 's'} of freedom."
+        )
     if found.protocol != ISOLATES:
         said += (
             " The windows of this protocol begin without context, which the control has, so that losing to it would not"
@@ -42,3 +47,33 @@ def explained(found: Answer) -> str:
     if found.one_run:
         said += " Where a model has one seed, nothing is known of other seeds."
     return said
+
+
+def _compared(family: Family) -> str:
+    """What was compared, and how sure that is."""
+    of_models, of_extensions = (f"{share:.2%}" for share in family.shares)
+    at, others, extended = f"at {family.longest:g}x", len(family.trained) > 1, len(family.extended)
+    said = []
+    if family.longest > 1:
+        who = "Each model as it was trained" if others else "The model as it was trained"
+        with_reference = (
+            f"with {family.reference} {at}, then with its control there" if others else f"with its control {at}"
+        )
+        said.append(
+            f"{who} is compared {with_reference}, then so at each shorter length, until one comparison tells nothing; "
+            f"its error rate is {of_models}."
+        )
+    elif others:
+        said.append(f"Each model is compared with {family.reference} {at}; its error rate is {of_models}.")
+    if extended:
+        whose = "The model" if extended == 1 else f"Each of {extended} models"
+        said.append(
+            f"{whose} with an extension is compared {at} with the same model without; its error rate is "
+            f"{of_extensions}."
+        )
+    if not said:
+        return "Nothing was compared."
+    return (
+        f"What is compared was fixed before any loss was seen. {' '.join(said)} Together these are 5 %: the intervals "
+        "in brackets hold all at once (Bonferroni), and of 100 reports, at most 5 tell an order that is not there."
+    )

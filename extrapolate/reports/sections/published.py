@@ -56,7 +56,11 @@ PUBLISHED_PAIRS = Described(
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
             "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
-            "interval holds zero, or does after Holm's correction, or the difference is below 0.001 nats, `missing`.",
+            "interval holds zero, or the difference is below 0.001 nats, `missing`.",
+        ),
+        Column(
+            "sure", TEXT, meaning="Whether the order is told also after Holm's correction for the number of "
+            "differences in the table: `yes`, `no`.",
         ),
     ),
 )  # fmt: skip
@@ -65,8 +69,9 @@ RULE = """\
 The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
-Ours tell an order where the difference in loss is at least {:g} nats, and its 95 % interval excludes zero, also after
-Holm's correction for the number of differences in this table, {}. {}"""
+Ours tell an order where the difference in loss is at least {:g} nats, and its 95 % interval excludes zero. Each
+interval stands for itself: of 20 differences that are none, one is told by chance. {} marks an order that is told also
+after Holm's correction for the number of differences in this table, {}. {}"""
 RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
@@ -193,7 +198,7 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
     rule = RULE.format(LEAST)
     if compared:
         count = len({frozenset(_key((pair.lower, pair.higher))) for pair in pairs if pair.compared is not None})
-        rule += RULE_OF_LOSSES.format(compared[0].least, count, comparison.resampled(compared))
+        rule += RULE_OF_LOSSES.format(compared[0].least, comparison.MARK, count, comparison.resampled(compared))
     rule += ONE_SEED if any(one.one_run for one in compared) else ""
     times = [value.ours for value in values if value.quantity == "time"]
     rule += RULE_OF_TIMES.format(LEAST_TIME) if times else ""
@@ -256,10 +261,16 @@ def _differences(pairs: Sequence[Pair]) -> pd.DataFrame:
             {
                 "Where": pair.where, "The paper orders": pair.text, "Paper": f"{pair.published:+.4g}",
                 "Ours": found.text() if found is not None else "n/a" if ours is None else f"{ours:+.3f}",
-                "Ours say": f"{pair.order}{comparison.THIS_RUN if pair.order != 'missing' and pair.one_run else ''}",
+                "Ours say": _order_text(pair),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _order_text(pair: Pair) -> str:
+    """`same (this run) *`"""
+    this_run = comparison.THIS_RUN if pair.order != "missing" and pair.one_run else ""
+    return f"{pair.order}{this_run}{f' {comparison.MARK}' if pair.sure else ''}"
 
 
 def _number(table: str, value: Value) -> dict[str, object]:
@@ -271,7 +282,7 @@ def _difference(table: str, pair: Pair) -> dict[str, object]:
     return {
         "table": table, "where": pair.where, "lower": pair.lower.row, "higher": pair.higher.row,
         "published": pair.published, "ours": pair.difference, "low": found and found.low, "high": found and found.high,
-        "order": pair.order,
+        "order": pair.order, "sure": "yes" if pair.sure else "no",
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from extrapolate import results
@@ -110,6 +111,8 @@ def _read(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} is no log of a training: it has no numbers in {', '.join(lacking)}")
     if log.empty:
         raise UserError(f"{path} is no log of a training: it has no steps")
+    if not np.isfinite(log[["step", "tokens"]].astype(float)).all(axis=None):
+        raise UserError(f"{path} is no log of a training: a row does not say its step and tokens")
     return log
 
 

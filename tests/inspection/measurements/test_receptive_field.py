@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from extrapolate.inspection.measurements import receptive_field
+from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.plan import Plan
 
 
@@ -41,10 +43,27 @@ def test_weights_can_be_trained_afterwards(build, windows, measure) -> None:
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("encoding", ["rope", "alibi", "t5", "fox"])
+def test_memory_is_foreseen_from_shorter_windows(build, windows, encoding) -> None:
+    """RoPE keeps what grows with the length; a bias and explicit scores are kept for every pair."""
+    inspected = windows(build(encoding, layers=2), 128, count=1)
+    real = receptive_field.kept_at(inspected, 2048)
+    assert receptive_field.kept(inspected) == pytest.approx(real, rel=0.05)
+    growth = real / receptive_field.kept_at(inspected, 1024)
+    assert growth == pytest.approx(2, abs=0.05) if encoding == "rope" else growth > 2.5
+
+
+def test_what_does_not_fit_is_refused(build, windows, monkeypatch) -> None:
+    inspected = windows(build("t5"), 128, count=1)
+    refusal = measurements["receptive-field"].refusal
+    assert refusal(inspected) is None
+    monkeypatch.setattr(receptive_field, "memory_limit", lambda device: 1_000_000)
+    assert refusal(inspected) == "a gradient through 2048 tokens needs too much memory"
+
+
 def test_a_model_that_another_library_runs_is_refused_with_the_reason(windows, build) -> None:
     from dataclasses import replace
 
-    from extrapolate.inspection.measurements.base import measurements
     from extrapolate.interop.foreign import ForeignModel
 
     foreign = ForeignModel(lambda tokens: torch.zeros(*tokens.shape, 50), "Zeros", 16, 50, None, "cpu")

@@ -1,6 +1,7 @@
 """A published table beside constructed runs: which orders agree, and what a study of real runs shows."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from extrapolate import results
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Text, markdown
-from extrapolate.reports.published import FILE, Repeating, published, write_cells
+from extrapolate.reports.published import CELLS, FILE, Repeating, published, write_cells
 from extrapolate.reports.sections.base import Part
 from extrapolate.reports.sections.published import Published
 
@@ -20,11 +21,18 @@ ENCODINGS = {"Sinusoidal": "sinusoidal", "RoPE": "rope", "ExPE": "expe"}
 DOCUMENTS, TARGETS = 40, 100
 
 
-def part(
+def part(tmp_path: Path, losses: dict[str, list[float]], **given: Any) -> Part:
+    """The section on models, see `material`."""
+    made = material(tmp_path, losses, **given)
+    assert Published.subjects(made) == ["tables"]
+    return Published.part(made, "tables")
+
+
+def material(
     tmp_path: Path, losses: dict[str, list[float]], seeds: int = 1, table: str = "expe-table-2",
     encodings: dict[str, str] = ENCODINGS, factors: tuple[float, ...] = (1, 2, 4), **columns: object,
-) -> Part:  # fmt: skip
-    """The section on models with these mean losses at the factors, each document's a little off, in a study."""
+) -> Material:  # fmt: skip
+    """Models with these mean losses at the factors, each document's a little off, in a study."""
     rows, documents, folders, cells = [], [], {}, []
     for at, (model, mine) in enumerate(losses.items()):
         for seed in range(seeds):
@@ -48,12 +56,10 @@ def part(
                 ]  # fmt: skip
     write_cells(tmp_path, [table], cells)
     frame = pd.DataFrame(rows).astype({"seed": "Int64"})
-    material = Material(
+    return Material(
         Evaluated(folders, ()), {"windows": frame}, {}, pd.DataFrame(documents).astype({"seed": "Int64"}), (),
         pd.DataFrame(), {},
     )  # fmt: skip
-    assert Published.subjects(material) == ["tables"]
-    return Published.part(material, "tables")
 
 
 def texts(made: Part) -> list[str]:
@@ -68,14 +74,14 @@ def saved(made: Part, name: str, tmp_path: Path) -> pd.DataFrame:
 def test_where_all_agree(tmp_path: Path) -> None:
     said = texts(part(tmp_path, EXPE, seeds=3))
     assert said[0] == (
-        "The paper orders 9 pairs of rows. In ours: 9 the same way. The paper orders 3 rows by length. In ours: 3 the "
-        "same way."
+        "The paper orders 9 pairs of rows. In ours: 9 the same way (9 *). The paper orders 3 rows by length. In ours: "
+        "3 the same way (3 *)."
     )
     assert said[2:6] == [
-        "ev=1: Ours agree: RoPE below Sinusoidal, ExPE below Sinusoidal, RoPE below ExPE.",
-        "ev=2: Ours agree: RoPE below Sinusoidal, ExPE below Sinusoidal, ExPE below RoPE.",
-        "ev=4: Ours agree: RoPE below Sinusoidal, ExPE below Sinusoidal, ExPE below RoPE.",
-        "ev=1 to ev=4: Ours agree: Sinusoidal worse, RoPE worse, ExPE better.",
+        "ev=1: Ours agree: RoPE below Sinusoidal *, ExPE below Sinusoidal *, RoPE below ExPE *.",
+        "ev=2: Ours agree: RoPE below Sinusoidal *, ExPE below Sinusoidal *, ExPE below RoPE *.",
+        "ev=4: Ours agree: RoPE below Sinusoidal *, ExPE below Sinusoidal *, ExPE below RoPE *.",
+        "ev=1 to ev=4: Ours agree: Sinusoidal worse *, RoPE worse *, ExPE better *.",
     ]
     assert "and 3 seeds." in said[-1]
     assert "another seed may give another" not in said[-1]
@@ -84,10 +90,11 @@ def test_where_all_agree(tmp_path: Path) -> None:
 def test_a_pair_the_other_way_round(tmp_path: Path) -> None:
     made = part(tmp_path, EXPE | {"RoPE": [3.995, 4.37, 5.05]})
     said = texts(made)
-    counts = "7 the same way, 1 the other way round, 1 cannot be told"
+    counts = "7 the same way (7 *), 1 the other way round (1 *), 1 cannot be told"
     assert said[0].startswith(f"The paper orders 9 pairs of rows. In ours: {counts}.")
     assert said[2] == (
-        "ev=1: Ours agree (this run): ExPE below Sinusoidal. Ours are the other way round (this run): RoPE below ExPE. "
+        "ev=1: Ours agree (this run): ExPE below Sinusoidal *. "
+        "Ours are the other way round (this run): RoPE below ExPE *. "
         "Ours cannot tell (this run): RoPE below Sinusoidal."
     )
     pairs = saved(made, "published_pairs.parquet", tmp_path).set_index(["where", "lower", "higher"])
@@ -99,15 +106,31 @@ def test_a_pair_the_other_way_round(tmp_path: Path) -> None:
     assert "another seed may give another" in said[-1]
 
 
+def test_what_one_interval_tells_and_the_correction_does_not_has_no_mark(tmp_path: Path) -> None:
+    """0.008 nats with a standard error of 0.004: one of the differences of a table may be so by chance."""
+    made = part(tmp_path, EXPE | {"ExPE": [3.8898, 3.87, 3.8823]})
+    said = texts(made)
+    assert said[0].startswith("The paper orders 9 pairs of rows. In ours: 9 the same way (8 *). The paper orders 3")
+    assert said[2] == (
+        "ev=1: Ours agree (this run): RoPE below Sinusoidal *, ExPE below Sinusoidal *, RoPE below ExPE."
+    )
+    assert "| same (this run) |" in markdown(made.blocks)
+    assert r"| same (this run) \* |" in markdown(made.blocks)
+    pairs = saved(made, "published_pairs.parquet", tmp_path).set_index(["where", "lower", "higher"])
+    assert list(pairs.loc[("ev=1", "RoPE", "ExPE"), ["order", "sure"]]) == ["same", "no"]
+    assert list(pairs.loc[("ev=1", "RoPE", "Sinusoidal"), ["order", "sure"]]) == ["same", "yes"]
+    assert "* marks an order that is told also after Holm's correction" in " ".join(said[-1].split())
+
+
 def test_a_tie_is_not_told(tmp_path: Path) -> None:
     said = texts(part(tmp_path, EXPE | {"ExPE": [3.88, 3.87, 3.879]}, seeds=3))
     assert "Ours cannot tell: RoPE below ExPE." in said[2]
-    assert said[5] == "ev=1 to ev=4: Ours agree: Sinusoidal worse, RoPE worse. Ours cannot tell: ExPE better."
+    assert said[5] == "ev=1 to ev=4: Ours agree: Sinusoidal worse *, RoPE worse *. Ours cannot tell: ExPE better."
 
 
 def test_a_model_that_gets_worse_where_the_papers_gets_better(tmp_path: Path) -> None:
     said = texts(part(tmp_path, EXPE | {"ExPE": [3.93, 3.87, 4.26]}))
-    assert "Ours are the other way round (this run): ExPE better." in said[5]
+    assert "Ours are the other way round (this run): ExPE better *." in said[5]
 
 
 def test_the_table_has_the_papers_shape(tmp_path: Path) -> None:
@@ -133,7 +156,7 @@ def test_the_table_has_the_papers_shape(tmp_path: Path) -> None:
 def test_rows_that_we_do_not_have_are_missing(tmp_path: Path) -> None:
     made = part(tmp_path, {"RoPE": EXPE["RoPE"], "ExPE": EXPE["ExPE"]}, seeds=3)
     said = texts(made)
-    assert said[0].startswith("The paper orders 9 pairs of rows. In ours: 3 the same way, 6 missing.")
+    assert said[0].startswith("The paper orders 9 pairs of rows. In ours: 3 the same way (3 *), 6 missing.")
     assert "We have none of: RoPE below Sinusoidal, ExPE below Sinusoidal." in said[2]
     assert "|  | ours | n/a | n/a | n/a |" in markdown(made.blocks)
 
@@ -247,6 +270,26 @@ def test_a_study_of_sizes_that_repeats_a_table(store: Path, without_pictures: No
         model: [512, 1024] for model in ("RoPE, 4 layers", "RoPE, 2 layers", "Learned, 4 layers")
     }
     assert (out / FILE).is_file()
+
+
+def test_a_table_needs_the_protocol_that_it_was_made_with(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY.format(published='"depth"', store=store).replace('"windows"', '"sliding"'))
+    with pytest.raises(xt.UserError, match=r"toml, line 24: the published table depth .* add 'windows' to protocols"):
+        xt.sweep(file, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", None])
+def test_a_damaged_table_of_cells_is_one_message(tmp_path: Path, content: bytes | None) -> None:
+    """None: it is whole, and has no rows."""
+    made = material(tmp_path, EXPE)
+    if content is None:
+        results.write(tmp_path / FILE, [], CELLS)
+    else:
+        (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(xt.UserError, match=r"published_cells.parquet is damaged"):
+        Published.subjects(made)
 
 
 def test_an_unknown_table_is_said_with_its_line(store: Path, tmp_path: Path) -> None:

@@ -86,6 +86,11 @@ def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:
     cli("eval-lengths", "ckpt/rope", "--factors", "1", "--max-targets", 512).succeeded()
     none = pd.DataFrame({"step": [], "tokens": [], "loss": []}, dtype=float)
     texts = pd.DataFrame({"step": [1], "tokens": ["many"]})
-    for wrong, said in ((texts, "it has no numbers in tokens, loss"), (none, "it has no steps")):
+    untold = pd.DataFrame({"step": [1.0, 2.0], "tokens": [np.nan, np.nan], "loss": [4.0, 3.0]})
+    for wrong, said in (
+        (texts, "it has no numbers in tokens, loss"),
+        (none, "it has no steps"),
+        (untold, "a row does not say its step and tokens"),
+    ):
         results.write_frame(ckpt / "rope/metrics.parquet", wrong)
         assert cli("report", "ckpt").error().endswith(f"rope/metrics.parquet is no log of a training: {said}")

@@ -1,0 +1,141 @@
+"""The comparisons that a report's answer rests on: a small family, fixed before any loss is seen.
+
+Few comparisons are what lets few seeds tell something: of n that hold at once, each has an error rate of 5 % / n, and
+the quantile of Student's t with 2 degrees of freedom, of three seeds, grows as the square root of n.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports.comparison import CONTROL, Comparison, comparisons
+from extrapolate.reports.positions import LEAST
+
+ERROR = 0.05  # how often an answer may say something that is not so
+MAIN = 0.8  # the share of it for the main question, where there are two: models and extensions
+
+OfControl = Literal["beats", "holds against", "loses to"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What was compared, and how.
+
+    trained: the models as they were trained, in the order of the table; reference: the first of them. longest: the
+    longest factor that one of them reaches. alike: whether a model and its control differ in how far back they see
+    alone. orders: by model, its loss minus the reference's, from the longest length down; controls: by model, its loss
+    minus its control's. Both end with the first comparison that tells nothing. extended: models with an extension, each
+    with the same model without. extensions: their comparisons at the longest length. shares: the error rate of each
+    model, and of each extension.
+    """
+
+    trained: Sequence[str]
+    reference: str
+    longest: float
+    alike: bool
+    orders: Mapping[str, Sequence[Comparison]]
+    controls: Mapping[str, Sequence[Comparison]]
+    extended: Mapping[str, str]
+    extensions: Sequence[Comparison]
+    shares: tuple[float, float]
+
+    def at_longest(self, found: Mapping[str, Sequence[Comparison]]) -> list[Comparison]:
+        """Of `orders` or `controls`, those at the longest length."""
+        return [mine[0] for mine in found.values() if mine and mine[0].factor == self.longest]
+
+    def all(self) -> list[Comparison]:
+        """Every comparison that was made."""
+        of_models = [one for found in (self.orders, self.controls) for mine in found.values() for one in mine]
+        return [*of_models, *self.extensions]
+
+
+def verdict(one: Comparison) -> str:
+    """`win`, `loss`, `tie`, `too few`, `no shared seed`."""
+    return one.verdict().split(" (")[0]
+
+
+def of_control(one: Comparison, alike: bool) -> OfControl | None:
+    """What the interval says of a model beside its control; None where it tells nothing.
+
+    A model holds where it is surely less than LEAST worse, and not better. Not `alike`, the model's windows begin
+    without context, and it is not said to lose.
+    """
+    said = verdict(one)
+    high = None if one.difference is None else one.difference.high
+    if said == "win":
+        return "beats"
+    if high is not None and high < LEAST:
+        return "holds against"
+    return "loses to" if alike and said == "loss" else None
+
+
+def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], alike: bool) -> Family:
+    """The family of one protocol: its rows, those by document, and its models in the order of the table.
+
+    The main question is of the models as they were trained: each has an equal share of the error rate for a chain of
+    comparisons, with the first model of the table, and with its own control, at the longest length, then at the next
+    shorter one. The chain ends with the first that tells nothing. A comparison is only made where all before it in the
+    chain told something, so a chain errs no more often than its first comparison could (fixed sequence: Maurer, Hothorn
+    and Lehmacher 1995). Models with an extension are compared at the longest length with the same models without; all
+    of these share what is left. Where one model alone was trained, its extensions are the main question.
+    """
+    as_trained = set(rows.loc[rows["extension"] == AS_TRAINED, "model"])
+    trained = [model for model in order if model in as_trained] or list(order)
+    mine = documents[documents["model"].isin(trained)]
+    longest = float(mine["factor"].max()) if len(mine) else 1.0
+    here = documents[documents["factor"] == longest]
+    reaching = set(here["model"])
+    beyond, reference = longest > 1, trained[0]
+    chained = [model for model in trained if model in reaching and (beyond or model != reference)]
+    extended = {model: plain for model, plain in _extended(rows).items() if beyond and {model, plain} <= reaching}
+    of_extensions = 0.0 if not extended else 1 - MAIN if len(trained) > 1 else MAIN
+    shares = (
+        ERROR * (1 - of_extensions) / max(1, len(chained)),
+        ERROR * of_extensions / max(1, len(extended)),
+    )
+    orders, controls = _chains(mine[mine["factor"].gt(1) | (not beyond)], reference, chained, 1 - shares[0], alike)
+    extensions = list(_of_extensions(here, extended, 1 - shares[1]))
+    return Family(trained, reference, longest, alike, orders, controls, extended, extensions, shares)
+
+
+def _extended(rows: pd.DataFrame) -> dict[str, str]:
+    """Models with an extension, each with what the same runs are called without; those whose runs have no such rows
+    are left out."""
+    with_one = rows["extension"] != AS_TRAINED
+    plain = dict(zip(rows.loc[~with_one, "run"], rows.loc[~with_one, "model"], strict=True))
+    pairs = zip(rows.loc[with_one, "model"], rows.loc[with_one, "run"], strict=True)
+    return {model: plain[run] for model, run in pairs if run in plain}
+
+
+def _chains(
+    documents: pd.DataFrame, reference: str, models: Sequence[str], confidence: float, alike: bool
+) -> tuple[dict[str, list[Comparison]], dict[str, list[Comparison]]]:
+    """`orders` and `controls` of a Family."""
+    orders: dict[str, list[Comparison]] = {}
+    controls: dict[str, list[Comparison]] = {}
+    going_on = set(models)
+    for factor in sorted(set(documents["factor"]), reverse=True):
+        here = documents[(documents["factor"] == factor) & documents["model"].isin(going_on | {reference})]
+        for one in comparisons(here, confidence, controls=False, reference=reference):
+            orders.setdefault(one.model, []).append(one)
+            if verdict(one) not in ("win", "loss"):
+                going_on.discard(one.model)
+        if factor <= 1:
+            break
+        here = here[here["model"].isin(going_on)]
+        going_on = set()
+        for one in comparisons(here, confidence, pairs=False):
+            if one.other == CONTROL:
+                controls.setdefault(one.model, []).append(one)
+                if of_control(one, alike) is not None:
+                    going_on.add(one.model)
+    return orders, controls
+
+
+def _of_extensions(here: pd.DataFrame, extended: Mapping[str, str], confidence: float) -> Iterator[Comparison]:
+    for plain in dict.fromkeys(extended.values()):
+        both = [plain, *(model for model, of in extended.items() if of == plain)]
+        yield from comparisons(here[here["model"].isin(both)], confidence, controls=False, reference=plain)

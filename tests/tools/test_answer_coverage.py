@@ -1,0 +1,21 @@
+"""A short form of the table in docs/uncertainty.md: the answer tells what is far apart, and nothing of equal models."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "answer_coverage.py"
+
+
+def test_the_answer_tells_what_is_far_apart_with_three_seeds_and_no_order_that_is_not_there() -> None:
+    spec = importlib.util.spec_from_file_location("tools_answer_coverage", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    equal, *_, books = tool.POPULATIONS[1:]
+    false_order, false_word, told, at_once, _ = np.mean([tool.tried(books, 3, trial) for trial in range(6)], axis=0)
+    assert told >= 0.6 > at_once
+    assert false_order == false_word == 0
+    assert np.mean([tool.tried(equal, 3, trial)[:2] for trial in range(4)]) == 0
