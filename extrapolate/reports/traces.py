@@ -102,10 +102,11 @@ def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
     }  # fmt: skip
 
 
-def layout(x: str, y: str, values: "pd.Series[Any]", **more: Any) -> dict[str, Any]:
+def layout(x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", **more: Any) -> dict[str, Any]:
     """The axes' titles, and a range of the losses in which what diverged does not flatten the rest.
 
-    What leaves it is counted in the chart, which shows all after a double click. more: what else the layout has.
+    What leaves it is counted in the chart, which shows all after a double click. shown: other values that the range
+    has too, such as a reference's. more: what else the layout has.
     """
     made: dict[str, Any] = {
         "xaxis": {"title": {"text": x}} | more.pop("xaxis", {}),
@@ -113,7 +114,7 @@ def layout(x: str, y: str, values: "pd.Series[Any]", **more: Any) -> dict[str, A
         "hovermode": "closest",
         **more,
     }
-    if (ends := limits(values)) is not None:
+    if (ends := limits(values, *shown)) is not None:
         made["yaxis"]["range"] = numbers(ends)
         gone = int((~drawable(values).dropna().between(*ends)).sum())
         if gone:

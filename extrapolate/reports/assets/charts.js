@@ -34,16 +34,14 @@ function placed(layout, width, names, height) {
 }
 
 // The exponential moving average, whose weights add up to 1 from the first value on, as training.smoothed of Python.
+// An infinite value, which JSON has as null, ends it: an average without it would look as if nothing had happened.
 function smoothed(values, kept) {
-  let total = 0, weight = 0;
+  let total = 0, weight = 0, ended = false;
   return values.map((value) => {
-    total *= kept;
-    weight *= kept;
-    if (value !== null) {
-      total += value;
-      weight += 1;
-    }
-    return weight > 0 ? total / weight : null;
+    ended ||= value === null;
+    total = total * kept + value;
+    weight = weight * kept + 1;
+    return ended ? null : total / weight;
   });
 }
 

@@ -26,6 +26,10 @@ for (const table of document.querySelectorAll("table")) {
   };
   heads.forEach((head, column) => {
     head.setAttribute("aria-sort", "none");
+    const cells = [...body.rows].map((row) => row.cells[column]);
+    const said = cells.map((cell) => cell.textContent).filter((text) => text && text !== "n/a");
+    // Words stand at the left, numbers at the right.
+    if (said.length && said.every((text) => /^\p{L}/u.test(text))) for (const cell of [head, ...cells]) cell.classList.add("text");
     head.firstElementChild.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       for (const other of heads) other.setAttribute("aria-sort", "none");
