@@ -10,10 +10,9 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.reports.names import label
-from extrapolate.reports.styles import CROWD, FURTHEST, GREY, Style, drawable, limits
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MOST_MARKERS, Style, drawable, limits
 
 MOST_PANELS = 6
-MOST_MARKERS = 8  # of a line
 # Inches. Every picture has panels of one height, so that so many names fit beside them.
 HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide where it is the only one
 LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts

@@ -65,7 +65,7 @@ def _lines(
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, longest):
         mine, own = longest[longest["model"] == model], style[model] if model in named else None
-        line = traces.curve(model, middle(mine["position"], seq_len), mine[column], own, markers=False)
+        line = traces.curve(model, middle(mine["position"], seq_len), mine[column], own)
         lines.append(traces.compact(line))
         if own is not None and (at := fails.get(model)) is not None:
             there = mine[mine["position"] == at]

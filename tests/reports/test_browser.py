@@ -92,6 +92,19 @@ def test_a_click_sorts_and_another_turns_the_order_round(show) -> None:
     assert column(browser, "table", 0) == ["a", "b 9", "b 10"]
 
 
+def test_numbers_with_intervals_or_commas_are_sorted_as_numbers_and_words_stand_left(show) -> None:
+    differences = ["+0.108 [-0.1, 0.3]", "n/a", "-0.09", "+0.02 *"]
+    tokens = ["1,000,000", "900,000", "5,120", "n/a"]
+    frame = pd.DataFrame({"Model": list("abcd"), "ev=1": differences, "Tokens": tokens, "Say": ["yes", "no", "", "no"]})
+    browser = show(html([Table(frame)], "a"))
+    _, difference, count, say = browser.find_elements("css selector", "th button")
+    difference.click()
+    assert column(browser, "table", 1) == ["-0.09", "+0.02 *", "+0.108 [-0.1, 0.3]", "n/a"]
+    count.click()
+    assert column(browser, "table", 2) == ["5,120", "900,000", "1,000,000", "n/a"]
+    assert [one.value_of_css_property("text-align") for one in (difference, say)] == ["right", "left"]
+
+
 def test_long_tables_are_filtered(show) -> None:
     frame = pd.DataFrame({"Model": [f"RoPE {n}" for n in range(40)], "Loss (ev=1)": range(40)})
     browser = show(html([Table(frame)], "a"))

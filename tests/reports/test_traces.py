@@ -53,7 +53,7 @@ def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
     rows = pd.concat([rows, rows[rows["model"] == "m1"].assign(run="m1-s1", loss=[4.3, 4.35, math.inf])])
     against = [Comparison("windows", 2.0, "m0", CONTROL, Interval(0.05, 0.03, 0.07, 40), "documents", ())]
     made = losses.chart(rows, style_of(rows), against, "a.png")
-    first, *seeds, low, high, mean = [line for line in made.traces if line.get("name", "m1").startswith("m")]
+    low, high, first, *seeds, mean = [line for line in made.traces if line.get("name", "m1").startswith("m")]
     assert first["y"] == [4.0, 4.05, 4.1]
     assert first["text"] == ["", ", against its control +0.050 [+0.030, +0.070]", ""]
     assert [line["y"] for line in seeds] == [[4.1, 4.15, 4.2], [4.3, 4.35, None]]
@@ -185,7 +185,12 @@ def test_attention_by_distance_is_a_mean_over_layers_and_heads() -> None:
 def test_norms_are_means_over_heads_at_the_shortest_length() -> None:
     made = inspection_charts.norms(inspected(), "a.png")
     (trace,) = made.traces
-    assert made.layout["yaxis"]["ticktext"] == ["queries, layer 0", "queries, layer 1", "keys, layer 0", "keys, layer 1"]
+    assert made.layout["yaxis"]["ticktext"] == [
+        "queries, layer 0",
+        "queries, layer 1",
+        "keys, layer 0",
+        "keys, layer 1",
+    ]
     assert trace["z"][1] == pytest.approx([2.1, 3.1, 4.1])
     assert made.layout["xaxis"]["ticktext"] == ["0", "1", "2"]
     assert trace["zmax"] == pytest.approx(4.1)

@@ -22,7 +22,10 @@ for (const table of document.querySelectorAll("table")) {
   const heads = [...table.tHead.rows[0].cells];
   const key = (row, column) => {
     const cell = row.cells[column];
-    return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    // A number with an interval, or with commas. The names of rows are no numbers.
+    const number = column > 0 && cell.textContent.match(/^[+-]?\d[\d,]*(\.\d+)?(?!\w)/);
+    return number ? Number(number[0].replaceAll(",", "")) : cell.textContent;
   };
   heads.forEach((head, column) => {
     head.setAttribute("aria-sort", "none");

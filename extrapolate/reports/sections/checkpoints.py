@@ -69,7 +69,11 @@ class Checkpoints(Section):
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
             chart(rows, table, material.styles, f"{stem}.png"),
-            *([OnlyHtml(fails_chart(rows, table, material.styles, f"{stem}.png"))] if table[FAILS].notna().any() else []),
+            *(
+                [OnlyHtml(fails_chart(rows, table, material.styles, f"{stem}.png"))]
+                if table[FAILS].notna().any()
+                else []
+            ),
             Text(ALONG),
             *map(Text, in_words(table, near, far)),
         ]
@@ -115,7 +119,10 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
 
 
 def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
-    """For each model with several checkpoints what became of its losses, and whether the far one rose again."""
+    """For each model with several checkpoints what became of its losses, and whether the far one rose again.
+
+    Of more than MANY models it only says where to look.
+    """
     said = []
     for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
         first, last, best = mine.iloc[0], mine.iloc[-1], mine.iloc[int(mine[far].argmin())]
@@ -131,6 +138,8 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
                 f". {far} was lowest after {best[TOKENS]:,} tokens, and rose by {last[far] - best[far]:.3f} to the end"
             )
         said.append(f"{text}.")
+    if len(said) > styles.MANY:
+        return [f"The tables below say what became of the losses of each of the {len(said)} models."]
     return said
 
 

@@ -190,7 +190,7 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
             steps = steps.assign(seconds=_seconds_so_far(steps))
             steps = steps.iloc[:: -(-len(steps) // _points(logs)) or 1]
             own = style[model] if model in named else None
-            line = traces.curve(model, steps["tokens"], steps["loss"], own, markers=False)
+            line = traces.curve(model, steps["tokens"], steps["loss"], own)
             line["showlegend"] = own is not None and log is logs[model][0]
             seconds = traces.numbers(steps["seconds"], digits=1)
             lines.append(line | ({"meta": {"seconds": seconds}} if any(seconds) else {}))
