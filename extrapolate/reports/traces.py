@@ -89,7 +89,7 @@ def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any], s
 
 
 def arranged(lines: Sequence[Trace]) -> list[Trace]:
-    """The lines, grey ones behind the others, and paler where they are a crowd; bands behind the lines of all models."""
+    """The lines in front of bands, and both in front of grey lines, which are paler where they are a crowd."""
     grey = [line for line in lines if line.get("line", {}).get("color") == GREY]
     pale = {"opacity": 0.15} if len(grey) > CROWD else {}
     behind = [line | pale if "opacity" in line else line for line in grey]

@@ -115,9 +115,9 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
-    """The exponential moving average, whose weights add up to 1 from the first step on; infinite from an infinite loss on.
+    """The exponential moving average, whose weights add up to 1 from the first step on.
 
-    A training ends at such a loss. An average that left it out would look as if nothing had happened.
+    It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
     """
     ended = np.isinf(losses.astype(float)).cummax()  # pandas alone would leave it out
     return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
