@@ -109,6 +109,8 @@ def study(evaluated: Path, tmp_path: Path) -> Path:
             for file, table in (("evals", results.EVALS), ("eval_documents", results.EVAL_DOCUMENTS)):
                 rows: list[Row] = []
                 for row in results.read(evaluated / base / f"{file}.parquet", table):
+                    if row["protocol"] != "windows":
+                        continue  # one is enough, and half the work
                     new = {key: own.get(key, row[key]) for key in row} | {"model": row["model"].replace(model, name)}
                     if row["loss"] is not None:
                         new["loss"] += 0.02 * number + (0.3 - 0.05 * number) * math.log2(row["factor"])

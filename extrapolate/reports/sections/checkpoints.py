@@ -178,7 +178,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
         sheet.fit(panel, table[f"Loss (ev={factor:g})"])
         panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
     if fails:
-        sheet.panels[0].set_title(f"failure length in windows of up to {far:g}x (tokens)", fontsize="medium")
+        sheet.panels[0].set_title(f"failure length, up to {far:g}x (tokens)", fontsize="medium")
         sheet.panels[0].set_ylim(bottom=0)
     for panel in sheet.panels:
         plots.tokens_below(panel)
