@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports.html import html
-from extrapolate.reports.page import Table
+from extrapolate.reports.page import Cell, Grid, Table
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
@@ -138,6 +138,12 @@ def test_hostile_names_run_nothing_and_break_no_layout(show, page, hostile_names
     assert browser.execute_script("return typeof hacked") == "undefined"
     assert requests(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
+
+
+def test_a_wide_table_with_marks_scrolls_and_the_page_does_not(show) -> None:
+    cells = [Cell("RoPE"), *(Cell("1.600", 1.6, "n", "tie") for _ in range(12))]
+    browser = show(html([Grid(["Model", *(f"{n}x" for n in range(12))], [cells])], "a"), PHONE)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE[0]
 
 
 def look_through(browser: Any, size: tuple[int, int]) -> None:
