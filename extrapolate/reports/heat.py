@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,8 @@ from extrapolate.reports.chart import Chart
 from extrapolate.reports.names import label
 
 MOST_ROWS = 40
-BETTER, NEITHER, WORSE = "#0068A8", "#F4F4F2", "#C94F00"
+BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # black can be read on all of them
+INK = "#101214"
 CELL = (0.75, 0.24)  # inches
 
 
@@ -70,23 +70,16 @@ def draw(heat: Heat, title: str, path: Path) -> None:
     panel = figure.add_axes((left / whole[0], below / whole[1], width / whole[0], height / whole[1]))
     colours = LinearSegmentedColormap.from_list("", heat.colours())
     low = -heat.most if heat.signed else 0.0
-    image = panel.imshow(np.clip(heat.values_RC, low, heat.most), cmap=colours, vmin=low, vmax=heat.most, aspect="auto")
+    panel.imshow(np.clip(heat.values_RC, low, heat.most), cmap=colours, vmin=low, vmax=heat.most, aspect="auto")
     for row, texts in enumerate(heat.texts()):
         for column, text in enumerate(texts):
-            light = _luminance(image.to_rgba(np.clip(heat.values_RC[row, column], low, heat.most)))
-            panel.text(
-                column, row, text, ha="center", va="center", fontsize=8, color="black" if light > 0.2 else "white"
-            )
+            panel.text(column, row, text, ha="center", va="center", fontsize=8, color=INK)
     panel.set_xticks(range(len(heat.columns)), heat.columns, fontsize=plots.SMALL)
     panel.set_yticks(range(len(names)), names, fontsize=plots.SMALL)
     panel.set_xlabel("evaluation length / training length", fontsize=plots.SMALL)
     panel.tick_params(length=0)
     figure.text(0.1 / whole[0], 1 - 0.1 / whole[1], title, va="top")
     plots.save(figure, path)
-
-
-def _luminance(colour: Any) -> float:
-    return float(np.asarray(colour)[:3] ** 2.2 @ [0.2126, 0.7152, 0.0722])
 
 
 def chart(heat: Heat, text: str, file: str) -> Chart:
@@ -101,6 +94,7 @@ def chart(heat: Heat, text: str, file: str) -> Chart:
     trace = {
         "type": "heatmap", "z": [traces.numbers(row) for row in heat.values_RC], "text": shown, "hovertext": said,
         "zmin": -heat.most if heat.signed else 0, "zmax": heat.most, "showscale": False, "xgap": 1, "ygap": 1,
+        "textfont": {"color": INK},
         "colorscale": [[at / steps, colour] for at, colour in enumerate(heat.colours())],
     }  # fmt: skip
     bare = {"showgrid": False, "zeroline": False}

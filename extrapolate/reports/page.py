@@ -233,8 +233,21 @@ class Switch(Block):
 
 
 @dataclass(frozen=True)
+class OnlyMarkdown(Block):
+    """A block in place of which the HTML page has others: a picture of several charts."""
+
+    block: Block
+
+    def markdown(self) -> str:
+        return self.block.markdown()
+
+    def html(self) -> Markup:
+        return Markup()
+
+
+@dataclass(frozen=True)
 class OnlyHtml(Block):
-    """A block that says how to read what the HTML page alone has."""
+    """A block of the HTML page alone: how to read it, or a chart whose picture shows more."""
 
     block: Block
 
@@ -249,6 +262,8 @@ def within(blocks: Iterable[Block]) -> Iterator[Block]:
     """The blocks, and all that are in them."""
     for block in blocks:
         yield block
+        if isinstance(block, OnlyHtml):
+            yield from within([block.block])
         if isinstance(block, Switch):
             for view in block.views.values():
                 yield from within(view)

@@ -10,10 +10,9 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.reports.names import label
-from extrapolate.reports.styles import CROWD, FURTHEST, GREY, Style, drawable, limits
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MOST_MARKERS, Style, drawable, limits
 
 MOST_PANELS = 6
-MOST_MARKERS = 8  # of a line
 # Inches. Every picture has panels of one height, so that so many names fit beside them.
 HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide where it is the only one
 LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts
@@ -44,6 +43,7 @@ class Sheet:
         self.panels: list[Any] = list(axes[0])
         self._style, self._named, self._gap = style, set(named), SHARED_GAP if one_scale else OWN_GAP
         self._curves: list[tuple[Any, str, Any]] = []  # panel, name, line
+        self._references: list[tuple[Any, pd.Series[Any]]] = []  # panel, values
         self._left: dict[str, float] = {}  # what leaves a panel, and to where
         self._notes: list[str] = []
         for panel in self.panels:
@@ -62,10 +62,16 @@ class Sheet:
         self._curves.append((panel, model, line))
 
     def reference(self, panel: Any, x: Any, y: "pd.Series[Any]", name: str) -> None:
-        """Draws a line that is no model's, grey and dashed."""
+        """Draws a line that is no model's, grey and dashed. A panel shows it in any case."""
         (line,) = panel.plot(x, drawable(y), color=GREY, linestyle="--", linewidth=1, label=name)
         self._curves.append((panel, name, line))
+        self._references.append((panel, y))
         self._named.add(name)
+
+    def band(self, panel: Any, x: Any, low: "pd.Series[Any]", high: "pd.Series[Any]", model: str) -> None:
+        """Fills the room between two lines in a model's colour, where both have values."""
+        color = self._style[model]["color"]
+        panel.fill_between(x, drawable(low), drawable(high), color=color, alpha=0.15, linewidth=0)
 
     def seeds(self, panel: Any, rows: pd.DataFrame, model: str, against: str = "factor") -> None:
         """Draws a named model's losses against a column, a thin line for each of its runs; nothing where it has one."""
@@ -84,11 +90,12 @@ class Sheet:
 
         What leaves it at `since` or further to the right is marked, and said in words.
         """
-        if (ends := limits(values)) is None:
+        shared = panel.get_shared_y_axes().get_siblings(panel)
+        if (ends := limits(values, *(y for where, y in self._references if where in shared))) is None:
             return
         panel.set_ylim(*ends)
         for where, name, line in self._curves:
-            if where is panel or panel.get_shared_y_axes().joined(where, panel):
+            if where in shared:
                 self._mark(where, name, line, ends, since)
 
     def _mark(self, panel: Any, name: str, line: Any, ends: tuple[float, float], since: float) -> None:

@@ -6,9 +6,9 @@ import pandas as pd
 
 from extrapolate.reports import styles, traces
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.position_pictures import MOST_BANDS, middle
+from extrapolate.reports.position_pictures import middle
 from extrapolate.reports.positions import Failure, furthest
-from extrapolate.reports.styles import Style
+from extrapolate.reports.styles import MOST_BANDS, Style
 
 
 def losses(
@@ -27,7 +27,7 @@ def losses(
     lines = _lines(longest, "loss", found, named, style, seq_len)
     control = longest.groupby("position")["control_loss"].min()
     lines.append(traces.reference("best control", middle(control.index, seq_len), control))
-    shape = traces.layout(_below(curves, seq_len), "loss (nats per token)", longest["loss"])
+    shape = traces.layout(_below(curves, seq_len), "loss (nats per token)", longest["loss"], control)
     return Chart("loss by position in the window", file, traces.arranged(lines), shape)
 
 
@@ -65,7 +65,7 @@ def _lines(
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, longest):
         mine, own = longest[longest["model"] == model], style[model] if model in named else None
-        line = traces.curve(model, middle(mine["position"], seq_len), mine[column], own, markers=False)
+        line = traces.curve(model, middle(mine["position"], seq_len), mine[column], own)
         lines.append(traces.compact(line))
         if own is not None and (at := fails.get(model)) is not None:
             there = mine[mine["position"] == at]

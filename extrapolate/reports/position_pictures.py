@@ -8,9 +8,7 @@ import pandas as pd
 
 from extrapolate.reports import plots, styles
 from extrapolate.reports.positions import Failure, furthest
-from extrapolate.reports.styles import Style
-
-MOST_BANDS = 8  # of more, one hides the other
+from extrapolate.reports.styles import MOST_BANDS, Style
 
 
 def draw_losses(
@@ -30,7 +28,7 @@ def draw_losses(
             sheet.curve(panel, middle(mine["position"], seq_len), mine["loss"], model)
         control = here["control_loss"].groupby(here["position"]).min()
         sheet.reference(panel, middle(control.index, seq_len), control, "best control")
-        means += [here["loss"], control]
+        means.append(here["loss"])
         panel.set_title(f"windows of {factor:g}x", fontsize="medium")
         panel.set_xlabel("position in the window / L", fontsize=plots.SMALL)
     sheet.fit(sheet.panels[0], pd.concat(means))
@@ -60,8 +58,7 @@ def draw_differences(
         x, colour = middle(mine["position"], seq_len), style[model]["color"]
         sheet.curve(panel, x, mine["difference"], model)
         if model in named and len(banded) <= MOST_BANDS:
-            low, high = styles.drawable(mine["low"]), styles.drawable(mine["high"])
-            panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            sheet.band(panel, x, mine["low"], mine["high"], model)
         if model in named and (at := fails.get(model)) is not None:
             there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
             panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")

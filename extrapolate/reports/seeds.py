@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
+
+from extrapolate.evaluation import student_t
 
 
 def seeds_of(rows: pd.DataFrame) -> tuple[int, ...]:
@@ -49,6 +52,19 @@ def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[s
 def counts(rows: pd.DataFrame) -> "pd.Series[int]":
     """The number of seeds of each model; an unknown seed is one."""
     return rows.groupby("model")["seed"].nunique(dropna=False)
+
+
+def bands(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """`model`, `factor`, `low`, `high`: the interval of each mean loss over seeds, nats per target, by factor.
+
+    By Student's t over the losses of the seeds, with one degree of freedom less than there are seeds: it is about other
+    seeds, on these targets. There is none where a model has one seed, or where a loss is missing or infinite.
+    """
+    found = rows.groupby(["model", "factor"])["loss"].agg(["mean", "std", "count", "size"])
+    found = found[(found["count"] > 1) & (found["count"] == found["size"]) & np.isfinite(found["std"])]
+    t = [student_t.quantile((1 - confidence) / 2, int(count) - 1) for count in found["count"]]
+    reach = np.array(t) * found["std"] / np.sqrt(found["count"])
+    return pd.DataFrame({"low": found["mean"] - reach, "high": found["mean"] + reach}).reset_index()
 
 
 def in_words(seeds: tuple[int, ...]) -> str:

@@ -14,12 +14,14 @@ Style = Mapping[str, Any]
 COLOURS = ("#0068A8", "#C94F00", "#008F68", "#CC79A7", "#DD9800", "#4AADE8")
 GREY = "#8A8F98"  # of models that are not named, and of controls
 MARKERS = "os^Dv<>p*"
+MOST_MARKERS = 8  # of a line
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 MANY = 12  # lines: of more than that, some are grey
 MOST_NAMED = 20
 CROWD = 60  # grey lines: of more, how dense they are is seen, not each
 FURTHEST = 1e9  # nats: what is further from zero, or infinite, counts as this far
 REACH = 1.0  # nats beyond the quartiles that an axis shows in any case
+MOST_BANDS = 8  # of more, one hides the other
 
 
 def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
@@ -73,12 +75,22 @@ def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
     return values.astype(float).clip(-FURTHEST, FURTHEST)
 
 
-def limits(values: "pd.Series[Any]") -> tuple[float, float] | None:
-    """From where to where an axis shows these values. None where there is none.
+def limits(*values: "pd.Series[Any]") -> tuple[float, float] | None:
+    """From where to where an axis shows all of these series. None where none has a value.
 
-    A few that are far from the rest are left out: beyond Tukey's outer fences, three times the distance of the
-    quartiles beyond them, and REACH at least.
+    Of each series, a few values that are far from its rest are left out: beyond Tukey's outer fences, three times the
+    distance of the quartiles beyond them, and REACH at least. So a reference, as a series of its own, is always shown.
     """
+    ends = [end for one in values if (found := _inside(one)) is not None for end in found]
+    if not ends:
+        return None
+    low, high = min(ends), max(ends)
+    margin = 0.05 * (high - low) or max(0.05, abs(high) * 1e-6)
+    return low - margin, high + margin
+
+
+def _inside(values: "pd.Series[Any]") -> tuple[float, float] | None:
+    """The least and the greatest of the values that are not far from the rest."""
     numbers = drawable(values).dropna()
     numbers = numbers[numbers.abs() < FURTHEST]
     if numbers.empty:
@@ -86,6 +98,4 @@ def limits(values: "pd.Series[Any]") -> tuple[float, float] | None:
     first, third = np.quantile(numbers, [0.25, 0.75])
     reach = max(3 * (third - first), REACH)
     inside = numbers[numbers.between(first - reach, third + reach)]
-    low, high = float(inside.min()), float(inside.max())
-    margin = 0.05 * (high - low) or max(0.05, abs(high) * 1e-6)
-    return low - margin, high + margin
+    return float(inside.min()), float(inside.max())

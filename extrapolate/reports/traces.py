@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.reports.names import LONGEST, one_line
-from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, Style, drawable, limits
+from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, Style, drawable, limits
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
@@ -44,15 +44,17 @@ def shown(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
-def curve(name: str, x: Iterable[Any], y: Iterable[Any], style: Style | None, markers: bool = True) -> Trace:
-    """A model's line. Without a style it is grey, behind the others, and named where the reader points at it."""
+def curve(name: str, x: Iterable[Any], y: Iterable[Any], style: Style | None) -> Trace:
+    """A model's line. Without a style it is grey, behind the others, and named where the reader points at it.
+
+    Of a long line, some points have its marker, which tells apart models of one colour.
+    """
     trace: Trace = {"type": "scatter", "name": shown(name), "x": numbers(x), "y": numbers(y), "mode": "lines"}
     if style is None:
         return trace | {"line": {"color": GREY, "width": 1}, "opacity": 0.4, "showlegend": False}
-    trace |= {"line": {"color": style["color"], "dash": _DASH[style["linestyle"]], "width": 2}, "legendgroup": name}
-    if markers:
-        trace |= {"mode": "lines+markers", "marker": {"symbol": _SYMBOLS[style["marker"]], "size": 7}}
-    return trace
+    marker = {"symbol": _SYMBOLS[style["marker"]], "size": 7, "maxdisplayed": MOST_MARKERS}
+    line = {"color": style["color"], "dash": _DASH[style["linestyle"]], "width": 2}
+    return trace | {"mode": "lines+markers", "line": line, "marker": marker, "legendgroup": name}
 
 
 def compact(trace: Trace) -> Trace:
@@ -87,11 +89,12 @@ def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any], s
 
 
 def arranged(lines: Sequence[Trace]) -> list[Trace]:
-    """The lines, grey ones behind the others, and paler where they are a crowd."""
+    """The lines in front of bands, and both in front of grey lines, which are paler where they are a crowd."""
     grey = [line for line in lines if line.get("line", {}).get("color") == GREY]
     pale = {"opacity": 0.15} if len(grey) > CROWD else {}
     behind = [line | pale if "opacity" in line else line for line in grey]
-    return [*behind, *(line for line in lines if line.get("line", {}).get("color") != GREY)]
+    rest = [line for line in lines if line.get("line", {}).get("color") != GREY]
+    return [*behind, *sorted(rest, key=lambda line: line.get("line", {}).get("width") != 0)]
 
 
 def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
@@ -102,10 +105,11 @@ def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
     }  # fmt: skip
 
 
-def layout(x: str, y: str, values: "pd.Series[Any]", **more: Any) -> dict[str, Any]:
+def layout(x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", **more: Any) -> dict[str, Any]:
     """The axes' titles, and a range of the losses in which what diverged does not flatten the rest.
 
-    What leaves it is counted in the chart, which shows all after a double click. more: what else the layout has.
+    What leaves it is counted in the chart, which shows all after a double click. shown: other values that the range
+    has too, such as a reference's. more: what else the layout has.
     """
     made: dict[str, Any] = {
         "xaxis": {"title": {"text": x}} | more.pop("xaxis", {}),
@@ -113,7 +117,7 @@ def layout(x: str, y: str, values: "pd.Series[Any]", **more: Any) -> dict[str, A
         "hovermode": "closest",
         **more,
     }
-    if (ends := limits(values)) is not None:
+    if (ends := limits(values, *shown)) is not None:
         made["yaxis"]["range"] = numbers(ends)
         gone = int((~drawable(values).dropna().between(*ends)).sum())
         if gone:

@@ -1,9 +1,11 @@
 """What tests of reports share: hostile names, blocks of every kind, and tables of runs that no test has to train."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -85,3 +87,38 @@ def write_run() -> Callable[..., Path]:
     Called with a folder, and with what changes a row of either table, or returns None for a row that is left out.
     """
     return _write
+
+
+# Encodings of a study, each with the run of the fixture `evaluated` whose tables it takes, and that run's model.
+STUDY = {
+    **dict.fromkeys(["RoPE", "p-RoPE", "xPos", "FoPE"], ("rope", "RoPE")),
+    **dict.fromkeys(["ALiBi", "KERPLE", "T5 bias", "FoX", "Sinusoidal"], ("none", "NoPE")),
+    **dict.fromkeys(["ExPE", "ExQPE"], ("expe", "ExPE")),
+    "Learned": ("learned", "Learned"),
+}
+
+
+@pytest.fixture
+def study(evaluated: Path, tmp_path: Path) -> Path:
+    """Runs of twelve encodings and two seeds with two checkpoints each: real tables, whose names and losses change."""
+    for number, (name, (base, model)) in enumerate(STUDY.items()):
+        for seed in (0, 1):
+            folder, rng = tmp_path / f"study/{name}-s{seed}", np.random.default_rng([number, seed])
+            folder.mkdir(parents=True)
+            own = {"run": folder.name, "encoding": name.lower(), "display": name, "config_hash": name, "seed": seed}
+            for file, table in (("evals", results.EVALS), ("eval_documents", results.EVAL_DOCUMENTS)):
+                rows: list[Row] = []
+                for row in results.read(evaluated / base / f"{file}.parquet", table):
+                    if row["protocol"] != "windows":
+                        continue  # one is enough, and half the work
+                    new = {key: own.get(key, row[key]) for key in row} | {"model": row["model"].replace(model, name)}
+                    if row["loss"] is not None:
+                        new["loss"] += 0.02 * number + (0.3 - 0.05 * number) * math.log2(row["factor"])
+                        new["loss"] += 0.05 * seed + rng.normal(0, 0.02)
+                    early = new | {"step": 1, "loss": row["loss"] and new["loss"] + 0.5}
+                    rows += [early | ({"tokens": 512} if "tokens" in row else {}), new]
+                results.write(folder / f"{file}.parquet", rows, table)
+            log = results.read_frame(evaluated / base / "metrics.parquet")
+            log["loss"] += 0.02 * number + rng.normal(0, 0.1, len(log))
+            results.write_frame(folder / "metrics.parquet", log)
+    return tmp_path / "study"

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports.html import html
-from extrapolate.reports.page import Table
+from extrapolate.reports.page import Cell, Grid, Table
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
@@ -92,6 +92,19 @@ def test_a_click_sorts_and_another_turns_the_order_round(show) -> None:
     assert column(browser, "table", 0) == ["a", "b 9", "b 10"]
 
 
+def test_numbers_with_intervals_or_commas_are_sorted_as_numbers_and_words_stand_left(show) -> None:
+    differences = ["+0.108 [-0.1, 0.3]", "n/a", "-0.09", "+0.02 *"]
+    tokens = ["1,000,000", "900,000", "5,120", "n/a"]
+    frame = pd.DataFrame({"Model": list("abcd"), "ev=1": differences, "Tokens": tokens, "Say": ["yes", "no", "", "no"]})
+    browser = show(html([Table(frame)], "a"))
+    _, difference, count, say = browser.find_elements("css selector", "th button")
+    difference.click()
+    assert column(browser, "table", 1) == ["-0.09", "+0.02 *", "+0.108 [-0.1, 0.3]", "n/a"]
+    count.click()
+    assert column(browser, "table", 2) == ["5,120", "900,000", "1,000,000", "n/a"]
+    assert [one.value_of_css_property("text-align") for one in (difference, say)] == ["right", "left"]
+
+
 def test_long_tables_are_filtered(show) -> None:
     frame = pd.DataFrame({"Model": [f"RoPE {n}" for n in range(40)], "Loss (ev=1)": range(40)})
     browser = show(html([Table(frame)], "a"))
@@ -127,15 +140,57 @@ def test_hostile_names_run_nothing_and_break_no_layout(show, page, hostile_names
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_a_real_report_opens_without_error_or_request(show, reported, size) -> None:
-    browser = show(reported / "report.html", size)
+def test_a_wide_table_with_marks_scrolls_and_the_page_does_not(show) -> None:
+    cells = [Cell("RoPE"), *(Cell("1.600", 1.6, "n", "tie") for _ in range(12))]
+    browser = show(html([Grid(["Model", *(f"{n}x" for n in range(12))], [cells])], "a"), PHONE)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def look_through(browser: Any, size: tuple[int, int]) -> None:
+    """Opens all views, and waits until every chart is drawn: nothing went wrong, and nothing is too wide."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     browser.execute_script("for (const v of document.querySelectorAll('.view')) v.hidden = false")
-    charts = browser.find_elements("css selector", ".chart")
-    for chart in charts:
-        browser.execute_script("arguments[0].scrollIntoView()", chart)
-    for theme in ("dark", "light"):
-        choose_theme(browser, theme)
+    plots = browser.find_elements("css selector", ".plot")
+    assert plots
+    for plot in plots:
+        browser.execute_script("arguments[0].scrollIntoView()", plot)
+        WebDriverWait(browser, 20, 0.02).until(lambda _, plot=plot: plot.get_attribute("data-drawn"))
+    marks = "figure => figure.querySelectorAll('.js-line, .point, .heatmaplayer image').length"
+    assert min(browser.execute_script(f"return [...document.querySelectorAll('figure.chart')].map({marks})")) > 0
     assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
     assert requests(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_real_report_opens_without_error_or_request(show, reported, size) -> None:
+    browser = show(reported / "report.html", size)
+    look_through(browser, size)
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_the_page_of_a_study_of_twelve_encodings(show, cli, study) -> None:
+    cli("report", study, "--out", "report").succeeded()
+    browser = show(study.parent / "report/report.html")
+    look_through(browser, DESKTOP)
+    head = browser.find_elements("css selector", "main th button")[1]  # of the first table: the loss at 1x
+    first = "return [...arguments[0].closest('table').tBodies[0].rows].map((row) => Number(row.cells[1].dataset.value))"
+    for order in (sorted, lambda found: sorted(found, reverse=True)):
+        head.click()
+        losses = browser.execute_script(first, head)
+        assert len(set(losses)) >= 12
+        assert losses == order(losses)
+    slider = browser.find_element("css selector", "input[type=range]")
+    averages = """
+        const plot = arguments[0].closest('figure').querySelector('.plot');
+        return plot.data.slice(plot.data.length / 2).map((line) => line.y[line.y.length - 1]);
+    """
+    before = browser.execute_script(averages, slider)
+    slider.send_keys("\ue012" * 20)  # the left arrow
+    assert float(slider.get_attribute("value")) == pytest.approx(0.7)
+    assert browser.execute_script(averages, slider) != before
+    for theme, paper in (("dark", "#15181c"), ("light", "#ffffff")):
+        choose_theme(browser, theme)
+        papers = "return [...document.querySelectorAll('.plot')].map((p) => p._fullLayout.paper_bgcolor)"
+        assert set(browser.execute_script(papers)) == {paper}

@@ -33,8 +33,10 @@ def charts() -> tuple[Chart, Chart]:
     lines = [traces.curve(name, x, [4.0, 4.5], STYLE) for name in NAMES]
     first = Chart("names", "a.png", lines, traces.layout("<i>x</i>", "y", pd.Series(x)))
     steps = traces.curve("RoPE", np.arange(50), LOSSES, STYLE) | {"meta": {"seconds": [*range(100, 150)]}}
+    diverged = traces.curve("NoPE", np.arange(50), np.where(np.arange(50) < 10, LOSSES, np.inf), STYLE)
+    diverged["y"][30:] = traces.numbers(LOSSES[30:])
     shape = traces.layout("training tokens", "loss", pd.Series(LOSSES))
-    return first, Chart("training", "b.png", [steps], shape, smoothing=True)
+    return first, Chart("training", "b.png", [steps, diverged], shape, smoothing=True)
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +100,15 @@ def test_a_hidden_chart_is_drawn_when_it_is_shown_and_smoothed_as_the_reader_wis
     page.execute_script("document.getElementById('tab').hidden = false")
     plot = drawn(page, 1)
     y = "return arguments[0].data.map((line) => [...line.y])"
-    raw, average = page.execute_script(y, plot)
+    raw, _, average, ended = page.execute_script(y, plot)
     assert raw == LOSSES.tolist()
     assert average == pytest.approx(smoothed(pd.Series(LOSSES)).tolist())
+    assert ended == [*average[:10], *[None] * 40]  # at the first infinite loss, as in the picture
     slider = page.find_element("css selector", "input[type=range]")
     page.execute_script("arguments[0].value = 0; arguments[0].dispatchEvent(new Event('input'))", slider)
-    assert page.execute_script(y, plot) == [LOSSES.tolist()] * 2
+    assert page.execute_script(y, plot)[::2] == [LOSSES.tolist()] * 2
     assert slider.find_element("xpath", "..").text.startswith("moving average keeps")
     _, by_time = page.find_elements("css selector", "input[type=radio]")
     by_time.click()
-    assert page.execute_script("return arguments[0].data.map((line) => line.x[1])", plot) == [101, 101]
+    assert page.execute_script("return arguments[0].data.map((line) => line.x[1])", plot) == [101, None, 101, None]
     assert page.execute_script("return arguments[0]._fullLayout.xaxis.title.text", plot) == "training time (seconds)"

@@ -35,6 +35,18 @@ def test_the_chart_names_rows_and_says_every_cell() -> None:
     assert json.dumps([made.traces, made.layout], allow_nan=False)
 
 
+@pytest.mark.parametrize("colour", [heat.BETTER, heat.NEITHER, heat.WORSE])
+def test_a_cells_text_can_be_read(colour: str) -> None:
+    """By the contrast of WCAG 2, which asks for 4.5."""
+
+    def luminance(colour: str) -> float:
+        rgb = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in rgb]
+        return sum(share * one for share, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    assert (luminance(colour) + 0.05) / (luminance(heat.INK) + 0.05) > 4.5
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("rows", [1, heat.MOST_ROWS])
 def test_the_picture_has_readable_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int) -> None:

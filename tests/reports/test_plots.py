@@ -114,6 +114,17 @@ def test_the_names_stand_where_the_lines_end_and_grey_ones_are_counted(figures: 
     assert sorted(texts, key=lambda text: -texts[text]) == order
 
 
+def test_the_best_control_is_in_the_picture_however_far_it_is(figures: list[Any], tmp_path: Path) -> None:
+    rows = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.1, 4.3]}).assign(control_loss=1.5)
+    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
+    position_pictures.draw_losses(curves_of(rows), list(style_of(rows)), style_of(rows), 64, tmp_path / "made.png")
+    for figure in figures:
+        for panel in figure.axes:
+            bottom, top = panel.get_ylim()
+            assert bottom < 1.5
+            assert top < 5
+
+
 def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any], tmp_path: Path) -> None:
     """A model keeps its colour where an earlier one in the order has no rows."""
     rows = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.1, 4.3]})
@@ -149,6 +160,11 @@ def test_every_seed_is_a_thin_line_behind_the_mean(figures: list[Any], tmp_path:
     assert all(line.get_linewidth() < mean.get_linewidth() for line in thin)
     assert all(line.get_zorder() < mean.get_zorder() for line in thin)
     assert len([line for line in lines if line.get_color() == COLOURS[1]]) == 1
+    (band,) = figures[0].axes[0].collections  # of the one model with several seeds
+    reach = 12.706 * np.array([0.1, 0.3])  # Student's t with one degree of freedom, times the error of the mean
+    top = band.get_paths()[0].vertices[:, 1]
+    assert max(top) == pytest.approx(4.7 + reach[1], abs=1e-3)
+    assert min(top) == pytest.approx(4.7 - reach[1], abs=1e-3)
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,8 +1,11 @@
 """Which seeds are compared, from rows made by hand."""
 
-import pandas as pd
+import math
 
-from extrapolate.reports.seeds import counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
+import pandas as pd
+import pytest
+
+from extrapolate.reports.seeds import bands, counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
 
 
 def frame(*rows: tuple[str, float, int | None]) -> pd.DataFrame:
@@ -62,3 +65,17 @@ def test_where_no_seed_is_shared_all_stay_and_the_warning_says_so() -> None:
 
 def test_words() -> None:
     assert [in_words(seeds) for seeds in ((), (3,), (0, 2))] == ["seed unknown", "seed 3", "seeds 0, 2"]
+
+
+def test_the_band_is_students_t_over_the_seeds() -> None:
+    """With 2 degrees of freedom t is 4.3027, from any table."""
+    rows = pd.DataFrame(
+        [("a", 1.0, loss) for loss in (1.0, 2.0, 3.0)]
+        + [("a", 2.0, loss) for loss in (1.0, math.inf, 3.0)]
+        + [("b", 1.0, 4.0)]
+        + [("c", 1.0, loss) for loss in (4.0, math.nan)],
+        columns=["model", "factor", "loss"],
+    )
+    (band,) = bands(rows).to_dict("records")
+    assert (band["model"], band["factor"]) == ("a", 1.0)
+    assert [band["low"], band["high"]] == pytest.approx([2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5], abs=1e-4)

@@ -110,3 +110,12 @@ def test_a_diverged_model_does_not_flatten_the_rest() -> None:
     assert styles.limits(pd.Series([-60.0, *usual]))[0] > 4.0
     assert styles.limits(pd.Series([4.0, 4.0])) == (3.95, 4.05)
     assert styles.limits(pd.Series([math.nan, math.inf, 1e300])) is None
+
+
+def test_a_reference_far_from_the_models_is_shown_whole() -> None:
+    low, high = styles.limits(
+        pd.Series([4.2, 4.3, 4.2, 4.4, 4.3, 4.5, 50.0]), pd.Series([2.0, 2.1]), pd.Series([math.nan])
+    )
+    assert low < 2.0
+    assert 4.5 < high < 5.0
+    assert styles.limits(pd.Series([math.inf]), pd.Series([2.0])) == pytest.approx((1.95, 2.05))

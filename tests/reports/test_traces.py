@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from extrapolate.evaluation.statistics import Interval
-from extrapolate.reports import position_charts, styles, traces
+from extrapolate.reports import inspection_charts, position_charts, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.comparison import CONTROL, Comparison
 from extrapolate.reports.positions import Failure
-from extrapolate.reports.sections import losses, training
+from extrapolate.reports.sections import checkpoints, losses, training
 
 
 def rows_of(count: int, factors: int = 3) -> pd.DataFrame:
@@ -53,13 +53,35 @@ def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
     rows = pd.concat([rows, rows[rows["model"] == "m1"].assign(run="m1-s1", loss=[4.3, 4.35, math.inf])])
     against = [Comparison("windows", 2.0, "m0", CONTROL, Interval(0.05, 0.03, 0.07, 40), "documents", ())]
     made = losses.chart(rows, style_of(rows), against, "a.png")
-    first, *seeds, mean = [line for line in made.traces if line["name"].startswith("m")]
+    low, high, first, *seeds, mean = [line for line in made.traces if line.get("name", "m1").startswith("m")]
     assert first["y"] == [4.0, 4.05, 4.1]
     assert first["text"] == ["", ", against its control +0.050 [+0.030, +0.070]", ""]
     assert [line["y"] for line in seeds] == [[4.1, 4.15, 4.2], [4.3, 4.35, None]]
     assert mean["y"] == [4.2, 4.25, None]
-    assert {line["legendgroup"] for line in (*seeds, mean)} == {"m1"}
+    assert (low["x"], high["fill"]) == ([1, 2], "tonexty")  # at 4x a seed is infinite
+    assert [low["y"][0], high["y"][0]] == pytest.approx([4.2 - 12.706 * 0.1, 4.2 + 12.706 * 0.1], abs=1e-3)
+    assert {line["legendgroup"] for line in (*seeds, low, high, mean)} == {"m1"}
     assert written(made)
+
+
+def test_the_range_of_a_chart_holds_the_best_control() -> None:
+    rows = rows_of(2).assign(control_loss=2.5)
+    low, high = losses.chart(rows, style_of(rows), [], "a.png").layout["yaxis"]["range"]
+    assert low < 2.5
+    assert 4.3 > high > 4.2
+    curves = pd.concat(rows.assign(position=position) for position in (0, 32))
+    shape = position_charts.losses(curves, [], ["m0", "m1"], style_of(rows), 64, "a.png").layout
+    assert shape["yaxis"]["range"][0] < 2.5
+
+
+def test_of_many_models_with_seeds_none_has_a_band() -> None:
+    rows = rows_of(9)
+    rows = pd.concat([rows, rows.assign(run=rows["run"] + "-s1", loss=rows["loss"] + 0.1)])
+    filled = [line for line in losses.chart(rows, style_of(rows), [], "a.png").traces if "fill" in line]
+    assert filled == []
+    few = rows[rows["model"] < "m8"]
+    filled = [line for line in losses.chart(few, style_of(rows), [], "a.png").traces if "fill" in line]
+    assert len(filled) == 8
 
 
 def test_of_many_models_some_are_grey_behind_the_others() -> None:
@@ -129,3 +151,58 @@ def test_a_large_report_stays_small() -> None:
         training.chart({f"m{at}": [log(2000)] for at in range(100)}, style),
     ]
     assert sum(len(chart.html()) for chart in charts) < 1_500_000
+
+
+def inspected() -> pd.DataFrame:
+    """Rows of `inspections.parquet`: attention by distance and norms by frequency, in two layers of two heads."""
+    common = {"seq_len": 64, "error": math.nan}
+    rows = [
+        common | {
+            "factor": factor, "measurement": measurement, "quantity": quantity, "layer": layer, "head": head, "at": at,
+            "value": factor + layer + 0.2 * head + at,
+        }
+        for factor in (1.0, 4.0)
+        for measurement, quantity in (("attention", "mass"), ("frequencies", "query_norm"), ("frequencies", "key_norm"))
+        for layer in (0, 1)
+        for head in (0, 1)
+        for at in (0.0, 1.0, 2.0)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_attention_by_distance_is_a_mean_over_layers_and_heads() -> None:
+    switch = inspection_charts.curves(inspected(), "by-distance-1", "a.png")
+    ((made,),) = switch.views.values()
+    near, far = made.traces
+    assert (near["name"], far["name"]) == ("1x", "4x")
+    assert near["x"] == [0, 1, 2]
+    assert near["y"] == pytest.approx([1.6, 2.6, 3.6])
+    assert far["y"] == pytest.approx([4.6, 5.6, 6.6])
+    assert made.layout["xaxis"]["categoryarray"] == [0, 1, 2]
+    assert written(made)
+
+
+def test_norms_are_means_over_heads_at_the_shortest_length() -> None:
+    made = inspection_charts.norms(inspected(), "a.png")
+    (trace,) = made.traces
+    assert made.layout["yaxis"]["ticktext"] == [
+        "queries, layer 0",
+        "queries, layer 1",
+        "keys, layer 0",
+        "keys, layer 1",
+    ]
+    assert trace["z"][1] == pytest.approx([2.1, 3.1, 4.1])
+    assert made.layout["xaxis"]["ticktext"] == ["0", "1", "2"]
+    assert trace["zmax"] == pytest.approx(4.1)
+
+
+def test_failure_lengths_along_the_training_have_gaps_where_none_was_found() -> None:
+    rows = pd.concat(rows_of(1).assign(tokens=tokens, step=tokens) for tokens in (1000, 2000, 3000))
+    failed = {("m0", 1000): Failure("m0", "up to 4x", 4.0, 256, 96, None, 40, "documents", 1)}
+    failed[("m0", 3000)] = Failure("m0", "up to 4x", 4.0, 256, 64, None, 40, "documents", 1)
+    table = checkpoints.by_checkpoint(rows.assign(seed=0), ["m0"], failed)
+    made = checkpoints.fails_chart(rows, table, style_of(rows), "a.png")
+    (line,) = made.traces
+    assert (line["x"], line["y"]) == ([1000, 2000, 3000], [96, None, 64])
+    assert made.layout["yaxis"]["rangemode"] == "tozero"
+    assert written(made)

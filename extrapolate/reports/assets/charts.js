@@ -19,14 +19,22 @@ function themed(layout) {
   return found;
 }
 
-// Below a narrow chart there is room for names, beside it there is none. Long titles break there.
+// Below a narrow chart there is room for names, beside it there is none. Long titles break there, and of two panels the
+// second stands below the first.
 function placed(layout, width, names, height) {
-  const narrow = width < 640;
-  const broken = (text) => narrow ? text.replace(" (", "<br>(").replace("; ", ";<br>") : text;
+  const narrow = width < 640, stacked = narrow && layout.xaxis2;
+  const broken = (text) => narrow ? text.replace(/ (\([^(]*\))$/, "<br>$1").replace("; ", ";<br>") : text;
   const found = narrow
     ? { "legend.orientation": "h", "legend.x": 0, "legend.yref": "container", "legend.y": 0, "legend.yanchor": "bottom",
-        height: height + 21 * names }
-    : { "legend.orientation": "v", "legend.x": 1.02, "legend.yref": "paper", "legend.y": 1, "legend.yanchor": "top", height };
+        height: height * (stacked ? 1.8 : 1) + 21 * names }
+    : { "legend.orientation": "v", "legend.x": 1.02, "legend.yref": "paper", "legend.y": 1, "legend.yanchor": "top",
+        height: Math.max(height, 90 + 19 * names) };
+  if (layout.xaxis2) {
+    for (const [axis, above] of [["", [0.58, 1]], ["2", [0, 0.42]]]) {
+      found[`xaxis${axis}.domain`] = stacked ? [0, 1] : layout[`xaxis${axis}`].domain;
+      found[`yaxis${axis}.domain`] = stacked ? above : [0, 1];
+    }
+  }
   for (const [axis, { title }] of Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))) {
     if (title) Object.assign(found, { [`${axis}.title.text`]: broken(title.text), [`${axis}.title.font.size`]: narrow ? 11 : 14 });
   }
@@ -34,16 +42,14 @@ function placed(layout, width, names, height) {
 }
 
 // The exponential moving average, whose weights add up to 1 from the first value on, as training.smoothed of Python.
+// An infinite value, which JSON has as null, ends it: an average without it would look as if nothing had happened.
 function smoothed(values, kept) {
-  let total = 0, weight = 0;
+  let total = 0, weight = 0, ended = false;
   return values.map((value) => {
-    total *= kept;
-    weight *= kept;
-    if (value !== null) {
-      total += value;
-      weight += 1;
-    }
-    return weight > 0 ? total / weight : null;
+    ended ||= value === null;
+    total = total * kept + value;
+    weight = weight * kept + 1;
+    return ended ? null : total / weight;
   });
 }
 
@@ -53,7 +59,7 @@ function withAverages(traces, kept) {
   const raw = named.map((trace) => ({
     ...trace, mode: "lines", line: { ...trace.line, width: 0.6 }, opacity: 0.35, showlegend: false, hoverinfo: "skip",
   }));
-  return [...raw, ...traces.map((trace) => ({ ...trace, mode: "lines", y: smoothed(trace.y, kept) }))];
+  return [...raw, ...traces.map((trace) => ({ ...trace, y: smoothed(trace.y, kept) }))];
 }
 
 function labelled(text, control, before = true) {
@@ -103,13 +109,16 @@ function drawChart(figure) {
     .map(([name, axis]) => [name, { automargin: true, ...axis }]));
   const whole = { margin: { l: 60, r: 20, t: 30, b: 50 }, autosize: true, ...layout, ...axes };
   // Entities in texts that plotly puts into a hover box are read there too.
-  const named = (trace) => trace.type === "heatmap" ? { texttemplate: "%{text}", hoverinfo: "text", ...trace }
+  const room = (trace) => (plot.clientWidth - 100) / trace.z[0].length > 30; // for a number in a cell
+  const named = (trace) => trace.type === "heatmap"
+    ? { texttemplate: room(trace) ? "%{text}" : "", hoverinfo: "text", ...trace }
     : { hovertemplate: "%{fullData.name}<br>%{x}: %{y}%{text}<extra></extra>", text: "", ...trace };
   const drawn = (smoothing ? withAverages(traces, kept) : traces).map(named);
   // Named one by one: plotly's own choice has a button that sends the data to a host.
   const options = { displaylogo: false, displayModeBar: plot.clientWidth < 640 ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d", "resetScale2d"]] };
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap").length;
   const height = layout.height || Math.max(plot.clientHeight, 360);
+  plot.style.minHeight = "0"; // which kept its place until now
   const counted = whole.xaxis.title && whole.xaxis.title.text;
   Plotly.newPlot(plot, drawn, whole, options).then(() => {
     const look = () => Plotly.relayout(plot, { ...themed(whole), ...placed(whole, plot.clientWidth, names, height) });

@@ -22,10 +22,17 @@ for (const table of document.querySelectorAll("table")) {
   const heads = [...table.tHead.rows[0].cells];
   const key = (row, column) => {
     const cell = row.cells[column];
-    return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    // A number with an interval, or with commas. The names of rows are no numbers.
+    const number = column > 0 && cell.textContent.match(/^[+-]?\d[\d,]*(\.\d+)?(?!\w)/);
+    return number ? Number(number[0].replaceAll(",", "")) : cell.textContent;
   };
   heads.forEach((head, column) => {
     head.setAttribute("aria-sort", "none");
+    const cells = [...body.rows].map((row) => row.cells[column]);
+    const said = cells.map((cell) => cell.textContent).filter((text) => text && text !== "n/a");
+    // Words stand at the left, numbers at the right.
+    if (said.length && said.every((text) => /^\p{L}/u.test(text))) for (const cell of [head, ...cells]) cell.classList.add("text");
     head.firstElementChild.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       for (const other of heads) other.setAttribute("aria-sort", "none");

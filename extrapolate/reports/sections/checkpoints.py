@@ -10,7 +10,7 @@ from extrapolate.evaluation.protocols.base import of_table
 from extrapolate.reports import plots, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Heading, OnlyHtml, Table, Text
 from extrapolate.reports.positions import Failure, by_position, failures
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
@@ -69,6 +69,11 @@ class Checkpoints(Section):
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
             chart(rows, table, material.styles, f"{stem}.png"),
+            *(
+                [OnlyHtml(fails_chart(rows, table, material.styles, f"{stem}.png"))]
+                if table[FAILS].notna().any()
+                else []
+            ),
             Text(ALONG),
             *map(Text, in_words(table, near, far)),
         ]
@@ -114,7 +119,10 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
 
 
 def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
-    """For each model with several checkpoints what became of its losses, and whether the far one rose again."""
+    """For each model with several checkpoints what became of its losses, and whether the far one rose again.
+
+    Of more than MANY models it only says where to look.
+    """
     said = []
     for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
         first, last, best = mine.iloc[0], mine.iloc[-1], mine.iloc[int(mine[far].argmin())]
@@ -130,6 +138,8 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
                 f". {far} was lowest after {best[TOKENS]:,} tokens, and rose by {last[far] - best[far]:.3f} to the end"
             )
         said.append(f"{text}.")
+    if len(said) > styles.MANY:
+        return [f"The tables below say what became of the losses of each of the {len(said)} models."]
     return said
 
 
@@ -168,7 +178,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
         sheet.fit(panel, table[f"Loss (ev={factor:g})"])
         panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
     if fails:
-        sheet.panels[0].set_title(f"failure length in windows of up to {far:g}x (tokens)", fontsize="medium")
+        sheet.panels[0].set_title(f"failure length, up to {far:g}x (tokens)", fontsize="medium")
         sheet.panels[0].set_ylim(bottom=0)
     for panel in sheet.panels:
         plots.tokens_below(panel)
@@ -177,7 +187,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
 
 
 def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
-    """The loss at the longest length against training tokens; a picture shows the shortest too."""
+    """The loss at the longest length against training tokens; a picture shows the shortest and failure lengths too."""
     known, named = _known(rows, style)
     far = rows["factor"].max()
     column, lines = f"Loss (ev={far:g})", []
@@ -190,6 +200,20 @@ def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], f
         lines.append(traces.curve(model, mean[TOKENS], mean[column], style[model] if model in named else None))
     shape = traces.layout("training tokens", f"loss at {far:g}x (nats per token)", table[column])
     return Chart("losses against training tokens", file, traces.arranged(lines), shape)
+
+
+def fails_chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
+    """The failure length against training tokens; a line has a gap where none was found."""
+    known, named = _known(rows, style)
+    lines = []
+    for model in styles.drawn(style, known):
+        mine = table[table[MODEL.name] == model]
+        own = style[model] if model in named else None
+        lines.append(traces.curve(model, mine[TOKENS], mine[FAILS].astype(float), own))
+    shape = traces.layout("training tokens; a gap: none found", f"{FAILS.lower()} (tokens)", pd.Series(dtype=float))
+    shape["yaxis"]["rangemode"] = "tozero"
+    text = f"{FAILS.lower()} against training tokens, in windows of up to {rows['factor'].max():g}x"
+    return Chart(text, file, traces.arranged(lines), shape)
 
 
 def _known(rows: pd.DataFrame, style: Mapping[str, Style]) -> tuple[pd.DataFrame, list[str]]:

@@ -9,18 +9,13 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.evaluation.names import INSPECTIONS_TABLE
-from extrapolate.reports import inspection, plots
+from extrapolate.reports import inspection, inspection_charts, plots
+from extrapolate.reports.inspection_charts import CURVES, NORMS
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, OnlyMarkdown, Picture, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, sections
 from extrapolate.reports.styles import COLOURS
 
-CURVES = {
-    ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),
-    ("truncation", "tv"): ("change of predictions (TV)", "context left (tokens)"),
-    ("removal", "rise"): ("rise of the loss (nats)", "distance of what is lost (tokens)"),
-    ("receptive-field", "cumulative"): ("share of the gradient", "last tokens"),
-}
 WHAT = """\
 All numbers are of the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
 heads count from 0. The docs say in docs/inspection.md how each quantity is measured, and what may be concluded."""
@@ -48,11 +43,12 @@ class Inspection(Section):
             blocks.append(Heading(2, f"How {title} uses position"))
             if any(len(inspection.values(mine, *curve)) for curve in CURVES):
                 file = f"inspection-{number}.png"
-                blocks.append(Picture("attention, predictions, loss and gradient by distance", file))
+                blocks.append(OnlyMarkdown(Picture("attention, predictions, loss and gradient by distance", file)))
+                blocks.append(inspection_charts.curves(mine, f"by-distance-{number}", file))
                 files[file] = partial(draw_curves, mine)
             if len(inspection.values(mine, "frequencies", "query_norm")):
                 file = f"inspection-frequencies-{number}.png"
-                blocks.append(Picture("norms of queries and keys by layer and frequency", file))
+                blocks.append(inspection_charts.norms(mine, file))
                 files[file] = partial(draw_frequencies, mine)
             for what, table in inspection.tables_of(mine):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
@@ -93,7 +89,7 @@ def draw_frequencies(mine: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    for panel, (quantity, title) in zip(axes, (("query_norm", "queries"), ("key_norm", "keys")), strict=True):
+    for panel, (quantity, title) in zip(axes, NORMS.items(), strict=True):
         found: Any = inspection.values(mine, "frequencies", quantity)
         found = found[found["factor"] == found["factor"].min()]
         wide = found.pivot_table(index="at", columns="layer", values="value", aggfunc="mean")

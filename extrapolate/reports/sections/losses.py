@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports import comparison, latex, plots, styles, tables, traces
+from extrapolate.reports import comparison, latex, plots, seeds, styles, tables, traces
 from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
-from extrapolate.reports.styles import Style
+from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -50,6 +50,11 @@ starts without context; longer windows start less often. Under fixed-target, a r
 length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
 because the control has them only in part. A model uses context beyond L where fixed-target goes on falling from 2x to
 4x and further."""
+BANDS = """\
+Thin lines are seeds. The band around a mean is its 95 % interval over seeds, by Student's t: where the mean of many
+seeds would lie, on these targets. Bands of two models can overlap although the models surely differ, because both were
+trained with the same seeds: compare models by the intervals of their differences."""
+TOO_MANY_BANDS = f"Thin lines are seeds. More than {MOST_BANDS} models have several, so the picture has no bands."
 STRETCHES = (
     "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled in their place. "
     "Stretches of one document are alike. That makes intervals too narrow rather than too wide."
@@ -84,6 +89,7 @@ class Losses(Section):
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
         blocks += [
             chart(rows, material.styles, against, f"{stem}.png"),
+            *_about_seeds(rows, material.styles),
             Text(CONTROL_TEXT),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
             Text(comparison.marked(against)),
@@ -102,22 +108,39 @@ class Losses(Section):
         )
 
 
+def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
+    """The bands of the models that a picture names; None where they are too many."""
+    found = seeds.bands(rows[rows["model"].isin(styles.named(style, rows))])
+    return found if found["model"].nunique() <= MOST_BANDS else None
+
+
+def _about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
+    """What the lines and bands of seeds are; nothing where each model has one seed."""
+    found = _bands(rows, style)
+    if found is None:
+        return [Text(TOO_MANY_BANDS)]
+    return [] if found.empty else [Text(BANDS)]
+
+
 def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path) -> None:
     """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
 
-    Where a model has several seeds, each is a thin line behind the mean.
+    Where a model has several seeds, each is a thin line behind the mean, and the mean has a band.
     `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
     """
     sheet = plots.Sheet(1, style, styles.named(style, rows))
     (panel,) = sheet.panels
     factors = sorted(set(rows["factor"]))
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
-    means = [control[control == control.min()]]
-    if len(means[0]):
+    if len(control):
         sheet.reference(panel, factors, pd.Series([control.min()] * len(factors)), "best control (L/2 to L tokens)")
+    bands = _bands(rows, style)
+    means = []
     for model in styles.drawn(style, rows):
         mine = rows[_DRAWN][rows["model"] == model]
         sheet.seeds(panel, mine, model)
+        if bands is not None and len(band := bands[bands["model"] == model]):
+            sheet.band(panel, band["factor"], band["low"], band["high"], model)
         mean = mine.groupby("factor")["loss"].mean()
         sheet.curve(panel, mean.index, mean, model)
         means.append(mean)
@@ -135,6 +158,7 @@ def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path)
 def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], file: str) -> Chart:
     """The same as a chart, in which a reader who points at a line sees its difference to the control."""
     named = set(styles.named(style, rows))
+    bands = _bands(rows, style)
     factors = sorted(set(rows["factor"]))
     means = rows.groupby(["model", "factor"])["loss"].mean()
     differences = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
@@ -144,13 +168,16 @@ def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comp
         if model in named and mine["run"].nunique() > 1:
             for _, seed in mine.sort_values("factor").groupby("run"):
                 lines.append(traces.thin(model, seed["factor"], seed["loss"], style[model]))
+        if bands is not None and len(band := bands[bands["model"] == model]):
+            lines += traces.band(model, [*band["factor"]], band["low"], band["high"], style[model])
         line = traces.curve(model, factors, means[model].reindex(factors), style[model] if model in named else None)
         found = [differences.get((model, factor)) for factor in factors]
         said = [f", against its control {one.text()}" if one else "" for one in found]
         lines.append(line | ({"text": said} if any(said) else {}))
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
+    best = pd.Series([control.min()] * len(factors), dtype=float)
     if len(control):
-        lines.append(traces.reference("best control (L/2 to L tokens)", factors, [control.min()] * len(factors)))
+        lines.append(traces.reference("best control (L/2 to L tokens)", factors, best))
     seq_len = int(rows["seq_len"].iloc[0])
-    shape = traces.layout("", LOSS_AXIS, means, xaxis=traces.by_factor(factors, seq_len))
+    shape = traces.layout("", LOSS_AXIS, means, best, xaxis=traces.by_factor(factors, seq_len))
     return Chart("loss against length", file, traces.arranged(lines), shape)

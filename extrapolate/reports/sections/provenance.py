@@ -1,6 +1,7 @@
 """What the numbers of a report come from: protocols, runs, what was left out, and the commands that make it again."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -54,7 +55,13 @@ def _protocol(name: str) -> list[Block]:
 def _runs(rows: pd.DataFrame) -> pd.DataFrame:
     plain = rows[rows["extension"] == AS_TRAINED].drop_duplicates("run").sort_values("run")
     table = plain[list(_RUN)].assign(weights_sha256=plain["weights_sha256"].str[:12])
-    return table.rename(columns=_RUN).astype(object).where(table.notna().to_numpy(), "unknown")
+    return table.map(_text).rename(columns=_RUN)
+
+
+def _text(value: Any) -> str:
+    if pd.isna(value):
+        return "unknown"
+    return value if isinstance(value, str) else f"{value:,.0f}"
 
 
 def _left_out(material: Material) -> list[Block]:

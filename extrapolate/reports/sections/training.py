@@ -49,7 +49,7 @@ TRAINING = Described(
 EXPLAINED = f"""\
 Thin lines are the losses of the steps, one line for each seed. Thick lines are exponential moving averages of their
 mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so that about the last
-{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast."""
+{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast. It ends at the first infinite loss."""
 
 THINNED = """\
 The chart of the HTML page shows at most {:,} steps of a run, as far apart as its steps are many. Its average is of the
@@ -117,8 +117,12 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
-    """The exponential moving average, whose weights add up to 1 from the first step on."""
-    return losses.ewm(alpha=1 - KEPT).mean()
+    """The exponential moving average, whose weights add up to 1 from the first step on.
+
+    It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
+    """
+    ended = np.isinf(losses.astype(float)).cummax()  # pandas alone would leave it out
+    return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
 
 
 def _mean(logs: Sequence[pd.DataFrame]) -> "pd.Series[float]":
@@ -188,7 +192,7 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
             steps = steps.assign(seconds=_seconds_so_far(steps))
             steps = steps.iloc[:: -(-len(steps) // _points(logs)) or 1]
             own = style[model] if model in named else None
-            line = traces.curve(model, steps["tokens"], steps["loss"], own, markers=False)
+            line = traces.curve(model, steps["tokens"], steps["loss"], own)
             line["showlegend"] = own is not None and log is logs[model][0]
             seconds = traces.numbers(steps["seconds"], digits=1)
             lines.append(line | ({"meta": {"seconds": seconds}} if any(seconds) else {}))

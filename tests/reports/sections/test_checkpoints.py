@@ -45,6 +45,12 @@ def test_how_much_16x_got_worse_while_1x_got_better() -> None:
     ]
 
 
+def test_of_many_models_the_tables_tell() -> None:
+    models = {f"m{at}": RISING["RoPE"] for at in range(13)}
+    (said,) = in_words(by_checkpoint(rows(models), list(models), {}), NEAR, FAR)
+    assert said == "The tables below say what became of the losses of each of the 13 models."
+
+
 def test_a_checkpoint_that_a_seed_lacks_is_left_out() -> None:
     whole = rows(RISING, seeds=2)
     lacking = whole[(whole["run"] != "RoPE-1") | (whole["tokens"] != 2000)]

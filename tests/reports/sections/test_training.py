@@ -32,6 +32,11 @@ def test_the_average_is_that_of_its_formula() -> None:
     assert found.iloc[0] == losses[0]
 
 
+def test_an_infinite_loss_ends_the_average() -> None:
+    """Without it the average would go on as if the training had not diverged."""
+    assert smoothed(pd.Series([4.0, np.inf, 4.0, 4.0])).tolist() == [4.0, np.inf, np.inf, np.inf]
+
+
 def test_seconds_per_1000_steps_and_last_losses() -> None:
     row = training._row("RoPE", [log([5.0, 4.0, 3.0]), log([5.4, 4.4, 3.4], validation=4.4, speed=1000.0)])
     assert row["Tokens"] == 3000
