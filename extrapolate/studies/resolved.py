@@ -39,7 +39,8 @@ class Resolved:
     """A cell with all that decides its weights, where it is trained, and how it is evaluated.
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
-    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads.
+    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads. tracker is told what the
+    training logs.
     """
 
     cell: Cell
@@ -53,6 +54,7 @@ class Resolved:
     left_out: Mapping[str, str]
     parameters: int
     evaluation_inputs: int
+    tracker: str | None = None
 
     @property
     def name(self) -> str:
