@@ -104,7 +104,7 @@ class _Trackio:
                 PROJECT, name=f"{run.name}-{name}", group=group, config=_about(run), resume="allow", embed=False,
                 auto_log_gpu=False, auto_log_cpu=False,
             )  # fmt: skip
-        self.place = f"the project {PROJECT}: trackio show --project {PROJECT}"
+        self.place = f"the project {PROJECT}, with the command trackio show"
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
