@@ -15,6 +15,7 @@ from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
@@ -114,7 +115,7 @@ def sweep(
     if jobs is not None:
         core_shares(jobs)  # raises where there are not so many cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress)
-    ready = [replace(cell, tracker=tracker) for cell in ready]
+    ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for cell in ready:
         for text, reason in cell.left_out.items():
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")

@@ -10,7 +10,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop import trackers
-from extrapolate.interop.trackers import Report, Tracking
+from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
@@ -109,7 +109,7 @@ def train_with(
     progress: Progress,
     fsdp: bool = False,
     timed: bool = True,
-    tracking: Tracking = Tracking(),
+    tracking: Tracking = UNTRACKED,
 ) -> Run:
     """What `train` does: see there. timed: how long it takes is kept; not where other work runs beside."""
     if fsdp and processes() == 1:

@@ -37,6 +37,9 @@ class Tracking:
     warn: Say | None = None
 
 
+UNTRACKED = Tracking()
+
+
 class _Opened(Protocol):
     """A run in a tracker. place: where the user finds it."""
 

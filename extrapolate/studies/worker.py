@@ -4,12 +4,11 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from extrapolate.errors import reason_of
-from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.children import reply
 from extrapolate.progress import QUIET, Display, Progress, Say
 from extrapolate.studies import state
@@ -57,7 +56,7 @@ def perform(
             train_with(
                 cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
                 keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
-                tracking=Tracking(cell.tracker, folder.resolve().name, warn), progress=progress,
+                tracking=replace(cell.tracking, warn=warn), progress=progress,
             )  # fmt: skip
         except NotFinite as error:
             reason = str(error).replace(f" of {cell.path}", "")
