@@ -50,7 +50,7 @@ lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go 
 oldest: $(VENV)/bin/python  ## the test suite with the oldest versions that pyproject.toml allows, in an environment of its own
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
-	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[peers,int8,texts,ray]'
+	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[peers,int8,texts,ray,trackers]'
 	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python pytest pytest-xdist hypothesis ipython selenium
 	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(OLDEST)
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import typer
 
 from extrapolate import __version__
 from extrapolate.cli.commands import app
+from extrapolate.machine.extras import DEVELOPERS
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "extrapolate")]
@@ -119,3 +122,22 @@ def test_help_has_sections_and_every_option_in_one(cli, command: str, sections: 
     options = typer.main.get_group(app).commands[command].params
     listed = re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE)
     assert sorted(listed) == sorted([o.opts[0] for o in options if o.param_type_name == "option"] + ["--help"])
+
+
+@pytest.mark.parametrize("page", ["setting-up.md", "trackers.md"])
+def test_the_commands_of_the_pages_are_ones(page: str) -> None:
+    """What they do is tested elsewhere; here, that there are such commands with such options."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = re.findall(r"^extrapolate (?!--)(.*)$", text, re.MULTILINE)
+    assert len(lines) >= 2
+    group = typer.main.get_group(app)
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert group.commands[name].make_context(name, arguments).params
+
+
+def test_the_page_has_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "setting-up.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
+    assert project["optional-dependencies"].keys() - DEVELOPERS == listed
