@@ -8,11 +8,14 @@ LAST ?= 2468
 ONLY ?=
 JOBS ?= 2
 FAULTS ?= long
+OLDEST ?= tests
+# One that every machine can install.
+TORCH ?= 2.13.*
 ifdef QUICK
 SCALE := --scale quick
 endif
 
-.PHONY: report zoo docs site test faults check gpu mutants clean
+.PHONY: report zoo docs site test faults check wheel lock oldest gpu mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
 	$(RUN) sweep examples/studies/quick-start.toml $(SCALE) --jobs 1  # one at a time: only so are times comparable
@@ -37,6 +40,23 @@ check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+wheel: $(VENV)/test-installed  ## build the wheel, install it as users do, and run it there
+	$(BIN)/python tools/wheel.py
+
+lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go together, for every Python and system
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	echo 'torch==$(TORCH)' | $(BIN)/uv pip compile pyproject.toml - --all-extras --universal --python-version 3.11 \
+	  --no-header --no-annotate -q -o $(VENV)/lock.txt
+	{ echo '# The versions that `make` installs with, for every Python and system. Made by `make lock`.'; \
+	  grep -Ev '^(nvidia-|cuda-|triton)' $(VENV)/lock.txt; } > constraints.txt  # torch has those for its own CUDA
+
+oldest: $(VENV)/bin/python  ## the test suite with the oldest versions that pyproject.toml allows, in an environment of its own
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
+	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[peers,int8,texts,ray,trackers]'
+	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python pytest pytest-xdist hypothesis ipython selenium
+	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(OLDEST)
+
 gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests, measurements and a small comparison, written to docs/gpu.md
 	$(BIN)/python tools/gpu.py
 
@@ -46,7 +66,7 @@ mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, 
 	$(BIN)/python tools/mutants.py
 
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) mutants site data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
+	rm -rf $(VENV) $(VENV)-oldest mutants site data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -16,6 +16,7 @@ from extrapolate.version import __version__ as __version__
 if TYPE_CHECKING:
     from extrapolate.api.check import check as check
     from extrapolate.api.compare import compare as compare
+    from extrapolate.api.doctor import doctor as doctor
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.inspect import inspect as inspect
@@ -42,6 +43,7 @@ _PUBLIC = {
     "UserError": "errors",
     "check": "api.check",
     "compare": "api.compare",
+    "doctor": "api.doctor",
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",
     "foreign": "interop.foreign",

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from extrapolate.api.tokenize import default_store, store_with
 from extrapolate.data.build import cores
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
@@ -73,6 +75,7 @@ def sweep(
     gpus: float = 0,
     gather: str = "folder",
     array: tuple[int, int] | None = None,
+    tracker: str | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Swept:
@@ -94,11 +97,15 @@ def sweep(
     array: (index, count): this call does one of `count` shares of the cells, index 0 to count - 1, and writes no
     report, so that any scheduler can start them all; a call without it then writes the report.
 
+    tracker: `trackio`, `wandb` or `tensorboard`, which gets each row of the runs' logs too (default: none); the study's
+    name is the group of its runs.
+
     trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
 
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
     trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
     """
+    trackers.check(tracker)
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
     if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
@@ -110,6 +117,7 @@ def sweep(
     if jobs is not None:
         core_shares(jobs)  # raises where there are not so many cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress)
+    ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for cell in ready:
         for text, reason in cell.left_out.items():
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")
@@ -321,6 +329,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         if name not in tasks.diverged:
             state.write(folder, name, state.CellState(failed=reason))
         progress.say(f"{name} failed: {reason}")
+    for warning, names in tasks.warnings.items():
+        progress.say(f"{', '.join(names)}: {warning}")
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
     for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys() - tasks.diverged.keys():

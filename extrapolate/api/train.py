@@ -9,6 +9,8 @@ from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.interop import trackers
+from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
@@ -45,6 +47,7 @@ def train(
     start: str | Path | Run | None = None,
     extend: str | None = None,
     fsdp: bool = False,
+    tracker: str | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Run:
@@ -68,13 +71,15 @@ def train(
     config.json; arguments win over it. start: continue the weights of this run, as another run. extend: with `start`,
     an extension that belongs to the new run, such as `pi:factor=4`. fsdp: where torchrun starts several
     processes, each holds a part of the weights, gradients and moments (FSDP2); default: each holds them all. See
-    docs/many-devices.md. trust_code: Python files that come with `config`, `start` or the run in `out` may run, though
-    you have not run them before: see docs/trust.md.
+    docs/many-devices.md. tracker: `trackio`, `wandb` or `tensorboard`, which gets each row of the log too (default:
+    none). Where it fails, `progress` is told, and the training goes on. trust_code: Python files that come with
+    `config`, `start` or the run in `out` may run, though you have not run them before: see docs/trust.md.
 
-    Raises UserError on anything unknown or out of range, or where `out` holds another run; RuntimeError where the loss
-    is no longer finite; Interrupted where the user stops it, with the state saved.
+    Raises UserError on anything unknown or out of range, a tracker that is not installed, or where `out` holds another
+    run; RuntimeError where the loss is no longer finite; Interrupted where the user stops it, with the state saved.
     """
     keep_freed_memory()
+    trackers.check(tracker)
     flags = {
         "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
         "probes": probes, "device": None if device == "auto" else device,
@@ -87,7 +92,7 @@ def train(
         )
         return train_with(
             request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
-            start=origin, extend=extend, fsdp=fsdp, progress=progress,
+            start=origin, extend=extend, fsdp=fsdp, tracking=Tracking(tracker), progress=progress,
         )  # fmt: skip
 
 
@@ -104,6 +109,7 @@ def train_with(
     progress: Progress,
     fsdp: bool = False,
     timed: bool = True,
+    tracking: Tracking = UNTRACKED,
 ) -> Run:
     """What `train` does: see there. timed: how long it takes is kept; not where other work runs beside."""
     if fsdp and processes() == 1:
@@ -147,13 +153,16 @@ def train_with(
             progress.say(
                 f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
             )
-        with progress.display("tokens") as display:
+        with (
+            progress.display("tokens") as display,
+            trackers.tracked(folder, tracking, progress.say) as track,
+        ):
             shown = Shown(resolved, folder.name, display.update)
             run = loop.train(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, report=shown.report, progress=shown.advance, ranks=ranks,
-                fsdp=fsdp, timed=timed,
+                save_every=save_every, keep_every=keep_every, report=both(shown.report, track), progress=shown.advance,
+                ranks=ranks, fsdp=fsdp, timed=timed,
             )  # fmt: skip
         if not shown.last:
             progress.say(f"{folder} is already finished: nothing to do")
@@ -171,6 +180,16 @@ def _path(given: str | Path | None) -> Path | None:
 def opened_store(data: str | Path | Store | None) -> Store | None:
     """The store that `data` is, or names; None for none."""
     return data if data is None or isinstance(data, Store) else Store.open(Path(data))
+
+
+def both(first: Report, second: Report) -> Report:
+    """Tells each row of metrics to one and to the other."""
+
+    def report(row: dict[str, Any]) -> None:
+        first(row)
+        second(row)
+
+    return report
 
 
 class Shown:

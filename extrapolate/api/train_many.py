@@ -1,15 +1,17 @@
 """xt.train_many"""
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
-from extrapolate.api.train import Shown, opened_store
+from extrapolate.api.train import Shown, both, opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import processes
 from extrapolate.model.decoder import Model
@@ -43,6 +45,7 @@ def train_many(
     precision: str = "auto",
     compile: bool | None = None,
     config: str | Path | None = None,
+    tracker: str | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> list[Run]:
@@ -57,6 +60,7 @@ def train_many(
     dropout, or with an encoding that several models at once cannot have.
     """
     keep_freed_memory()
+    trackers.check(tracker)
     if processes() > 1:
         raise UserError("several models at once are trained by one process: start the command without torchrun")
     training = {
@@ -85,11 +89,16 @@ def train_many(
         if planned[0].user_encoding is not None:
             name = f"{planned[0].user_encoding}:{name.rpartition(':')[2]}"
         stacked.check(Model(first.model, name, first.encoding.arguments, first.seq_len))
-        with progress.display("tokens") as display:
+        with progress.display("tokens") as display, ExitStack() as tracks:
             shown = Shown(first, f"{len(planned)} runs", display.update, len(planned))
+            told = [
+                tracks.enter_context(trackers.tracked(one.path, Tracking(tracker), progress.say)) for one in planned
+            ]
+            reported = [
+                replace(one, report=both(shown.report, track)) for one, track in zip(planned, told, strict=True)
+            ]
             runs = many.train_many(
-                [replace(one, report=shown.report) for one in planned], store, resume=resume, save_every=save_every,
-                keep_every=keep_every, progress=shown.advance,
+                reported, store, resume=resume, save_every=save_every, keep_every=keep_every, progress=shown.advance,
             )  # fmt: skip
     if not shown.last:
         progress.say(f"all {len(runs)} runs are already finished: nothing to do")

@@ -1,6 +1,6 @@
 """The commands of the program."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from extrapolate.cli import (
     catalogue,
     check,
     compare,
+    doctor,
     eval_lengths,
     inspect,
     merge,
@@ -19,6 +20,7 @@ from extrapolate.cli import (
 )
 from extrapolate.cli.ending import Ended
 from extrapolate.cli.sections import Sections
+from extrapolate.version import __version__
 
 
 class _Group(typer.core.TyperGroup):
@@ -37,21 +39,38 @@ app = typer.Typer(
     help="Compare positional encodings: train short, test long.\n\n"
     "Every command takes --debug, which shows the traceback of an error.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes double the time that --help takes
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"extrapolate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("tokenize")(tokenize.tokenize)
-app.command("train")(train.train)
-app.command("eval-lengths")(eval_lengths.eval_lengths)
+app.command("train", cls=Sections)(train.train)
+app.command("eval-lengths", cls=Sections)(eval_lengths.eval_lengths)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
-app.command("sweep")(sweep.sweep)
+app.command("sweep", cls=Sections)(sweep.sweep)
 app.command("status")(sweep.status)
 app.command("merge")(merge.merge)
 app.command("compare")(compare.compare)
 app.command("bench", cls=Sections)(bench.bench)
 app.command("check")(check.check)
+app.command("doctor")(doctor.doctor)
 app.command("encodings")(catalogue.encodings)
 app.command("extensions")(catalogue.extensions)
 app.command("columns")(catalogue.columns)

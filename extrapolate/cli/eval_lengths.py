@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from extrapolate.evaluation.lengths import EvaluationSettings
 
 
+_WHAT, _TEXT, _RUNS, _MACHINE = (
+    partial(typer.Option, rich_help_panel=title) for title in ("What to evaluate", "Text", "Runs", "Machine")
+)
 FEW = 4  # runs that are named one by one
 
 
@@ -39,43 +42,43 @@ class Device(StrEnum):
 
 def eval_lengths(
     runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
-    factors: Annotated[str, typer.Option(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
+    factors: Annotated[str, _WHAT(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
         list[str] | None,
-        typer.Option(
+        _WHAT(
             help=f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {WITHOUT_OWN}: leave out "
             f"the run's own; {AS_TRAINED}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
-    protocols: Annotated[
-        str, typer.Option("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")
-    ] = ",".join(DEFAULT_PROTOCOLS),
+    protocols: Annotated[str, _WHAT("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")] = ",".join(
+        DEFAULT_PROTOCOLS
+    ),
     probes: Annotated[
         str | None,
-        typer.Option(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
+        _WHAT(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
     ] = None,
-    trials: Annotated[int, typer.Option("--probe-trials", help="windows for each probe, length and depth")] = 64,
-    split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
+    trials: Annotated[int, _WHAT("--probe-trials", help="windows for each probe, length and depth")] = 64,
+    split: Annotated[str, _TEXT(help="the held-out text: test or validation")] = "test",
     max_targets: Annotated[
         str | None,
-        typer.Option(
+        _TEXT(
             help="the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 "
             f"sets each  [default: {registered.most_targets()}]"
         ),
     ] = None,
     checkpoint: Annotated[
-        Which, typer.Option(help="last: the final weights; all: also those that --keep-every kept")
+        Which, _RUNS(help="last: the final weights; all: also those that --keep-every kept")
     ] = Which.LAST,
     precisions: Annotated[
-        str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or several: fp32,int8")
+        str, _MACHINE("--precision", help=f"{', '.join(PRECISIONS)}, or several: fp32,int8")
     ] = "fp32",
-    device: Annotated[Device, typer.Option()] = Device.AUTO,
-    data: Annotated[Path | None, typer.Option(help="token store  [default: the one of the training]")] = None,
+    device: Annotated[Device, _MACHINE(envvar="EXTRAPOLATE_DEVICE", help="what computes")] = Device.AUTO,
+    data: Annotated[Path | None, _TEXT(help="token store  [default: the one of the training]")] = None,
     seq_len: Annotated[
-        int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
+        int | None, _RUNS(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
     ] = None,
     trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="run Python files that came with the runs; read them first")
+        bool, _RUNS("--trust-code", help="run Python files that came with the runs; read them first")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -27,7 +27,7 @@ def inspect(
         typer.Option(help="the most windows that are read at each length  [default: 16; fewer, to 4, of long ones]"),
     ] = None,
     split: Annotated[str, typer.Option(help="the held-out text: test or validation")] = "test",
-    device: Annotated[Device, typer.Option()] = Device.AUTO,
+    device: Annotated[Device, typer.Option(envvar="EXTRAPOLATE_DEVICE", help="what computes")] = Device.AUTO,
     data: Annotated[Path | None, typer.Option(help="token store  [default: the one of the training]")] = None,
     seq_len: Annotated[
         int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")

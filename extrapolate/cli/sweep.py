@@ -2,13 +2,18 @@
 
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, Tracker
 from extrapolate.errors import UserError
+
+_STUDY, _MACHINE, _CLUSTER = (
+    partial(typer.Option, rich_help_panel=title) for title in ("The study", "This machine", "With --engine ray")
+)
 
 
 class Engine(StrEnum):
@@ -21,33 +26,39 @@ class Gather(StrEnum):
 
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
-    out: Annotated[Path | None, typer.Option(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
-    scale: Annotated[
-        str | None, typer.Option(help="as the file's section of this name changes it, such as tiny")
-    ] = None,
+    out: Annotated[Path | None, _STUDY(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
+    scale: Annotated[str | None, _STUDY(help="as the file's section of this name changes it, such as tiny")] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="trainings and evaluations at once  [default: the faster of 1 and one a core]"),
+        _MACHINE(
+            min=1,
+            envvar="EXTRAPOLATE_JOBS",
+            help="trainings and evaluations at once  [default: the faster of 1 and one a core]",
+        ),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="ray: on the machines of a cluster")] = Engine.LOCAL,
+    engine: Annotated[Engine, _MACHINE(help="local: this machine; ray: the machines of a cluster")] = Engine.LOCAL,
     address: Annotated[
         str | None,
-        typer.Option(help="with --engine ray: the cluster's; auto: this machine's  [default: a new one]"),
+        _CLUSTER(help="the cluster's; auto: this machine's  [default: a new one]"),
     ] = None,
-    cpus: Annotated[float, typer.Option(min=0, help="with --engine ray: CPUs for each cell")] = 1,
-    gpus: Annotated[float, typer.Option(min=0, help="with --engine ray: GPUs for each cell, such as 0.25")] = 0,
+    cpus: Annotated[float, _CLUSTER(min=0, help="CPUs for each cell")] = 1,
+    gpus: Annotated[float, _CLUSTER(min=0, help="GPUs for each cell, such as 0.25")] = 0,
     gather: Annotated[
         Gather,
-        typer.Option(help="with --engine ray: return, where the machines share no folder; each run is sent back"),
+        _CLUSTER(help="return, where the machines share no folder; each run is sent back"),
     ] = Gather.FOLDER,
     array: Annotated[
-        str | None, typer.Option(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
+        str | None, _MACHINE(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
+        bool, _STUDY("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
     ] = False,
+    tracker: Annotated[
+        Tracker | None,
+        _STUDY(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the runs' logs  [default: none]"),
+    ] = None,
     trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="run Python files that the study names; read them first")
+        bool, _STUDY("--trust-code", help="run Python files that the study names; read them first")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -82,8 +93,8 @@ def sweep(
         return
     found = api.sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
-        gather=gather.value, array=None if array is None else _share(array), trust_code=trust_code,
-        progress=CommandLine(),
+        gather=gather.value, array=None if array is None else _share(array),
+        tracker=None if tracker is None else tracker.value, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     if as_json:
         print_json(map(asdict, status_of(found.folder)))

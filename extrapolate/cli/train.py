@@ -1,6 +1,7 @@
 """extrapolate train"""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, TypeVar
@@ -8,10 +9,18 @@ from typing import Annotated, TypeVar
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.cli.flags import Tracker, from_environment
 from extrapolate.errors import UserError
+from extrapolate.folders import RUN_FILE
 from extrapolate.runs.presets import PRESETS
 
 N = TypeVar("N", int, float)
+
+
+_MODEL, _DATA, _TRAINING, _SEVERAL, _RUN, _OTHERS, _MACHINE = (
+    partial(typer.Option, rich_help_panel=title)
+    for title in ("Model", "Data", "Training", "Several models at once", "The run", "From settings or a run", "Machine")
+)
 
 
 class Device(StrEnum):
@@ -23,62 +32,63 @@ class Precision(StrEnum):
 
 
 def train(
+    ctx: typer.Context,
     encoding: Annotated[
-        str | None, typer.Option("--pe", help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")
+        str | None, _MODEL("--pe", help="the encoding: rope, expe:size=16, my_file.py:MyEncoding")
     ] = None,
-    seq_len: Annotated[int | None, typer.Option(help="training length L, tokens")] = None,
-    data: Annotated[Path | None, typer.Option(help="token store  [default: data/stdlib, made on first use]")] = None,
-    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}  [default: tiny]")] = None,
-    tokens: Annotated[int | None, typer.Option(help="training budget, tokens")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="tokens in one step")] = None,
-    lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
-    layers: Annotated[int | None, typer.Option(help="number of blocks, in place of the preset's")] = None,
-    ssmax: Annotated[bool | None, typer.Option("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
-    qk_norm: Annotated[bool | None, typer.Option("--qk-norm", help="normalise queries and keys per head")] = None,
+    seq_len: Annotated[int | None, _MODEL(help="training length L, tokens")] = None,
+    data: Annotated[
+        Path | None, _DATA(envvar="EXTRAPOLATE_DATA", help="token store  [default: data/stdlib, made on first use]")
+    ] = None,
+    preset: Annotated[str | None, _MODEL(help=f"{', '.join(PRESETS)}  [default: tiny]")] = None,
+    tokens: Annotated[int | None, _TRAINING(help="training budget, tokens")] = None,
+    batch_tokens: Annotated[int | None, _TRAINING(help="tokens in one step")] = None,
+    lr: Annotated[float | None, _TRAINING(help="peak learning rate")] = None,
+    layers: Annotated[int | None, _MODEL(help="number of blocks, in place of the preset's")] = None,
+    ssmax: Annotated[bool | None, _MODEL("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
+    qk_norm: Annotated[bool | None, _MODEL("--qk-norm", help="normalise queries and keys per head")] = None,
     probes: Annotated[
         str | None,
-        typer.Option(
-            help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"
-        ),
+        _DATA(help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="seed of weights, order and dropout  [default: 0]")] = None,
+    seed: Annotated[int | None, _TRAINING(help="seed of weights, order and dropout  [default: 0]")] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="several models at once, one for each seed: 0,1,2; --out is the folder of all")
+        str | None, _SEVERAL(help="several models at once, one for each seed: 0,1,2; --out is the folder of all")
     ] = None,
     lrs: Annotated[
-        str | None, typer.Option(help="several models at once, one for each learning rate (and seed): 1e-3,3e-3")
+        str | None, _SEVERAL(help="several models at once, one for each learning rate (and seed): 1e-3,3e-3")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="the run's folder  [default: ckpt/<name>]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, with its own settings")] = False,
-    save_every: Annotated[int | None, typer.Option(min=1, help="tokens between saved states  [default: 30 s]")] = None,
+    out: Annotated[Path | None, _RUN(help="the run's folder  [default: ckpt/<name>]")] = None,
+    resume: Annotated[bool, _RUN("--resume", help="continue the run in --out, with its own settings")] = False,
+    save_every: Annotated[int | None, _RUN(min=1, help="tokens between saved states  [default: 30 s]")] = None,
     keep_every: Annotated[
         int | None,
-        typer.Option(min=1, help="tokens between checkpoints that are kept for evaluation  [default: none]"),
+        _RUN(min=1, help="tokens between checkpoints that are kept for evaluation  [default: none]"),
     ] = None,
-    device: Annotated[Device, typer.Option()] = Device.AUTO,
-    precision: Annotated[Precision, typer.Option(help="auto: bf16 where the hardware computes in it")] = Precision.AUTO,
+    tracker: Annotated[
+        Tracker | None,
+        _RUN(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the log: docs/trackers.md  [default: none]"),
+    ] = None,
+    device: Annotated[Device, _MACHINE(envvar="EXTRAPOLATE_DEVICE", help="what computes")] = Device.AUTO,
+    precision: Annotated[Precision, _MACHINE(help="auto: bf16 where the hardware computes in it")] = Precision.AUTO,
     compile: Annotated[
         bool | None,
-        typer.Option("--compile/--no-compile", help="use torch.compile  [default: where the run is long enough]"),
+        _MACHINE("--compile/--no-compile", help="use torch.compile  [default: where the run is long enough]"),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="read settings from a TOML file, or a run's config.json")] = None,
-    start: Annotated[
-        Path | None, typer.Option("--from", help="start from the weights of this run, as another run")
-    ] = None,
+    config: Annotated[Path | None, _OTHERS(help="read settings from a TOML file, or a run's config.json")] = None,
+    start: Annotated[Path | None, _OTHERS("--from", help="start from the weights of this run, as another run")] = None,
     extend: Annotated[
         str | None,
-        typer.Option(
-            help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"
-        ),
+        _OTHERS(help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"),
     ] = None,
     fsdp: Annotated[
         bool,
-        typer.Option(
+        _MACHINE(
             "--fsdp", help="where torchrun starts several processes: each holds a part of the model, not all of it"
         ),
     ] = False,
     trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="run Python files that came with a run or --config; read them first")
+        bool, _OTHERS("--trust-code", help="run Python files that came with a run or --config; read them first")
     ] = False,
 ) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
@@ -86,6 +96,11 @@ def train(
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
 
+    if from_environment(ctx, "data") and _told_otherwise(config, start, out, resume):
+        data = None
+    if from_environment(ctx, "device") and _told_otherwise(config, start, out, resume):
+        device = Device.AUTO
+    tracked = None if tracker is None else tracker.value
     if seeds is not None or lrs is not None:
         refused = {
             "--seed": seed, "--lr": lr, "--from": start, "--extend": extend, "--fsdp": fsdp or None,
@@ -99,7 +114,8 @@ def train(
             lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
             tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes,
             out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
-            precision=precision.value, compile=compile, config=config, trust_code=trust_code, progress=CommandLine(),
+            precision=precision.value, compile=compile, config=config, tracker=tracked, trust_code=trust_code,
+            progress=CommandLine(),
         )  # fmt: skip
         say(f"evaluate them with: extrapolate eval-lengths {quote(str(out or 'ckpt'))}")
         return
@@ -107,10 +123,16 @@ def train(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
         layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
         save_every=save_every, keep_every=keep_every, device=device.value, precision=precision.value,
-        compile=compile, config=config, start=start, extend=extend, fsdp=fsdp, trust_code=trust_code,
-        progress=CommandLine(),
+        compile=compile, config=config, start=start, extend=extend, fsdp=fsdp, tracker=tracked,
+        trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {quote(str(run.path))}")
+
+
+def _told_otherwise(config: Path | None, start: Path | None, out: Path | None, resume: bool) -> bool:
+    """Whether a file of settings or another run decides, so that the environment's defaults do not."""
+    resumed = resume and out is not None and (out / RUN_FILE).is_file()
+    return config is not None or start is not None or resumed
 
 
 def _numbers(flag: str, text: str, kind: type[N]) -> list[N]:

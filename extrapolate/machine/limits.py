@@ -1,11 +1,13 @@
-"""How much memory there is."""
+"""How much memory and computing this process is allowed."""
 
 import contextlib
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 _GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_PERIOD_US = 100_000  # of the first version's quota, where nobody changed it
 
 
 def memory_limit(device: str = "cpu") -> int:
@@ -17,24 +19,42 @@ def memory_limit(device: str = "cpu") -> int:
         import torch
 
         return int(torch.cuda.get_device_properties(0).total_memory)
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_control_group_limits()]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for text in _control_groups("memory", "memory.max", "memory.limit_in_bytes"):
+        with contextlib.suppress(ValueError):  # "max" is no limit
+            limits.append(int(text))
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
     return min([*limits, own] if own != resource.RLIM_INFINITY else limits)
 
 
-def _control_group_limits() -> list[int]:
-    """What the process's control groups allow, bytes: of the second version, and of the first. See cgroups(7)."""
+def cpu_quota() -> float | None:
+    """How many cores' time this process gets at most, by its control groups; None where they set no limit.
+
+    torch does not look at it: it starts a thread for each core.
+    """
     found = []
+    for text in _control_groups("cpu", "cpu.max", "cpu.cfs_quota_us"):
+        quota, _, period = text.strip().partition(" ")
+        with contextlib.suppress(ValueError):  # "max" is no limit
+            if int(quota) > 0:
+                found.append(int(quota) / int(period or _PERIOD_US))
+    return min(found, default=None)
+
+
+def _control_groups(controller: str, new: str, old: str) -> Iterator[str]:
+    """What the files say that set a limit to the process's control groups, of the second version, and of the first.
+
+    new, old: the file's name in each. See cgroups(7).
+    """
     for line in _GROUPS.read_text().splitlines() if _GROUPS.exists() else []:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            kind, name = "", "memory.max"
-        elif "memory" in controllers.split(","):
-            kind, name = "memory", "memory.limit_in_bytes"
+            kind, name = "", new
+        elif controller in controllers.split(","):
+            kind, name = controller, old
         else:
             continue
         # In a container the path may be the host's, and the limit be that of the folder itself.
         for folder in (_LIMITS / kind / path.lstrip("/"), _LIMITS / kind):
-            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
-                found.append(int((folder / name).read_text()))
-    return found
+            with contextlib.suppress(OSError):
+                yield (folder / name).read_text()

@@ -119,6 +119,17 @@ BENCH = Described(
         always("disturbed", TRUTH, "", "Other programs took part of the time, so that a ratio is missing."),
     ),
 )  # fmt: skip
+DOCTOR = Described(
+    "doctor", "`extrapolate doctor --json`", "a part of the machine, or an extra of this program",
+    plain(
+        always("part", TEXT, "", "What was looked at: `cores`, `bf16`, `extra ray`."),
+        always("status", TEXT, "", "`ok`, `slow`, `low` or `missing`."),
+        sometimes("value", REAL, "as in `unit`", "How much of it there is.", "it is no number"),
+        sometimes("unit", TEXT, "", "`cores`, `threads`, `GiB`, `s`, or `times fp32`.", "there is no value"),
+        always("found", TEXT, "", "What was found."),
+        sometimes("advice", TEXT, "", "What to do about it.", "there is nothing to do"),
+    ),
+)  # fmt: skip
 ENCODINGS = Described(
     "encodings", "`extrapolate encodings --json`", "an encoding",
     plain(
@@ -145,7 +156,7 @@ COLUMNS = Described(
         always("empty", TEXT, "", "Where it is empty; an empty text where it never is."),
     ),
 )  # fmt: skip
-PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
+PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, CHECK, DOCTOR, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
 
 INTRODUCTION = """\
 # What commands print with --json

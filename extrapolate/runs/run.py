@@ -1,8 +1,9 @@
 """The run directory: one trained model. Every write is atomic, every read checked.
 
 `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors` while
-training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, and copies of the
-user's files: `encoding.py`, and `extensions/`. Nothing but these copies can run, and only where they are trusted.
+training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` where a
+tracker was told, and copies of the user's files: `encoding.py`, and `extensions/`. Nothing but these copies can
+run, and only where they are trusted.
 """
 
 import hashlib

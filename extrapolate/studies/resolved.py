@@ -18,6 +18,7 @@ from extrapolate.evaluation.names import ALL, AS_TRAINED, WITHOUT_OWN
 from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.decoder import Model
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
@@ -39,7 +40,8 @@ class Resolved:
     """A cell with all that decides its weights, where it is trained, and how it is evaluated.
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
-    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads.
+    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads. tracking says which
+    tracker is told what the training logs.
     """
 
     cell: Cell
@@ -53,6 +55,7 @@ class Resolved:
     left_out: Mapping[str, str]
     parameters: int
     evaluation_inputs: int
+    tracking: Tracking = UNTRACKED
 
     @property
     def name(self) -> str:

@@ -24,11 +24,12 @@ class Task:
 @dataclass(frozen=True)
 class Ended:
     """How tasks of one cell ended that were done one after the other: so many are done, and why the next one failed, or
-    how its training diverged."""
+    how its training diverged; and what the user should know of those that are done."""
 
     done: int
     failed: str | None = None
     diverged: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Tasks:
@@ -50,6 +51,7 @@ class Tasks:
         self.done: set[Task] = set()
         self.failed: dict[Task, str] = {}
         self.diverged: dict[str, str] = {}  # cells, with the reason
+        self.warnings: dict[str, list[str]] = {}  # with the cells that each is about
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = _with_rates(self.cells)
         self._grouped = {cell.name for group in self.groups for cell in group}
@@ -72,6 +74,8 @@ class Tasks:
 
     def settle(self, in_turn: Sequence[Task], ended: Ended) -> None:
         """Tasks of one cell ended."""
+        for warning in ended.warnings:
+            self.warnings.setdefault(warning, []).append(in_turn[0].cell)
         for task in in_turn[: ended.done]:
             self.finish(task)
         if ended.failed is not None:

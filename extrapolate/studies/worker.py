@@ -4,13 +4,13 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
-from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.progress import QUIET, Display, Progress, Say
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import take
@@ -38,12 +38,13 @@ Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perfo
 
 
 def perform(
-    task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress
+    task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress, warn: Say
 ) -> str | None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept. Returns why the
-    training diverged, None where it did not. Raises what `train` and `evaluate` raise.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: is told what
+    the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
+    and `evaluate` raise.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with
@@ -55,7 +56,7 @@ def perform(
             train_with(
                 cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
                 keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
-                progress=progress,
+                tracking=replace(cell.tracking, warn=warn), progress=progress,
             )  # fmt: skip
         except NotFinite as error:
             reason = str(error).replace(f" of {cell.path}", "")
@@ -70,16 +71,17 @@ def perform(
 
 def perform_all(works: Sequence[Work]) -> Ended:
     """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
+    warnings: list[str] = []
     for done, work in enumerate(works):
         try:
-            diverged = perform(*work, progress=QUIET)
+            diverged = perform(*work, progress=QUIET, warn=warnings.append)
         except Interrupted:
             raise
         except Exception as error:
-            return Ended(done, failed=reason_of(error))
+            return Ended(done, failed=reason_of(error), warnings=tuple(warnings))
         if diverged is not None:
-            return Ended(done, diverged=diverged)
-    return Ended(len(works))
+            return Ended(done, diverged=diverged, warnings=tuple(warnings))
+    return Ended(len(works), warnings=tuple(warnings))
 
 
 class Reporter:
@@ -119,6 +121,7 @@ def serve(connection: Connection) -> None:
         while True:
             task, cell, folder, parent, alone = connection.recv()
             reporter = Reporter(lambda told: reply(connection, told))
-            diverged = perform(task, cell, folder, parent, alone, reporter)
+            warnings: list[str] = []
+            diverged = perform(task, cell, folder, parent, alone, reporter, warnings.append)
             gc.collect()  # models refer to themselves, and another one comes
-            reply(connection, Ended(1) if diverged is None else Ended(0, diverged=diverged))
+            reply(connection, Ended(int(diverged is None), diverged=diverged, warnings=tuple(warnings)))

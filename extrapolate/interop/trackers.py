@@ -1,0 +1,228 @@
+"""The rows of a training's log, told to a tracker too: Trackio, Weights & Biases, or TensorBoard.
+
+A tracker gets what the log has: losses, learning rates, norms of gradients and speeds, by step, with the run's
+configuration and provenance. It gets nothing else: no code, no console, no measurements of the machine.
+"""
+
+import contextlib
+import contextvars
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from extrapolate import files
+from extrapolate.errors import UserError, reason_of
+from extrapolate.progress import Say
+from extrapolate.runs.run import LOG, Run
+from extrapolate.specs import did_you_mean
+
+PROJECT = "extrapolate"
+TOLD = "tracked.json"  # in a run's folder: what each tracker calls the run, and how many rows of the log it has
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where trainings are tracked: by which tracker, in which group of runs, and who is told where it fails."""
+
+    tracker: str | None = None
+    group: str | None = None
+    warn: Say | None = None
+
+
+UNTRACKED = Tracking()
+
+
+class _Opened(Protocol):
+    """A run in a tracker. place: where the user finds it."""
+
+    place: str
+
+    def log(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self, failed: bool) -> None: ...
+
+
+class _TensorBoard:
+    """Event files in the run's own folder, so that TensorBoard calls the run what the folder is called."""
+
+    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.place = str(run.path)
+        self._writer = SummaryWriter(self.place)
+        if fresh:
+            for title, value in _about(run).items():
+                self._writer.add_text(title, f"```json\n{json.dumps(value, indent=2)}\n```")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()  # what a killed training has told is there
+
+    def close(self, failed: bool) -> None:
+        self._writer.close()
+
+
+class _Wandb:
+    """A run of Weights & Biases. Its own variables decide the rest: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
+
+    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT), id=name, name=run.name, group=group, dir=str(run.path),
+            config=_about(run), resume="allow", reinit="create_new",
+            settings=wandb.Settings(
+                silent=True, console="off", disable_code=True, disable_git=True, x_disable_meta=True,
+                x_disable_stats=True, x_disable_machine_info=True,
+            ),
+        )  # fmt: skip
+        self.place = self._run.url or str(run.path / "wandb")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class _Trackio:
+    """A run of Trackio. Its own variables decide where: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL."""
+
+    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
+        import trackio
+
+        with contextlib.redirect_stdout(sys.stderr):
+            # In a context of its own, for `init` ends the run that it finds in its context: several may train at once.
+            self._run = contextvars.copy_context().run(
+                trackio.init,
+                PROJECT, name=f"{run.name}-{name}", group=group, config=_about(run), resume="allow", embed=False,
+                auto_log_gpu=False, auto_log_cpu=False,
+            )  # fmt: skip
+        self.place = f"the project {PROJECT}, with the command trackio show"
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self, failed: bool) -> None:
+        with contextlib.redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+_OPEN: dict[str, Callable[[Run, str, str | None, bool], _Opened]] = {
+    "trackio": _Trackio,
+    "wandb": _Wandb,
+    "tensorboard": _TensorBoard,
+}
+
+
+def check(tracker: str | None) -> None:
+    """Raises UserError where there is no such tracker, or its library is not installed. None is no tracker."""
+    if tracker is None:
+        return
+    if tracker not in _OPEN:
+        raise UserError(f"unknown tracker '{tracker}'; {did_you_mean(tracker, _OPEN)}")
+    if find_spec(tracker) is None:
+        raise UserError(
+            f"`tracker='{tracker}'` needs the package {tracker}: pip install 'extrapolate[trackers]', or leave it out"
+        )
+
+
+@contextlib.contextmanager
+def tracked(path: Path, tracking: Tracking, say: Say) -> Iterator[Report]:
+    """What is to be told every row of the log of the run in `path`, after it is in the log.
+
+    say: is told where the tracker shows the run. Where the tracker fails, that is said once, to `tracking.warn` or
+    else here, and the training goes on without it.
+    """
+    if tracking.tracker is None:
+        yield lambda row: None
+        return
+    told = _Told(path, tracking.tracker, tracking.group, say, tracking.warn or say)
+    try:
+        yield told.report
+    except BaseException:
+        told.close(failed=True)
+        raise
+    told.close(failed=False)
+
+
+class _Told:
+    """Hands a tracker the rows of a log that it does not have yet.
+
+    A resumed training takes some steps again, and a tracker may join a training that has begun. So what counts is the
+    place of a row in the log: it is handed over where it is behind the last one that the tracker has.
+    """
+
+    def __init__(self, path: Path, tracker: str, group: str | None, say: Say, warn: Say) -> None:
+        self.path, self.tracker, self.group, self.say, self.warn = path, tracker, group, say, warn
+        self._opened: _Opened | None = None
+        self._failed = False
+        self._known: dict[str, Any] = {}
+        self._place, self._step = 0, 0
+
+    def report(self, row: dict[str, Any]) -> None:
+        """A row was logged."""
+        if not self._failed:
+            with self._lasting():
+                if self._opened is not None:
+                    self._hand_over(row)
+                    return
+                self._open()
+                for earlier in (self.path / LOG).read_text(encoding="utf-8").splitlines():
+                    self._hand_over(json.loads(earlier))  # the last one is `row`
+
+    def close(self, failed: bool) -> None:
+        """The training ended, or was stopped."""
+        if self._opened is not None and not self._failed:
+            with self._lasting():
+                self._opened.close(failed)
+
+    def _open(self) -> None:
+        run = Run.open(self.path)
+        kept = self.path / TOLD
+        self._known = files.read_json(kept) if kept.is_file() else {}
+        mine = self._known.get(self.tracker, {})
+        if mine.get("config_sha256") != run.config_sha256:  # none, or another run was begun here before
+            mine = {"name": secrets.token_hex(4), "rows": 0, "config_sha256": run.config_sha256}
+        self._known[self.tracker] = mine
+        self._opened = _OPEN[self.tracker](run, mine["name"], self.group, mine["rows"] == 0)
+        self.say(f"{self.tracker} shows the run: {self._opened.place}")
+
+    def _hand_over(self, row: dict[str, Any]) -> None:
+        assert self._opened is not None
+        self._place += 1
+        mine = self._known[self.tracker]
+        if self._place > mine["rows"]:
+            mine["rows"] = self._place
+            self._keep()  # first: a kill in between loses a point, and doubles none
+            said = {"step", "tokens"} if row["step"] == self._step else {"step"}  # by the step's row before
+            self._opened.log(row["step"], {name: value for name, value in row.items() if name not in said})
+        self._step = row["step"]
+
+    def _keep(self) -> None:
+        """Without flushing it to the disk, which a row in the log is not either."""
+        temporary = self.path / f".{TOLD}.{os.getpid()}.partial"
+        temporary.write_text(json.dumps(self._known), encoding="utf-8")
+        temporary.replace(self.path / TOLD)
+
+    @contextlib.contextmanager
+    def _lasting(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # of a library, of a network: whatever it is, the training is worth more
+            self._failed = True
+            self.warn(f"{self.tracker} failed ({reason_of(error)}): the training goes on without it")
+
+
+def _about(run: Run) -> dict[str, Any]:
+    """The run's configuration, by section, and its provenance."""
+    return run.config.model_dump(mode="json") | {"provenance": run.provenance}

@@ -1,0 +1,164 @@
+"""What this machine has for training and evaluation, what is slow about it, and what to do."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from extrapolate.data.build import cores
+from extrapolate.machine.devices import can_compile, device_of, fast_bf16
+from extrapolate.machine.extras import extras
+from extrapolate.machine.limits import cpu_quota, memory_limit
+
+GIB = 2**30
+LITTLE_GIB = 4.0  # of memory or disk: an evaluation at 16 times a long training length needs more
+BUSY = 0.25  # of the cores: so much of other programs' work shows in every time that is measured
+FASTER = 1.2  # times fp32, from which on bf16 is worth its rounding
+_MEMORY = Path("/proc/meminfo")
+_SIDE, _SECONDS = 1024, 0.5  # of the matrices that are multiplied, and how long each precision is measured
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part of the machine. status: `ok`, `slow`, `low` or `missing`. value: as `unit` says. advice: what to do."""
+
+    part: str
+    status: str
+    found: str
+    value: float | None = None
+    unit: str | None = None
+    advice: str | None = None
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Every part, one after the other: it takes seconds. folder: where runs are written."""
+    yield Finding("torch", "ok", f"torch {torch.__version__}")
+    yield from (_cores(), _threads(), _load(), _memory(), _disk(folder), _gpu(), _bf16(), _compile())
+    for name, packages in extras().items():
+        lacking = [package for package, version in packages.items() if version is None]
+        there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
+        if lacking:
+            advice = f"where you need it: pip install 'extrapolate[{name}]'"
+            yield Finding(f"extra {name}", "missing", f"without {', '.join(lacking)}", advice=advice)
+        else:
+            yield Finding(f"extra {name}", "ok", there)
+
+
+def _cores() -> Finding:
+    count, quota = cores(), cpu_quota()
+    if quota is None or quota >= count:
+        return Finding("cores", "ok", f"{count} cores", count, "cores")
+    return Finding("cores", "slow", f"{count} cores, of whose time this process gets {quota:g}", quota, "cores")
+
+
+def _threads() -> Finding:
+    count, quota = torch.get_num_threads(), cpu_quota()
+    may = cores() if quota is None else max(1, min(cores(), int(quota)))
+    found, why = f"{count} {'thread computes' if count == 1 else 'threads compute'}", os.environ.get("OMP_NUM_THREADS")
+    if count > may:
+        advice = f"threads wait for each other: set the variable OMP_NUM_THREADS={may}"
+        return Finding(
+            "threads", "slow", f"{found}, more than the {may} that can run at once", count, "threads", advice
+        )
+    if count < may and why is not None:
+        advice = "unset OMP_NUM_THREADS, unless other programs compute beside this one"
+        return Finding("threads", "slow", f"{found}, for OMP_NUM_THREADS={why}", count, "threads", advice)
+    return Finding("threads", "ok", found, count, "threads")
+
+
+def _load() -> Finding:
+    load = os.getloadavg()[0]
+    if load <= BUSY * cores():
+        return Finding("load", "ok", "other programs compute little", load, "cores")
+    advice = "times that are measured now are too long: wait until other programs are done"
+    return Finding("load", "slow", f"in the last minute, programs kept {load:.1f} cores busy", load, "cores", advice)
+
+
+def _memory() -> Finding:
+    most = memory_limit() / GIB
+    free = most
+    for line in _MEMORY.read_text().splitlines() if _MEMORY.exists() else []:
+        if line.startswith("MemAvailable:"):
+            free = min(most, int(line.split()[1]) * 1024 / GIB)
+    found = f"{free:.1f} GiB free of {most:.1f} GiB"
+    if free >= LITTLE_GIB:
+        return Finding("memory", "ok", found, free, "GiB")
+    return Finding("memory", "low", found, free, "GiB", "train small models here, or close other programs")
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free / GIB
+    found = f"{free:.1f} GiB free in this folder"
+    if free >= LITTLE_GIB:
+        return Finding("disk", "ok", found, free, "GiB")
+    return Finding("disk", "low", found, free, "GiB", "free some space, or write runs elsewhere with `out`")
+
+
+def _gpu() -> Finding:
+    if torch.cuda.is_available():
+        size = torch.cuda.get_device_properties(0).total_memory / GIB
+        return Finding("gpu", "ok", f"{torch.cuda.get_device_name()}, {size:.0f} GiB", size, "GiB")
+    if shutil.which("nvidia-smi") is None:
+        return Finding("gpu", "missing", "no CUDA device", advice="models of more than 30 million parameters want one")
+    why = (
+        "this torch is built without CUDA"
+        if torch.version.cuda is None
+        else f"this torch needs CUDA {torch.version.cuda}"
+    )
+    advice = "install a torch for this machine's driver: see pytorch.org/get-started"
+    return Finding("gpu", "missing", f"there is an NVIDIA driver, and torch cannot use it: {why}", advice=advice)
+
+
+def _bf16() -> Finding:
+    device = device_of("auto")
+    times = [_product_s(dtype, device) for dtype in (torch.float32, torch.bfloat16)]
+    faster = times[0] / times[1]
+    found = f"matrix products in bf16 are {faster:.1f} times as fast as in fp32"
+    native = device == "cuda" or fast_bf16()
+    if faster >= FASTER:
+        return Finding("bf16", "ok", found, faster, "times fp32")
+    advice = "nothing to do: training takes fp32 here by itself"
+    if native:
+        advice = "training takes bf16 here by itself: give `precision='fp32'`"
+    return Finding("bf16", "slow", found, faster, "times fp32", advice)
+
+
+def _product_s(dtype: torch.dtype, device: str) -> float:
+    """How long a product of two square matrices takes at best, seconds: other programs only make it longer."""
+    left = torch.ones(_SIDE, _SIDE, dtype=dtype, device=device)
+    took: list[float] = []
+    end = time.perf_counter() + _SECONDS
+    while time.perf_counter() < end or len(took) < 3:
+        began = time.perf_counter()
+        left @ left
+        if device == "cuda":
+            torch.cuda.synchronize()
+        took.append(time.perf_counter() - began)
+    return min(took)
+
+
+def _compile() -> Finding:
+    device = device_of("auto")
+    if not can_compile(device):
+        advice = "long trainings are about a third faster compiled: install g++ (Debian: apt install g++ python3-dev)"
+        return Finding("compile", "missing", "no C++ compiler: g++ or clang++", advice=advice)
+    given = torch.arange(8.0, device=device)
+    began = time.perf_counter()
+    try:
+        right = torch.equal(torch.compile(_to_compile)(given), _to_compile(given))
+    except Exception as error:  # whatever a compiler says
+        lines = [line.strip() for line in str(error).splitlines() if "error:" in line.lower()] or [type(error).__name__]
+        advice = "give `compile=False`, or install what is missing (Debian: apt install g++ python3-dev)"
+        return Finding("compile", "missing", f"torch.compile fails: {lines[0]}", advice=advice)
+    took = time.perf_counter() - began
+    if not right:
+        return Finding("compile", "missing", "torch.compile computes something else", advice="give `compile=False`")
+    return Finding("compile", "ok", f"torch.compile works: a small function took {took:.1f} s", took, "s")
+
+
+def _to_compile(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x + 1

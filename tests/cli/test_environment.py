@@ -1,0 +1,143 @@
+"""Variables of the environment as defaults, the version, completion, and the sections of help."""
+
+import json
+import re
+import shlex
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from extrapolate import __version__
+from extrapolate.cli.commands import app
+from extrapolate.machine.extras import DEVELOPERS
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "extrapolate")]
+
+
+def config(run: Path) -> dict:
+    return json.loads((run / "config.json").read_text())["config"]
+
+
+@pytest.fixture(scope="module")
+def without_data(tiny: list[str]) -> list[str]:
+    """The flags of a tiny run, but for its token store."""
+    assert tiny[0] == "--data"
+    return tiny[2:]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch):
+    """Sets variables of the environment."""
+    return lambda **values: [monkeypatch.setenv(f"EXTRAPOLATE_{name}", str(value)) for name, value in values.items()]
+
+
+def test_the_page_has_every_variable_with_its_flag_and_commands() -> None:
+    group = typer.main.get_group(app)
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, command in group.commands.items():
+        for option in command.params:
+            if option.envvar:
+                found.setdefault((option.envvar, option.opts[0]), []).append(name)
+                assert option.show_envvar
+                assert option.envvar == f"EXTRAPOLATE_{option.opts[0].removeprefix('--').upper()}"
+    page = (ROOT / "docs" / "setting-up.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(EXTRAPOLATE_\w+)` \| `(--\w+)` \| (.*) \|$", page, re.MULTILINE)
+    assert {(variable, flag): re.findall(r"`([\w-]+)`", commands) for variable, flag, commands in rows} == found
+
+
+def test_a_variable_is_a_default_and_a_flag_wins(cli, given, without_data, store, tmp_path) -> None:
+    given(DATA=store, DEVICE="cpu")
+    cli("train", "--pe", "rope", *without_data, "--out", "run").succeeded()
+    assert config(tmp_path / "run")["data"]["path"] == str(store)
+    given(DATA="nowhere")
+    assert "nowhere is not a token store" in cli("train", "--pe", "none", *without_data).error()
+    cli("train", "--pe", "none", *without_data, "--data", store, "--out", "other").succeeded()
+
+
+def test_what_a_run_or_a_file_says_is_not_changed_by_a_variable(cli, given, ckpt, tiny, store, tmp_path) -> None:
+    given(DATA="nowhere", DEVICE="cuda")
+    cli("train", "--resume", "--out", ckpt / "rope").succeeded()
+    cli("train", "--from", ckpt / "rope", "--tokens", 512, "--out", "further").succeeded()
+    assert config(tmp_path / "further")["data"]["path"] == str(store)
+    cli("train", "--config", ckpt / "rope" / "config.json", "--seed", 3, "--out", "again").succeeded()
+    assert config(tmp_path / "again")["training"]["device"] == "cpu"
+
+
+def test_resume_where_there_is_no_run_yet_takes_the_default(cli, given, without_data, store, tmp_path) -> None:
+    given(DATA=store)
+    cli("train", "--pe", "rope", *without_data, "--resume", "--out", "new").succeeded()
+    assert config(tmp_path / "new")["data"]["path"] == str(store)
+
+
+def test_a_wrong_value_names_its_variable(cli, given, tiny) -> None:
+    given(DEVICE="tpu")
+    ended = cli("train", "--pe", "rope", *tiny[:-3])
+    assert ended.code == 2
+    assert "EXTRAPOLATE_DEVICE" in ended.err
+
+
+def test_the_version(cli) -> None:
+    assert cli("--version").succeeded().out == f"extrapolate {__version__}\n"
+
+
+def test_completion_of_commands_options_and_values(process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_EXTRAPOLATE_COMPLETE", "complete_bash")
+    asked = {
+        "extrapolate eval": "eval-lengths",
+        "extrapolate train --tr": "--tracker",
+        "extrapolate train --device c": "cuda",
+    }
+    for line, expected in asked.items():
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+        assert expected in process(program=SCRIPT).succeeded().out.split()
+
+
+def test_completion_is_shown_and_installed(process, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown = process("--show-completion", "bash", program=SCRIPT).succeeded().out
+    assert "_EXTRAPOLATE_COMPLETE=complete_bash" in shown
+    process("--install-completion", "bash", program=SCRIPT).succeeded()
+    assert "_EXTRAPOLATE_COMPLETE" in (tmp_path / ".bash_completions" / "extrapolate.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "sections"),
+    [
+        ("train", ["Model", "Data", "Training", "The run", "Machine"]),
+        ("sweep", ["Arguments", "The study", "This machine", "With --engine ray"]),
+        ("eval-lengths", ["Arguments", "What to evaluate", "Text", "Runs", "Machine"]),
+    ],
+)
+def test_help_has_sections_and_every_option_in_one(cli, command: str, sections: list[str]) -> None:
+    shown = cli(command, "--help").succeeded().out
+    found = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert [one for one in found if one in sections] == sections
+    assert found[-1] == "Options"
+    options = typer.main.get_group(app).commands[command].params
+    listed = re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE)
+    assert sorted(listed) == sorted([o.opts[0] for o in options if o.param_type_name == "option"] + ["--help"])
+
+
+@pytest.mark.parametrize("page", ["setting-up.md", "trackers.md"])
+def test_the_commands_of_the_pages_are_ones(page: str) -> None:
+    """What they do is tested elsewhere; here, that there are such commands with such options."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = re.findall(r"^extrapolate (?!--)(.*)$", text, re.MULTILINE)
+    assert len(lines) >= 2
+    group = typer.main.get_group(app)
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert group.commands[name].make_context(name, arguments).params
+
+
+def test_the_page_has_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "setting-up.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
+    assert project["optional-dependencies"].keys() - DEVELOPERS == listed

@@ -1,0 +1,197 @@
+"""Trackers get what the log has, each point once, with the real libraries where they are installed."""
+
+import importlib.util
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import extrapolate as xt
+from extrapolate.errors import UserError
+from extrapolate.interop import trackers
+from extrapolate.runs.run import Run
+from extrapolate.training import loop
+
+SETTINGS: dict[str, Any] = dict(
+    encoding="rope", seq_len=16, tokens=2560, batch_tokens=512, layers=1, precision="fp32", device="cpu", compile=False
+)  # five steps, and a validation after each
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    there = importlib.util.find_spec(name) is not None
+    return pytest.mark.skipif(not there, reason=f"{name} is not installed: pip install 'extrapolate[trackers]'")
+
+
+class Said:
+    """Progress that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.messages.append(message)
+
+    display = staticmethod(xt.Terminal().display)
+
+
+def same(found: list[tuple[str, int, float]], run: Path) -> None:
+    """No point is missing, none is there twice, and each has the log's value."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    wanted = {(name, row["step"]): value for row in rows for name, value in row.items() if name != "step"}
+    assert sorted((name, step) for name, step, _ in found) == sorted(wanted)
+    for name, step, value in found:
+        if name != "tokens_per_s":  # a step that is taken again takes another time
+            assert value == pytest.approx(wanted[name, step], rel=1e-6), (name, step)
+    assert {"loss", "val_loss", "lr", "grad_norm", "tokens"} <= {name for name, *_ in found}
+
+
+def begin(store: Path, out: Path, last: int, **options: Any) -> None:
+    """Trains until a step after which it dies, as a power cut ends it: what was saved last may be older."""
+    tell_row = loop.Training._tell_row
+
+    def stop(self: loop.Training, values: dict[str, Any]) -> None:
+        tell_row(self, values)
+        if self.step == last and "val_loss" not in values:
+            raise RuntimeError("the power is gone")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop.Training, "_tell_row", stop)
+        with pytest.raises(RuntimeError, match="power"):
+            xt.train(**SETTINGS, data=store, out=out, **options)
+
+
+def train_in_two_parts(tracker: str, store: Path, out: Path) -> Run:
+    """Steps 1 to 2 are saved, 3 and 4 are told and lost, and a resumed training takes them again."""
+    begin(store, out, last=4, save_every=1024, tracker=tracker)
+    return xt.train(**SETTINGS, data=store, out=out, resume=True, tracker=tracker)
+
+
+@needs("tensorboard")
+def test_tensorboard_has_each_point_once(store: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train_in_two_parts("tensorboard", store, tmp_path / "run")
+    events = EventAccumulator(str(run.path), size_guidance={"scalars": 0})
+    events.Reload()
+    found = [(name, one.step, one.value) for name in events.Tags()["scalars"] for one in events.Scalars(name)]
+    same(found, run.path)
+    texts = {tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in events.Tags()["tensors"]}
+    assert json.loads(texts["training/text_summary"].strip("`json\n"))["seq_len"] == 16
+    assert '"version"' in texts["provenance/text_summary"]
+
+
+def records_of(file: Path) -> Iterator[bytes]:
+    """The records of an offline run of Weights & Biases, a log as LevelDB's: each has a checksum, a length, a type."""
+    content, place, block, parts = file.read_bytes(), 7, 2**15, b""
+    while place + 7 <= len(content):
+        if block - place % block < 7:  # what is left of a block is filled up
+            place += block - place % block
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        parts += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
+@needs("wandb")
+def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = train_in_two_parts("wandb", store, tmp_path / "run")
+    found, configured = [], set()
+    for file in sorted(run.path.glob("wandb/offline-run-*/*.wandb")):
+        for record in map(Record.FromString, records_of(file)):
+            configured |= {entry.key for entry in record.run.config.update}
+            items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+            step = items.get("_step", record.history.step.num)
+            found += [(name, step, value) for name, value in items.items() if not name.startswith("_")]
+    same(found, run.path)
+    assert {"encoding", "model", "training", "data", "provenance"} <= configured
+
+
+@needs("trackio")
+def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trackio import sqlite_storage
+
+    monkeypatch.setattr(sqlite_storage, "TRACKIO_DIR", tmp_path / "trackio")
+    run = train_in_two_parts("trackio", store, tmp_path / "run")
+    kept = sqlite_storage.SQLiteStorage
+    (record,) = kept.get_run_records("extrapolate")
+    logs = kept.get_logs("extrapolate", record["name"])
+    names = {"loss", "val_loss", "lr", "grad_norm", "tokens", "tokens_per_s"}
+    same([(name, row["step"], row[name]) for row in logs for name in names & row.keys()], run.path)
+    assert kept.get_run_config("extrapolate", record["name"])["training"]["seq_len"] == 16
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, float]]]:
+    """What a tracker of the tests' own was told: by which run, at which step."""
+    told: list[tuple[str, int, dict[str, float]]] = []
+
+    def opened(run: Run, name: str, group: str | None, fresh: bool) -> Any:
+        def log(step: int, values: dict[str, float]) -> None:
+            told.append((f"{group}/{run.name}/{name}", step, dict(values)))
+
+        return SimpleNamespace(place="a list", log=log, close=lambda failed: None)
+
+    monkeypatch.setitem(trackers._OPEN, "pytest", opened)  # a package that is installed
+    return told
+
+
+def test_a_tracker_that_joins_late_gets_the_steps_before(store: Path, tmp_path: Path, kept) -> None:
+    begin(store, tmp_path / "run", last=4, save_every=1024)
+    run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", resume=True, tracker="pytest")
+    same([(key, step, value) for _, step, values in kept for key, value in values.items()], run.path)
+
+
+def test_another_run_in_the_same_folder_is_another_one(store: Path, tmp_path: Path, kept) -> None:
+    """A run that was killed before its first save begins anew, maybe with other settings."""
+    begin(store, tmp_path / "run", last=2, save_every=10**9, tracker="pytest")
+    xt.train(**SETTINGS, seed=1, data=store, out=tmp_path / "run", tracker="pytest")
+    first, second = dict.fromkeys(name for name, *_ in kept)
+    assert [step for name, step, values in kept if name == first and "loss" in values] == [1, 2]
+    assert [step for name, step, values in kept if name == second and "loss" in values] == [1, 2, 3, 4, 5]
+
+
+def test_a_tracker_that_fails_ends_nothing_and_says_so_once(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(step: int, values: dict[str, float]) -> None:
+        raise ConnectionError("no route")
+
+    opened = SimpleNamespace(place="nowhere", log=refuse, close=lambda failed: pytest.fail("it is asked again"))
+    monkeypatch.setitem(trackers._OPEN, "pytest", lambda *_: opened)
+    said = Said()
+    run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="pytest", progress=said)
+    assert run.finished
+    warnings = [message for message in said.messages if "failed" in message]
+    assert warnings == ["pytest failed (no route): the training goes on without it"]
+
+
+def test_several_models_at_once_are_runs_of_their_own(store: Path, tmp_path: Path, kept) -> None:
+    settings = {name: value for name, value in SETTINGS.items() if name != "seed"}
+    runs = xt.train_many(**settings, seeds=(0, 1), data=store, out=tmp_path, tracker="pytest")
+    for run in runs:
+        mine = [one for one in kept if f"/{run.name}/" in one[0]]
+        same([(key, step, value) for _, step, values in mine for key, value in values.items()], run.path)
+
+
+def test_an_unknown_tracker_and_one_that_is_not_installed_are_refused_before_anything_starts(
+    cli, tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "'wandb', 'tensorboard'" in cli("train", "--pe", "rope", *tiny, "--tracker", "neptune").err
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    message = cli("train", "--pe", "rope", *tiny, "--tracker", "wandb").error()
+    assert message.startswith("--tracker wandb needs the package wandb: pip install 'extrapolate[trackers]'")
+    with pytest.raises(UserError, match="did you mean 'wandb'"):
+        xt.train("rope", tracker="wandbb")
+    with pytest.raises(UserError, match="needs the package trackio"):
+        xt.sweep("study.toml", tracker="trackio")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,133 @@
+"""What is said of a machine, and what to do, for machines of several kinds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from extrapolate.machine import examination, limits
+from extrapolate.machine.examination import Finding
+from extrapolate.machine.extras import DEVELOPERS, extras
+from extrapolate.results.printed import DOCTOR
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A machine with so many cores, of whose time a process gets so much, and so many threads."""
+
+    def made(cores: int, quota: float | None = None, threads: int | None = None) -> None:
+        monkeypatch.setattr(examination, "cores", lambda: cores)
+        monkeypatch.setattr(examination, "cpu_quota", lambda: quota)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: cores if threads is None else threads)
+
+    return made
+
+
+def test_a_quota_is_the_number_of_cores_that_counts(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    machine(cores=16, quota=2.0)
+    cores, threads = examination._cores(), examination._threads()
+    assert (cores.status, cores.value, cores.unit) == ("slow", 2.0, "cores")
+    assert threads.status == "slow"
+    assert threads.advice is not None
+    assert "OMP_NUM_THREADS=2" in threads.advice
+    machine(cores=16, quota=16.0)
+    assert {examination._cores().status, examination._threads().status} == {"ok"}
+
+
+def test_fewer_threads_than_cores_are_named_where_a_variable_sets_them(machine, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    machine(cores=2, threads=1)
+    found = examination._threads()
+    assert (found.status, found.found) == ("slow", "1 thread computes, for OMP_NUM_THREADS=1")
+    assert found.advice is not None
+    assert found.advice.startswith("unset OMP_NUM_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "quota"),
+    [
+        ("0::/", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/", {"cpu.max": "max 100000\n"}, None),
+        ("0::/box", {"box/cpu.max": "400000 50000\n", "cpu.max": "max 100000\n"}, 8.0),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "50000\n"}, 0.5),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1\n"}, None),
+        ("0::/", {}, None),
+    ],
+)
+def test_the_quota_of_control_groups(group, files, quota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "groups").write_text(f"{group}\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(limits, "_LIMITS", tmp_path)
+    assert limits.cpu_quota() == quota
+
+
+@pytest.mark.parametrize(
+    ("fp32", "bf16", "native", "status"), [(2, 1, True, "ok"), (1, 1, True, "slow"), (1, 9, False, "slow")]
+)
+def test_bf16_is_slow_where_it_gains_nothing(fp32, bf16, native, status, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What training does by itself is right where the processor has no such products, and is named where it has."""
+    monkeypatch.setattr(examination, "device_of", lambda wanted: "cpu")
+    monkeypatch.setattr(examination, "fast_bf16", lambda: native)
+    monkeypatch.setattr(examination, "_product_s", lambda dtype, device: fp32 if dtype == torch.float32 else bf16)
+    found = examination._bf16()
+    assert (found.status, found.value) == (status, fp32 / bf16)
+    assert ("precision='fp32'" in (found.advice or "")) == (status == "slow" and native)
+
+
+def test_a_compiler_that_is_missing_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(function: object) -> object:
+        raise RuntimeError("CppCompileError\n  fatal error: Python.h: No such file or directory\nmore")
+
+    monkeypatch.setattr(examination, "can_compile", lambda device: True)
+    monkeypatch.setattr(torch, "compile", refuse)
+    found = examination._compile()
+    assert found.status == "missing"
+    assert found.found == "torch.compile fails: fatal error: Python.h: No such file or directory"
+    monkeypatch.setattr(examination, "can_compile", lambda device: False)
+    assert examination._compile().found == "no C++ compiler: g++ or clang++"
+
+
+def test_little_memory_disk_and_a_busy_machine_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "memory_limit", lambda: 2 * 2**30)
+    assert (examination._memory().status, examination._memory().value) == ("low", 2.0)
+    monkeypatch.setattr(examination.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 2**30}))
+    assert (examination._disk(tmp_path).status, examination._disk(tmp_path).value) == ("low", 1.0)
+    monkeypatch.setattr(examination.os, "getloadavg", lambda: (7.5, 0, 0))
+    assert examination._load().value == 7.5
+    assert examination._load().status == "slow"
+
+
+def test_the_measured_products_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_SIDE", 64)
+    monkeypatch.setattr(examination, "_SECONDS", 0.0)
+    assert 0 < examination._product_s(torch.bfloat16, "cpu") < 1
+
+
+def test_extras_are_those_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    required = ["torch>=2.8", 'pytest>=8; extra == "test"', 'nowhere[hf]>=1; extra == "lm-eval"', "typer; extra == 'x'"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: required)
+    found = extras()
+    assert found.keys() == {"lm-eval", "x"}
+    assert found["lm-eval"] == {"nowhere": None}
+    assert found["x"]["typer"] is not None
+    assert not found.keys() & DEVELOPERS
+
+
+def test_the_command_ends_well_whatever_is_missing_and_json_has_the_keys_of_its_page(cli, monkeypatch) -> None:
+    parts = [
+        Finding("gpu", "missing", "no CUDA device"),
+        Finding("bf16", "slow", "slow", 1.0, "times fp32", "give `precision='fp32'`"),
+    ]
+    monkeypatch.setattr("extrapolate.api.doctor.examine", lambda folder: iter(parts))
+    shown = cli("doctor").succeeded().out
+    assert "give --precision fp32" in shown
+    rows = [json.loads(line) for line in cli("doctor", "--json").succeeded().out.splitlines()]
+    assert all(set(row) == {column.name for column in DOCTOR.columns} for row in rows)
+    assert [row["value"] for row in rows] == [None, 1.0]
+    assert all(row[column.name] is not None for row in rows for column in DOCTOR.columns if column.required)

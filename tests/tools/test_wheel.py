@@ -1,0 +1,66 @@
+"""What `make wheel` says of Pythons that are not there, and of installations that fail."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "wheel.py"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, which builds nothing and downloads nothing: it has two Pythons, and one of the ways fails."""
+    spec = importlib.util.spec_from_file_location("tools_wheel", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    class Installs:
+        def __init__(self, place: Path, wheel: Path) -> None:
+            self.place = place
+
+        def python(self, version: str) -> str | None:
+            return None if version == "3.99" else f"python{version}"
+
+        def pip(self, python: str, folder: Path) -> Path:
+            folder.mkdir()
+            program = folder / "extrapolate"
+            program.write_text('#!/bin/sh\nif [ "$1" = sweep ]; then\n  mkdir -p sweeps/quick-start-quick/report\n')
+            with program.open("a") as rest:
+                rest.write("  echo page > sweeps/quick-start-quick/report/report.html\nfi\n")
+            program.chmod(0o755)
+            return program
+
+        def uv(self, python: str, folder: Path) -> Path:
+            module.run("sh", "-c", "echo there is no such version; exit 3")
+            raise AssertionError
+
+    def build(place: Path) -> Path:
+        (place / "made.whl").write_bytes(b"wheel")
+        return place / "made.whl"
+
+    monkeypatch.setattr(module, "Installs", Installs)
+    monkeypatch.setattr(module, "build", build)
+    return module
+
+
+def test_a_wheel_that_works(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main(["3.99", "3.11"], ["pip"]) == 0
+    said = capsys.readouterr().out
+    assert "Python 3.99: not on this machine, and uv cannot get it" in said
+    assert "Python 3.11, pip: ok" in said
+
+
+def test_a_way_that_fails_says_what_it_ran_and_the_others_are_tried(tool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main(["3.11"], ["uv", "pip"]) == 1
+    said = capsys.readouterr().out
+    assert "Python 3.11, uv: failed: sh -c" in said
+    assert "there is no such version" in said
+    assert "Python 3.11, pip: ok" in said
+
+
+def test_without_any_python_nothing_was_shown(tool: ModuleType) -> None:
+    assert tool.main(["3.99"], ["pip"]) == 1

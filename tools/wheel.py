@@ -1,0 +1,141 @@
+"""Installs the wheel as users do, and runs it there: python tools/wheel.py [--pythons 3.11,3.13] [--ways pip,pipx,uv]
+
+The wheel is built from a clean clone of this repository. Each way puts it into an empty environment, with the versions
+of constraints.txt: `pip install` into a new venv, `pipx install`, and `uv tool install`. There it must start, and
+where pip installed it, it runs what `make report QUICK=1` runs, in an empty folder.
+
+A Python that is neither here nor to be had is named, and nothing is tried with it. The exit code is 1 where something
+failed, or where no Python was to be had.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WAYS = ("pip", "pipx", "uv")
+
+
+def run(*command: object, cwd: Path | None = None, **environment: str) -> str:
+    """Runs a command to its end; returns what it wrote. Raises CalledProcessError where it fails."""
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+class Installs:
+    """The ways to install a wheel, each into a folder of its own below `place`."""
+
+    def __init__(self, place: Path, wheel: Path) -> None:
+        self.place, self.wheel = place, wheel
+        self.constraints = ROOT / "constraints.txt"
+        self.tools = place / "tools" / "bin"
+        run(sys.executable, "-m", "venv", self.tools.parent)
+        run(self.tools / "python", "-m", "pip", "install", "-q", "uv", "pipx")
+        # uv reads no settings of pip's: where wheels lie on this machine, it is told.
+        links = os.environ.get("PIP_FIND_LINKS")
+        self.uv_links = {"UV_FIND_LINKS": links} if links else {}
+
+    def python(self, version: str) -> str | None:
+        """A Python of this version: one that is here, or one that uv gets; None where it gets none."""
+        here = shutil.which(f"python{version}")
+        if here is not None:
+            return here
+        try:
+            run(self.tools / "uv", "python", "install", version, UV_HTTP_TIMEOUT="20")
+            return run(self.tools / "uv", "python", "find", version).strip()
+        except subprocess.CalledProcessError:
+            return None
+
+    def pip(self, python: str, folder: Path) -> Path:
+        """`python -m venv`, and `pip install`. Returns the program, as the other ways do."""
+        run(python, "-m", "venv", folder)
+        run(folder / "bin" / "python", "-m", "pip", "install", "-q", "-c", self.constraints, self.wheel)
+        return folder / "bin" / "extrapolate"
+
+    def pipx(self, python: str, folder: Path) -> Path:
+        """`pipx install`."""
+        given = ["--python", python, f"--pip-args=-c {self.constraints}"]
+        run(
+            self.tools / "pipx", "install", *given, self.wheel, PIPX_HOME=str(folder), PIPX_BIN_DIR=str(folder / "bin"),
+            PIPX_MAN_DIR=str(folder / "man"),
+        )  # fmt: skip
+        return folder / "bin" / "extrapolate"
+
+    def uv(self, python: str, folder: Path) -> Path:
+        """`uv tool install`."""
+        run(
+            self.tools / "uv", "tool", "install", "-q", "--python", python, "-c", self.constraints, self.wheel,
+            UV_TOOL_DIR=str(folder), UV_TOOL_BIN_DIR=str(folder / "bin"), **self.uv_links,
+        )  # fmt: skip
+        return folder / "bin" / "extrapolate"
+
+
+def build(place: Path) -> Path:
+    """The wheel of a clean clone, as of the last commit."""
+    run("git", "clone", "-q", "--depth", "1", f"file://{ROOT}", place / "clone")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, place / "clone")
+    (wheel,) = place.glob("*.whl")
+    return wheel
+
+
+def try_out(program: Path, empty: Path, study: Path | None) -> None:
+    """Starts the program in an empty folder, and does the study there, if one is given."""
+    empty.mkdir()
+    run(program, "--version", cwd=empty)
+    run(program, "encodings", "rope", cwd=empty)
+    if study is not None:
+        run(program, "sweep", study, "--scale", "quick", "--jobs", "1", cwd=empty)
+        page = empty / "sweeps" / f"{study.stem}-quick" / "report" / "report.html"
+        assert page.stat().st_size > 0
+
+
+def main(versions: list[str], ways: list[str]) -> int:
+    """Tries every way with every Python, says how each ended, and returns the exit code."""
+    failed, tried = False, 0
+    with tempfile.TemporaryDirectory(prefix="extrapolate-wheel-") as made:
+        place = Path(made)
+        wheel = build(place)
+        print(f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB", flush=True)
+        installs = Installs(place, wheel)
+        for version in versions:
+            python = installs.python(version)
+            if python is None:
+                print(f"Python {version}: not on this machine, and uv cannot get it", flush=True)
+                continue
+            for way in ways:
+                tried += 1
+                began = time.monotonic()
+                folder, install = place / f"{way}-{version}", getattr(installs, way)
+                said = attempt(install, python, folder, place / "clone" if way == "pip" else None)
+                failed |= bool(said)
+                print(f"Python {version}, {way}: {said or 'ok'} ({time.monotonic() - began:.0f} s)", flush=True)
+                shutil.rmtree(folder, ignore_errors=True)  # gigabytes
+    return int(failed or not tried)
+
+
+def attempt(install: Callable[[str, Path], Path], python: str, folder: Path, clone: Path | None) -> str:
+    """Installs and tries out. Returns what went wrong, an empty text where nothing did."""
+    try:
+        program = install(python, folder)
+        study = None if clone is None else clone / "examples" / "studies" / "quick-start.toml"
+        try_out(program, folder.with_name(f"{folder.name}-empty"), study)
+    except subprocess.CalledProcessError as error:
+        return f"failed: {' '.join(error.cmd)}\n{error.output}"
+    return ""
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pythons", default="3.11,3.13")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    given = parser.parse_args()
+    sys.exit(main(given.pythons.split(","), given.ways.split(",")))
