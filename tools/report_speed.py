@@ -1,7 +1,7 @@
 """How long a report on many models takes: python tools/report_speed.py RUN [RUNS] [PROTOCOL]
 
-RUN was evaluated. Its tables are copied under the names of RUNS others (default 100) with five extensions each, so that
-a report on them has six times as many models, of one protocol or all. Losses differ from model to model and from document to document.
+RUN was evaluated. Its tables, of one protocol or all, are copied under the names of RUNS others (default 100) with five
+extensions each, so that a report on them has six times as many models. Losses differ between models and documents.
 """
 
 import resource

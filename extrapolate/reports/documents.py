@@ -47,8 +47,8 @@ def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     told = told[_TOLD].astype({"model": "category", "plan_hash": "category"})
     kept = group.isin(told.index) & documents["loss"].notna()
     at = told.index.get_indexer(pd.Index(group[kept]))
-    own = documents[kept].drop(columns=_TOLD, errors="ignore")
-    return own.assign(**{name: told[name].array.take(at) for name in _TOLD})
+    own = documents if kept.all() else documents[kept]  # millions of rows are not copied without need
+    return own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
 
 
 def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", pd.DataFrame]:

@@ -126,6 +126,17 @@ def test_keys_and_types_are_the_documented_ones(cli, evaluated, command, argumen
     check_rows(lines_of(cli(command, *arguments, "--json")), described.columns)
 
 
+@pytest.mark.usefixtures("without_pictures")
+def test_rows_of_a_report_are_those_of_its_table(cli, evaluated, tmp_path):
+    found = lines_of(cli("report", evaluated, "--json"))
+    table = results.read_frame(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
+    rows = [row for row in found if row["protocol"] == "windows"]
+    assert len(rows) == table.filter(like="Loss").size
+    assert all(row["loss"] == table.loc[row["model"], f"Loss (ev={row['factor']:g})"] for row in rows if row["loss"])
+    assert all(row["low"] <= row["difference"] <= row["high"] for row in rows if row["low"] is not None)
+    assert "give one of --format and --json" in cli("report", evaluated, "--json", "--format", "md").error()
+
+
 def test_rows_of_an_evaluation_are_those_of_its_tables(cli, ckpt):
     few = ["--factors", "1,2", "--max-targets", "256", "--protocol", "windows", "--probe-trials", "2"]
     found = lines_of(cli("eval-lengths", ckpt / "learned", "--probes", "copy:symbols=2", *few, "--json"))

@@ -72,6 +72,18 @@ def test_probes_are_merged_too(write_run, tmp_path):
     assert any("probe" in table.title for table in shown)
 
 
+def test_probes_of_a_report_are_merged_and_reported_again(write_run, tmp_path):
+    shutil.copy(PROBES, write_run(tmp_path / "run/rope"))
+    probes = {row["probe"] for row in results.read(PROBES, results.PROBES)}
+    xt.report(tmp_path / "run", tmp_path / "people/alice")
+    merged = xt.merge(tmp_path / "people", tmp_path / "all")
+    assert merged.files == ["evals.parquet", "eval_probes.parquet", "eval_documents.parquet"]
+    assert {row["probe"] for row in results.read(tmp_path / "all/eval_probes.parquet", results.PROBES)} == probes
+    assert any("probe" in table.title for table in xt.report(tmp_path / "people/alice", tmp_path / "again").shown)
+    (tmp_path / "people/alice/evals.parquet").unlink()  # as of runs that were evaluated on probes alone
+    assert xt.merge(tmp_path / "people", tmp_path / "probes").files == ["eval_probes.parquet"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -119,6 +119,15 @@ class TestReading:
         results.merge(tmp_path / "t.parquet", [row("b")], SMALL)
         assert read(tmp_path / "t.parquet") == [row(loss=None, speed=None), row("b")]
 
+    def test_columns_are_the_rows_and_go_back_to_a_file(self, tmp_path: Path) -> None:
+        rows = [row(), row("b", loss=None), row("a", 2.0, loss=math.inf, speed=None)]
+        results.write(tmp_path / "t.parquet", rows, SMALL)
+        columns = results.read_columns(tmp_path / "t.parquet", SMALL)
+        assert columns.to_pylist() == rows
+        assert pa.types.is_dictionary(columns.schema.field("run").type)
+        results.write_columns(tmp_path / "again.parquet", columns, SMALL)
+        assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "t.parquet").read_bytes()
+
     def test_a_required_column_that_is_missing_is_refused_by_name(self, tmp_path: Path) -> None:
         short = pa.table({"run": ["a"], "factor": [1.0], "loss": [1.0]})
         pq.write_table(short, tmp_path / "t.parquet")

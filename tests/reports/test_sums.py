@@ -1,0 +1,101 @@
+"""Rows of documents are read as columns, and summed once for all comparisons of a report."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import extrapolate as xt
+from extrapolate import results
+from extrapolate.reports import sums
+from extrapolate.reports.documents import as_frame, of_documents
+from extrapolate.reports.gather import gather
+from extrapolate.reports.material import collect
+from extrapolate.reports.sections.leaderboard import Leaderboard
+from extrapolate.reports.sections.losses import Losses
+from extrapolate.reports.sections.overview import Overview
+
+
+def two_seeds(write_run: Callable[..., Path], folder: Path) -> Path:
+    for seed in (0, 1):
+        write_run(folder / f"rope-s{seed}", lambda row, seed=seed: row | {"seed": seed, "run": f"rope-s{seed}"})
+    return folder
+
+
+def test_sections_compare_what_was_summed_once(
+    write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated = gather([two_seeds(write_run, tmp_path / "ckpt")])
+    made: list[tuple[str, float]] = []
+    once = sums.Setting.__init__
+
+    def counted(self: sums.Setting, protocol: str, factor: float, rows: pd.DataFrame) -> None:
+        made.append((protocol, factor))
+        once(self, protocol, factor, rows)
+
+    monkeypatch.setattr(sums.Setting, "__init__", counted)
+    material = collect(evaluated, evaluated.evals(), evaluated.documents(), None, {})
+    for section in (Overview, Losses, Leaderboard):
+        for subject in section.subjects(material):
+            section.part(material, subject)
+    assert sorted(made) == [("fixed-target", 1.0), ("fixed-target", 2.0), ("windows", 1.0), ("windows", 2.0)]
+
+
+def test_no_row_of_a_document_becomes_a_dictionary(
+    without_pictures: None, write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = two_seeds(write_run, tmp_path / "ckpt")
+    of_rows = {name: getattr(results, name) for name in ("read", "write")}
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(*values: Any, **named: Any) -> Any:
+            assert results.EVAL_DOCUMENTS not in (*values, *named.values())
+            return call(*values, **named)
+
+        return refuse
+
+    for name, call in of_rows.items():
+        monkeypatch.setattr(results, name, refusing(call))
+    xt.report(folder, tmp_path / "report", leaderboard=True)
+    xt.report(folder, tmp_path / "again", check=tmp_path / "report")
+    xt.merge(folder, tmp_path / "all")
+    xt.compare(folder)
+
+
+def test_sums_are_those_of_a_loop_over_rows(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    evaluated = gather([two_seeds(write_run, tmp_path / "ckpt")])
+    material = collect(evaluated, evaluated.evals(), evaluated.documents(), None, {})
+    (setting,) = [one for one in material.sums if (one.protocol, one.factor) == ("windows", 2.0)]
+    assert (setting.clusters, list(setting.models)) == ("stretches", ["RoPE", "RoPE + PI"])
+    expected: dict[tuple[str, int], float] = {}
+    for row in results.read(tmp_path / "ckpt/rope-s1/eval_documents.parquet", results.EVAL_DOCUMENTS):
+        if (row["protocol"], row["factor"], row["model"]) == ("windows", 2.0, "RoPE + PI"):
+            key = row["document"], row["block"]
+            expected[key] = expected.get(key, 0.0) + row["loss"] * row["n_targets"]
+    assert setting.count == len(expected)
+    found = setting.models["RoPE + PI"].of((0, 1), "loss")
+    np.testing.assert_allclose(found, [[expected[key] for key in sorted(expected)]] * 2, rtol=1e-12)
+
+
+def test_texts_are_grouped_in_their_own_order_whatever_came_first() -> None:
+    frame = as_frame(pa.table({"document": pa.chunked_array([["b", "c"], ["a", "b"]]).dictionary_encode()}))
+    assert frame["document"].tolist() == ["b", "c", "a", "b"]
+    assert frame.groupby("document", observed=True).ngroup().tolist() == [1, 2, 0, 1]
+
+
+def test_documents_take_the_names_of_their_rows_and_those_without_a_loss_go(
+    write_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    evaluated = gather([write_run(tmp_path / "rope")])
+    documents, evals = as_frame(evaluated.documents()), pd.DataFrame(evaluated.evals())
+    chosen = evals[(evals["extension"] == "pi") & (evals["factor"] == 2)].assign(model="PI", seed=7)
+    documents.loc[documents.index[-1], "loss"] = np.nan
+    found = of_documents(chosen, documents)
+    same = documents[(documents["extension"] == "pi") & (documents["factor"] == 2)].dropna(subset="loss")
+    assert found.index.equals(same.index)
+    assert (set(found["model"]), set(found["seed"])) == ({"PI"}, {7})
+    assert of_documents(chosen.assign(step=-1), documents).empty
