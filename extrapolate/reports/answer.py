@@ -79,12 +79,12 @@ def _against_reference(found: Family) -> str:
     best, wins = _best(here), sum(verdict(one) == "win" for one in told)
     one = best or told[0]
     if best and len(others) > 1:
-        number = f"{wins} of {len(others)} models {_be(wins)}"
-        return f"{number} better than {reference} {at}, {best.model} by {_size(best)}{_shorter(found, best)}."
+        number = f"{wins} of {len(others)} models {_are_shown(wins)}"
+        return f"{number} be better than {reference} {at}, {best.model} by {_size(best)}{_shorter(found, best)}."
     if best or len(others) == 1:
         return f"{one.model} is {_by(one, 'better' if best else 'worse')} {at}{_shorter(found, one)}."
     worse = "all others" if len(told) == len(others) else f"{len(told)} of {len(others)} others"
-    return f"No model is shown to be better than {reference} {at}, and {worse} {_be(len(told))} worse."
+    return f"No model is shown to be better than {reference} {at}, and {worse} {_are_shown(len(told))} be worse."
 
 
 def _shorter(found: Family, longest: Comparison) -> str:
@@ -160,11 +160,13 @@ def _at_the_longest(found: Family) -> str:
     if len(winners) == 1:
         return f"{at} only {winners[0]} is shown to beat {CUT_BACK}."
     if winners:
-        who = "both models beat" if len(winners) == count == 2 else f"{len(winners)} of {count} models beat"
+        who = (
+            "both models beat" if len(winners) == count == 2 else f"{len(winners)} of {count} models are shown to beat"
+        )
         return f"{at} {who} {CUT_BACK}{f': {listed(winners)}' if len(winners) < count else ''}."
     if losers == count:
         return f"{at} {'both' if count == 2 else f'all {count}'} models lose to {CUT_BACK}."
-    lose = f", and {losers} of {count} {'lose' if losers > 1 else 'loses'} to it" if losers else ""
+    lose = f", and {losers} of {count} {_are_shown(losers)} lose to it" if losers else ""
     return f"{at} {'neither' if count == 2 else 'no model'} is shown to beat {CUT_BACK}{lose}."
 
 
@@ -178,14 +180,14 @@ def _of_extensions(found: Family) -> str:
     if best:
         if count == 1:
             return f"{best.model} is {_by(best, 'better')} {at}."
-        number = f"{wins} of {count} models with an extension {_be(wins)}"
-        return f"{number} better {at} than without it, {best.model} by {_size(best)}."
-    worse = f", and {len(told)} of {count} {_be(len(told))} worse" if told else ""
+        number = f"{wins} of {count} models with an extension {_are_shown(wins)}"
+        return f"{number} be better {at} than without it, {best.model} by {_size(best)}."
+    worse = f", and {len(told)} of {count} {_are_shown(len(told))} be worse" if told else ""
     return f"No extension is shown to make a model better {at}{worse}."
 
 
-def _be(count: int) -> str:
-    return "is" if count == 1 else "are"
+def _are_shown(count: int) -> str:
+    return "is shown to" if count == 1 else "are shown to"
 
 
 def _and(texts: Sequence[str]) -> str:

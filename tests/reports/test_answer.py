@@ -103,7 +103,9 @@ def test_one_seed_is_said_to_be_one() -> None:
 def test_a_model_that_only_survives() -> None:
     found = answered({"RoPE": FAILS, "ALiBi": HOLDS}, noise=0.01)
     assert "ALiBi holds up to 4x, but gains nothing beyond a context cut back to L." in found.text
-    assert found.text.endswith("At 4x neither is shown to beat a context cut back to L, and 1 of 2 loses to it.")
+    assert found.text.endswith(
+        "At 4x neither is shown to beat a context cut back to L, and 1 of 2 is shown to lose to it."
+    )
     unsure = answered({"ALiBi": {1: 0.0, 2: 0.0}}, noise=0.03, seeds=1)
     assert (
         unsure.text
@@ -114,7 +116,7 @@ def test_a_model_that_only_survives() -> None:
 def test_a_control_that_beats_all() -> None:
     text = answered({"RoPE": FAILS, "ALiBi": FAILS, "NoPE": FAILS}, base={"ALiBi": 4.2, "NoPE": 4.3}).text
     assert text == (
-        "No model is shown to be better than RoPE at 4x, and all others are worse. "
+        "No model is shown to be better than RoPE at 4x, and all others are shown to be worse. "
         "RoPE loses to a context cut back to L at 2x and 4x. At 4x all 3 models lose to a context cut back to L."
     )
     assert answered({"RoPE": FAILS, "ALiBi": FAILS}, base={"ALiBi": 4.2}).text.startswith("ALiBi is 0.20 nats (0.1")
@@ -122,12 +124,12 @@ def test_a_control_that_beats_all() -> None:
 
 def test_of_many_the_best_at_the_longest_length_at_which_one_is_better() -> None:
     text = answered({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}).text
-    assert text.startswith("2 of 3 models are better than RoPE at 4x, B by 0.30 nats (0.2")
+    assert text.startswith("2 of 3 models are shown to be better than RoPE at 4x, B by 0.30 nats (0.2")
     assert "), and better at 2x. B loses to a context cut back to L at 2x and 4x. At 4x all 4 models lose" in text
     text = answered({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}).text
-    assert text.endswith("At 4x 2 of 4 models beat a context cut back to L: A, B.")
+    assert text.endswith("At 4x 2 of 4 models are shown to beat a context cut back to L: A, B.")
     few = answered({"RoPE": FAILS, "A": FAILS, "B": FAILS}, base={"A": 4.2}).text
-    assert few.startswith("No model is shown to be better than RoPE at 4x, and 1 of 2 others is worse")
+    assert few.startswith("No model is shown to be better than RoPE at 4x, and 1 of 2 others is shown to be worse")
 
 
 def test_choosing_among_many_that_are_alike_claims_nothing() -> None:
@@ -148,9 +150,9 @@ def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
     """Sixteen models with extensions, as far apart as on books; seeds as far as 0.03 nats."""
     pi = {f"{model} + {name}": MANY[model] for model in MANY for name in ("PI", "YaRN") if model in ("RoPE", "ALiBi")}
     found = answered(MANY | pi, base={"FoX": 3.99}, spread=0.03, noise=0.003)
-    assert found.text.startswith("4 of 6 models are better than RoPE at 16x, FoX by 0.8")
+    assert found.text.startswith("4 of 6 models are shown to be better than RoPE at 16x, FoX by 0.8")
     assert "FoX holds up to 16x" in found.text
-    assert " of 7 lose to it. No extension is shown to make a model better at 16x." in found.text
+    assert " of 7 are shown to lose to it. No extension is shown to make a model better at 16x." in found.text
     assert found.family.shares == pytest.approx((0.04 / 7, 0.01 / 4))
     assert "Each model as it was trained is compared with RoPE at 16x, then with its control there" in explained(found)
     assert "its error rate is 0.57%. Each of 4 models with an extension" in explained(found)
@@ -172,14 +174,17 @@ def test_an_extension_that_helps_and_one_that_harms() -> None:
     plain, helps, harms = {2: 0.1, 4: 0.5}, {2: 0.0, 4: 0.1}, {2: 0.3, 4: 0.7}
     alone = answered({"RoPE": plain, "RoPE + PI": helps, "RoPE + YaRN": harms})
     assert alone.text.startswith("RoPE loses to a context cut back to L at 2x and 4x. ")
-    assert " 1 of 2 models with an extension is better at 4x than without it, RoPE + PI by 0.40 nats (0.3" in alone.text
+    assert (
+        " 1 of 2 models with an extension is shown to be better at 4x than without it, RoPE + PI by 0.40 nats (0.3"
+        in alone.text
+    )
     assert alone.family.shares == pytest.approx((0.01, 0.02))
     assert "The model as it was trained is compared with its control" in explained(alone)
     one = answered({"RoPE": plain, "ALiBi": plain, "RoPE + PI": helps}, base={"ALiBi": 4.3}).text
     assert " RoPE + PI is 0.40 nats (0.3" in one
     assert one.endswith(" better than RoPE at 4x.")
     worse = answered({"RoPE": plain, "RoPE + YaRN": harms}).text
-    assert worse.endswith("No extension is shown to make a model better at 4x, and 1 of 1 is worse.")
+    assert worse.endswith("No extension is shown to make a model better at 4x, and 1 of 1 is shown to be worse.")
 
 
 def test_the_papers_protocol_blames_no_loss_on_length() -> None:
