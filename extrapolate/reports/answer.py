@@ -31,6 +31,11 @@ class Answer:
     one_run: bool
 
 
+def isolates(protocol: str) -> bool:
+    """Whether a protocol scores the same targets at every length, each with more context; with whatever arguments."""
+    return protocol.partition(":")[0] == ISOLATES
+
+
 def answer(material: Material) -> Answer:
     """The answer, of `fixed-target` where it was evaluated, else of the first protocol.
 
@@ -39,7 +44,7 @@ def answer(material: Material) -> Answer:
     beyond L. So their intervals hold all at once: of so many, each has a confidence of 1 - 0.05 / number (Bonferroni).
     That is stricter than Holm's correction, which is for signs alone: sizes are chosen here too.
     """
-    protocol = ISOLATES if ISOLATES in material.rows else next(iter(material.rows))
+    protocol = next(filter(isolates, material.rows), next(iter(material.rows)))
     rows, models = material.rows[protocol], material.models(protocol)
     documents = material.documents[material.documents["protocol"] == protocol]
     beyond = documents[documents["factor"] > 1]
@@ -58,7 +63,7 @@ def answer(material: Material) -> Answer:
         if tables.unequal_training(rows):
             said[0] = f"{said[0].removesuffix('.')}; they were not trained alike."
     if extrapolates:
-        alike = protocol == ISOLATES
+        alike = isolates(protocol)
         said += [_against_control(controls, _best(against) or models[0], alike)]
         said += [_at_the_longest(controls, models, alike)]
     else:

@@ -54,8 +54,9 @@ def picture(protocol: str) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    tokens = protocols[protocol].drawn_tokens
-    layout = protocols[protocol].layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
+    drawn_one = protocols[protocol]()
+    tokens = drawn_one.drawn_tokens
+    layout = drawn_one.layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
     depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)
     above, below = 0.62, 0.5

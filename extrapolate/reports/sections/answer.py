@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extrapolate.reports.answer import CUT_BACK, ISOLATES, LEAST, Answer, answer
+from extrapolate.reports.answer import CUT_BACK, ISOLATES, LEAST, Answer, answer, isolates
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
 from extrapolate.reports.sections.base import Part, Section, sections
@@ -34,7 +34,7 @@ def explained(found: Answer) -> str:
         "with its control. Their intervals hold all at once at 95 % (Bonferroni), so that the choice claims nothing "
         f"more. {found.resampled}"
     )
-    if found.protocol != ISOLATES:
+    if not isolates(found.protocol):
         said += (
             " The windows of this protocol begin without context, which the control has, so that losing to it would not"
             f" be the fault of length alone, and is not said. The protocol {ISOLATES} isolates length."
