@@ -13,8 +13,9 @@ def protocols_page() -> str:
         "",
         "Made from the code by `python -m extrapolate.evaluation.catalogue`. A protocol says which tokens are scored,",
         "and with which context. L is the training length, N the evaluated one. [protocols.md](protocols.md) explains",
-        "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost. Arguments are",
-        "given as `--protocol sliding:stride=16`, or with the flags `--stride` and `--bos`.",
+        "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost.",
+        "",
+        "Arguments are given as `--protocol sliding:stride=16`, or with the flags `--stride` and `--bos`.",
     ]
     for name in protocols.names():
         cls = protocols[name]

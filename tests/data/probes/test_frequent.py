@@ -1,6 +1,7 @@
 """Frequent words: the answers come most often in the list, in this order."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ def test_answers_are_the_most_frequent_words_of_the_list(text_in, spec, top, len
         assert inside[first + 1 : first + 1 + count].all(), "a word is in the text around"
         times = Counter(made.tokens[first + 1 : first + 1 + count].tolist()).most_common()
         assert made.tokens[made.answers].tolist() == [word for word, _ in times[:top]]
-        counts = [number for _, number in times] + [0]
-        assert all(a > b for a, b in zip(counts[:top], counts[1:], strict=False)), "two words come equally often"
+        counts = [*(number for _, number in times), 0]
+        assert all(a > b for a, b in pairwise(counts[: top + 1])), "two words come equally often"
         assert count == length // 2 or not full
         sizes.add(count)
     assert len(sizes) > 3, "in training lists are of several lengths"
