@@ -29,12 +29,13 @@ class Moving(Protocol):
 
     def check_stride(self, seq_len: int, lengths: Sequence[int], most: int) -> None:
         """Raises UserError where windows would leave out tokens between them: the shortest can move on by `most`."""
-        if self.stride_at(seq_len) > most:
+        stride, shortest = self.stride_at(seq_len), min(lengths)
+        if most < 1:
+            raise UserError(f"{self.name} needs windows of more than {shortest} tokens: use longer `factors`")
+        if stride > most:
             raise UserError(
-                f"{self.name} moves its windows on by {self.stride_at(seq_len)} tokens: an evaluation length of "
-                f"{min(lengths)} is too short; use longer `factors`, or a `stride` of at most {most}"
-                if most
-                else f"{self.name} needs windows of more than {min(lengths)} tokens: use longer `factors`"
+                f"{self.name} moves its windows on by {stride} tokens: an evaluation length of {shortest} is too "
+                f"short; use longer `factors`, or a `stride` of at most {most}"
             )
 
 
