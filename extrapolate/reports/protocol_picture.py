@@ -30,7 +30,9 @@ def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
     """How many inputs the scored tokens have, and how many windows that takes."""
     inputs = [place - start + 1 for start, _, scored in bars for place in scored]
     windows = f"{len(bars)} window{'s' if len(bars) > 1 else ''}"
-    return f"{windows} of {bars[0][1]}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
+    lengths = {length for _, length, _ in bars}
+    of = f"{'up to ' if len(lengths) > 1 else ''}{max(lengths)}"
+    return f"{windows} of {of}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
 
 
 def drawn(axes: Any, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
