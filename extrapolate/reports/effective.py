@@ -1,5 +1,7 @@
 """How long a context a model can use: the longest length at which it passes every probe."""
 
+import math
+
 import pandas as pd
 
 from extrapolate.evaluation.statistics import wilson
@@ -18,8 +20,9 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     one_seed = rows.drop_duplicates([*keys, "depth"]).groupby(keys, sort=False)
     found = rows.groupby(keys, sort=False).agg(accuracy=("accuracy", strict_mean), length=("length", "first"))
     found["trials"] = one_seed["n_trials"].sum()
-    known = [wilson(row.accuracy, int(row.trials)) if row.accuracy >= 0 else (None, None) for row in found.itertuples()]
-    found[["low", "high"]] = pd.DataFrame(known, index=found.index, columns=["low", "high"], dtype=float)
+    windows = zip(found["accuracy"].tolist(), found["trials"].tolist(), strict=True)
+    known = [wilson(share, trials) if share >= 0 else (math.nan, math.nan) for share, trials in windows]
+    found["low"], found["high"] = zip(*known, strict=True)
     return found.reset_index()
 
 
@@ -39,7 +42,7 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
         for factor, here in mine.groupby("factor"):
             failing = here[~(here["low"] >= threshold)]
             if len(failing):
-                worst = failing.loc[failing["accuracy"].fillna(-1.0).idxmin()]
+                worst = failing.sort_values("accuracy", na_position="first").iloc[0]
                 row |= {"ends_at": int(worst["length"]), "fails": worst["probe"]}
                 row |= {name: worst[name] for name in ("accuracy", "low", "high")}
                 break
