@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import extrapolate
+from extrapolate.data.probes.base import probes
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -187,7 +188,7 @@ def test_a_measurement(folder, found, report) -> None:
 
 
 def test_a_probe(folder, found, report) -> None:
-    assert found["probes"] == ["copy", "mqar", "needle", "passkey", "twice"]
+    assert found["probes"] == sorted([*probes.names(), "twice"])
     assert found["mixture"] == "twice=0.5"
     assert found["tokens"] == [3, 33]
     assert found["answers"] == [31, 32]

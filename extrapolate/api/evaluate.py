@@ -12,6 +12,7 @@ from extrapolate.data.probes.base import Probe, parse_probes
 from extrapolate.data.store import Store
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
+from extrapolate.evaluation.protocols.base import with_arguments
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined
 from extrapolate.progress import QUIET, Progress
@@ -23,6 +24,8 @@ def evaluate(
     factors: Sequence[float] = (1, 2, 4, 8, 16),
     extend: str | Sequence[str] = (),
     protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    stride: int | None = None,
+    bos: bool = False,
     split: str = "test",
     max_targets: int | Mapping[str, int] | None = None,
     checkpoint: str = "last",
@@ -42,11 +45,13 @@ def evaluate(
     or `my_model.py:load`, a function that returns it. factors: evaluation lengths N as multiples of L.
     extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `without-own`: without the one that
     belongs to the run; `as-trained`: nothing more, as is always evaluated.
-    protocols: `windows`, `fixed-target`, `sliding`. split: `test` or `validation`. max_targets: the most scored tokens
-    of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all` that were kept.
-    precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where
-    the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says. trust_code:
-    Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
+    protocols: `windows`, `fixed-target`, `sliding`, `yarn`, or with arguments, `sliding:stride=16`. stride: how far
+    windows of `sliding` and `yarn` move on, tokens (default: L/2; for `yarn` at most 256). bos: a beginning-of-text
+    token, or the end-of-text token, is the first input of every window. split: `test` or `validation`. max_targets: the
+    most scored tokens of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all`
+    that were kept. precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it
+    is not where the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
+    trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
     Raises UserError where anything asked for cannot be evaluated, before any work is done; RunsFailed at the end where
     some of several runs failed, such as damaged ones: the others are evaluated, and the error has their rows in
@@ -55,7 +60,7 @@ def evaluate(
     cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
     settings = replace(
         _settings(factors, extend, split, checkpoint, precisions),
-        protocols=tuple(protocols),
+        protocols=with_arguments(protocols, stride, bos),
         max_targets=cap,
         max_targets_of=caps,
     )

@@ -146,7 +146,7 @@ def _work(config: TrainedConfig, variant: Variant, tokens: int) -> tuple[Split, 
     seq_len = config.training.seq_len
     lengths = [factor * seq_len for factor in FACTORS]
     split = RandomTokens(DOCUMENTS, tokens // DOCUMENTS + 1, config.model.vocab_size)
-    protocol = protocols[variant.protocol]
+    protocol = protocols[variant.protocol]()
     most = max(int(tokens * protocol.benchmark_share), lengths[-1])
     return split, protocol.layout(split.lengths, seq_len, lengths, most)
 

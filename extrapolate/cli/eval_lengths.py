@@ -20,6 +20,7 @@ from extrapolate.evaluation.names import (
     WITHOUT_OWN,
     check_not_none,
 )
+from extrapolate.specs import split_outside_parentheses, unwrapped
 
 if TYPE_CHECKING:
     from extrapolate.api.evaluate_together import Evaluated
@@ -30,6 +31,7 @@ _WHAT, _TEXT, _RUNS, _MACHINE = (
     partial(typer.Option, rich_help_panel=title) for title in ("What to evaluate", "Text", "Runs", "Machine")
 )
 FEW = 4  # runs that are named one by one
+BY_WINDOW = "perplexity where every window counts alike, as published"
 
 
 class Which(StrEnum):
@@ -53,6 +55,13 @@ def eval_lengths(
     protocols: Annotated[str, _WHAT("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")] = ",".join(
         DEFAULT_PROTOCOLS
     ),
+    stride: Annotated[
+        int | None,
+        _WHAT(min=1, help="tokens by which windows of sliding and yarn move on  [default: L/2; for yarn at most 256]"),
+    ] = None,
+    bos: Annotated[
+        bool, _WHAT("--bos", help="begin every window with a beginning-of-text or end-of-text token")
+    ] = False,
     probes: Annotated[
         str | None,
         _WHAT(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
@@ -96,13 +105,14 @@ def eval_lengths(
     from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
+    from extrapolate.evaluation.protocols.base import with_arguments
 
     check_not_none(protocols, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(numbers_of(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocols.strip() == LEFT_OUT else names_of(protocols),
+        protocols=() if protocols.strip() == LEFT_OUT else with_arguments(_specs_of(protocols), stride, bos),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
@@ -133,6 +143,7 @@ def _named(runs: list[Path]) -> str:
 def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> None:
     """Prints the rows, or a table for each protocol and for the probes."""
     from extrapolate.cli.render import print_json, print_line, print_table
+    from extrapolate.evaluation.protocols.base import known_by
     from extrapolate.reports import tables
     from extrapolate.reports.probes import printed
 
@@ -144,10 +155,18 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
             continue  # the runs failed before it
         table = tables.formatted(tables.quick_table(found.rows, name))
         print_table(table, f"{name}, loss in nats per token", names=list(table.columns).index("model") + 1)
+        if known_by(name).by_window:
+            table = tables.formatted(tables.quick_table(found.rows, name, "window_perplexity"))
+            print_table(table, f"{name}, {BY_WINDOW}", names=list(table.columns).index("model") + 1)
         for line in tables.verdicts(found.rows, name):
             print_line(line)
     for table, title in printed(found.probe_rows):
         print_table(table, title)
+
+
+def _specs_of(text: str) -> list[str]:
+    """What commas part; where several arguments are given, within parentheses."""
+    return [unwrapped(part.strip()) for part in split_outside_parentheses(text, ",")]
 
 
 def names_of(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from extrapolate.machine.children import Child, reply, tokenizing
 
 EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
+_KNOWN_BOS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
 LARGEST_VOCAB = 2**24  # a model, and what is known of tokens, have a row for every id
 TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
@@ -119,7 +120,16 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
 
 def eos_id(tokenizer: Tokenizer) -> int | None:
     """The id of the end-of-text token, or None where there is none by any of its usual names."""
-    ids = (tokenizer.token_to_id(name) for name in _KNOWN_EOS)
+    return _first_known(tokenizer, _KNOWN_EOS)
+
+
+def bos_id(tokenizer: Tokenizer) -> int | None:
+    """The id of the beginning-of-text token, or None where there is none by any of its usual names."""
+    return _first_known(tokenizer, _KNOWN_BOS)
+
+
+def _first_known(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
+    ids = (tokenizer.token_to_id(name) for name in names)
     return next((i for i in ids if i is not None), None)
 
 

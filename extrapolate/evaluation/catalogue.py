@@ -2,7 +2,7 @@
 
 import inspect
 
-from extrapolate.catalogue import Entry, section
+from extrapolate.catalogue import Entry, arguments_of, section
 from extrapolate.evaluation.protocols.base import protocols
 
 
@@ -14,12 +14,14 @@ def protocols_page() -> str:
         "Made from the code by `python -m extrapolate.evaluation.catalogue`. A protocol says which tokens are scored,",
         "and with which context. L is the training length, N the evaluated one. [protocols.md](protocols.md) explains",
         "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost.",
+        "",
+        "Arguments are given as `--protocol sliding:stride=16`, or with the flags `--stride` and `--bos`.",
     ]
     for name in protocols.names():
         cls = protocols[name]
         text = inspect.getdoc(cls) or ""
         shown = "the report shows the loss by position" if cls.positions else "no loss by position"
-        entry = Entry(name, name, "protocol", text.partition("\n")[0], text, (), "", "", ())
+        entry = Entry(name, name, "protocol", text.partition("\n")[0], text, tuple(arguments_of(cls)), "", "", ())
         lines += section(entry, f"at most {cls.max_targets:,} targets, unless asked otherwise · {shown}")
         lines.append(f"![Windows of the protocol {name}](protocol-{name}.svg)")
     return "\n".join(lines) + "\n"

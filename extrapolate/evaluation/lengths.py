@@ -21,13 +21,14 @@ from extrapolate.evaluation.protocols.base import (
     Key,
     Layout,
     lengths_of,
+    parse_protocol,
     protocols,
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of, plan_hash, reason_of
 from extrapolate.evaluation.subject import Subject
-from extrapolate.evaluation.targets import Targets, index_in_window
-from extrapolate.evaluation.text import check_text
+from extrapolate.evaluation.targets import Targets, index_in_window, window_of
+from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.extensions import recipe as recipes
@@ -42,8 +43,9 @@ from extrapolate.runs.weights import Checkpoint
 class EvaluationSettings:
     """What to evaluate. Factors are N/L.
 
-    max_targets is the most tokens that any protocol scores. It lowers a protocol's default (`Protocol.max_targets`) and
-    never raises it. max_targets_of sets the most of the protocols that it names, whatever their defaults are.
+    `protocols` are specs, such as `windows` or `sliding:stride=16`. max_targets is the most tokens that any protocol
+    scores. It lowers a protocol's default (`Protocol.max_targets`) and never raises it. max_targets_of sets the most of
+    the protocols that it names, whatever their defaults and their arguments are.
     `extensions` are recipes; "all" stands for every one that applies, "without-own" for taking off the run's own, and
     "as-trained" for nothing more than is always evaluated.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
@@ -61,25 +63,26 @@ class EvaluationSettings:
     probe_trials: int = 64
 
     def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
-        """The windows of one protocol."""
-        default = protocols[protocol].max_targets
-        capped = default if self.max_targets is None else min(default, self.max_targets)
-        most = self.max_targets_of.get(protocol, capped)
-        return protocols[protocol].layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+        """The windows of one protocol, before a token is put before them."""
+        asked = parse_protocol(protocol)
+        capped = asked.max_targets if self.max_targets is None else min(asked.max_targets, self.max_targets)
+        most = self.max_targets_of.get(asked.name, capped)
+        return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
     def check_max_targets(self) -> None:
         """Raises UserError where a limit on the scored tokens would change nothing."""
         for most in (self.max_targets, *self.max_targets_of.values()):
             if most is not None and not 0 < most <= specs.LARGEST_WHOLE:
                 raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
+        evaluated = dict.fromkeys(parse_protocol(protocol).name for protocol in self.protocols)
         for protocol in self.max_targets_of:
             if protocol not in protocols.names():
                 raise UserError(
                     f"`max_targets`: unknown protocol '{protocol}'; {specs.did_you_mean(protocol, protocols.names())}"
                 )
-            if protocol not in self.protocols:
+            if protocol not in evaluated:
                 raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
-        defaults = {name: protocols[name].max_targets for name in self.protocols if name not in self.max_targets_of}
+        defaults = {name: protocols[name].max_targets for name in evaluated if name not in self.max_targets_of}
         if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
             told = ", ".join(f"{name} {default}" for name, default in defaults.items())
             instead = dict.fromkeys(defaults, self.max_targets)
@@ -100,8 +103,6 @@ def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
 
 def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
-    for protocol in settings.protocols:
-        protocols[protocol]  # raises UserError where it is unknown
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
@@ -125,6 +126,8 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
     for protocol in settings.protocols:
         settings.layout(protocol, split, model.seq_len)
+        if parse_protocol(protocol).bos:
+            beginning_token(run, store)
 
 
 def evaluate(
@@ -145,14 +148,16 @@ def evaluate(
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint, loaded, precision, model in models(run, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extensions)
-        for protocol in settings.protocols:
-            layout = settings.layout(protocol, split, model.seq_len)
+        for protocol in map(parse_protocol, settings.protocols):
+            layout = settings.layout(protocol.text, split, model.seq_len)
+            bos = beginning_token(run, store) if protocol.bos else None
+            layout = layout if bos is None else layout.beginning_with(bos)
             targets = Targets.of(layout.control, split, bytes_of)
             evaluation = _ProtocolEvaluation(
-                run, store, split, loaded, model, precision, layout, targets, progress, say
+                run, store, split, loaded, model, precision, layout, bos, targets, progress, say
             )
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
-            shared["protocol"] = protocol
+            shared |= {"protocol": protocol.text, "stride": protocol.stride_at(model.seq_len), "bos_token": bos}
             shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
             for text, applied in chosen.items():
                 shared |= {
@@ -215,6 +220,7 @@ class _ProtocolEvaluation:
         model: LanguageModel,
         precision: str,
         layout: Layout,
+        bos: int | None,
         targets: Targets,
         progress: Advance,
         say: Say,
@@ -223,11 +229,12 @@ class _ProtocolEvaluation:
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
         self.lengths = sorted(layout.rows)
-        self.windows = layout.by_key()
+        self.windows, self.bos = layout.by_key(), bos
         self._known: dict[tuple[Plan, Key], Measured] = {}
         self._looks_at_length: set[tuple[Plan, Key]] = set()
         self._too_long: set[tuple[Plan, Key]] = set()  # memory did not suffice
-        process = process_of(store)
+        # What is best after a token that is not of the text, no process says.
+        process = process_of(store) if bos is None else None
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
             for length, groups in layout.rows.items()
@@ -254,11 +261,14 @@ class _ProtocolEvaluation:
         for length in self.lengths:
             here = setting | {"length": length, "factor": length / model.seq_len}
             measured = self._known.get((plans[length], length)) if length in plans else None
-            scores = Scores(self.targets, control.loss_N, index_in_window(self.windows[length]), self.optimum[length])
+            groups = self.windows[length]
+            scores = Scores(
+                self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length]
+            )
             reason = reason_of(measured, self.model, length, plans.get(length))
             identity = None
             if measured is not None:
-                identity = plan_hash(plans[length], (plans[length], length) not in self._looks_at_length)
+                identity = plan_hash(plans[length], (plans[length], length) not in self._looks_at_length, self.bos)
             rows.append(scores.row(here | {"reason": reason, "plan_hash": identity}, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split))
         return rows, document_rows

@@ -56,14 +56,9 @@ def losses_at(
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
     """The loss at some places of every window, nats, float32 [W, P]: see `scores_at`."""
-
-    def tokens_of(rows: slice) -> np.ndarray:
-        starts = split.offsets[windows.document_W[rows]] + windows.start_W[rows]
-        return np.stack([split.slice(start, start + windows.length + 1) for start in starts])
-
     count = len(windows.start_W)
     return scores_at(
-        model, tokens_of, count, windows.length, places_P, plan,
+        model, partial(windows.tokens, split), count, windows.length, places_P, plan,
         precision=precision, batch_tokens=batch_tokens, progress=progress,
     ).loss_WP  # fmt: skip
 

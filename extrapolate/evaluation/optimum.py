@@ -26,9 +26,8 @@ def optimal_losses(process: Process, split: Split, groups: Sequence[Windows]) ->
 
 def _of_group(process: Process, split: Split, group: Windows) -> np.ndarray:
     size = max(1, AT_ONCE // group.length)
-    starts = split.offsets[group.document_W] + group.start_W
     parts = []
-    for row in range(0, len(starts), size):
-        tokens_WT = np.stack([split.slice(start, start + group.length + 1) for start in starts[row : row + size]])
+    for row in range(0, len(group.start_W), size):
+        tokens_WT = group.tokens(split, slice(row, row + size))
         parts.append(process.optimum(tokens_WT.astype(np.int64))[:, -group.scored :])
     return np.concatenate(parts)

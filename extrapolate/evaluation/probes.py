@@ -4,7 +4,6 @@ Shapes: W windows, N inputs, A answers of a window.
 """
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of, reason_of
+from extrapolate.evaluation.statistics import wilson
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -137,16 +137,6 @@ def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int
         cuts.append((start, end, answers_A[here]))
         left = int(here[0])
     return cuts
-
-
-def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of so many independent trials (Wilson 1927).
-
-    Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
-    """
-    centre = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = z * math.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def evaluate(

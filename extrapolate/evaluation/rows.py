@@ -37,12 +37,14 @@ POSITION_SHARE = 2
 class Scores:
     """What is known of every target of a protocol at one length, [N]: index_N is its last input's in the window.
 
-    optimum_N is the least loss that is possible, nats, where the text's origin tells it.
+    window_N is the number of its window. optimum_N is the least loss that is possible, nats, where the text's origin
+    tells it.
     """
 
     targets: Targets
     control_N: np.ndarray
     index_N: np.ndarray
+    window_N: np.ndarray
     optimum_N: np.ndarray | None
 
     def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
@@ -51,8 +53,9 @@ class Scores:
         scored = None
         if measured is not None:
             scored = Scored(
-                measured.loss_N, self.control_N, self.optimum_N, targets.bytes_N, targets.document_N, self.index_N
-            )
+                measured.loss_N, self.control_N, self.optimum_N, targets.bytes_N, targets.document_N, self.index_N,
+                self.window_N,
+            )  # fmt: skip
         return setting | {
             "loss": None if scored is None else scored.mean,
             "control_loss": float(self.control_N.sum(dtype=np.float64)) / n_targets,
@@ -77,7 +80,7 @@ class Scores:
         if self.optimum_N is not None:
             values["optimum_loss"] = self.optimum_N
         start_N = targets.place_N - 1 - self.index_N
-        block_N = start_N // (BLOCK_FACTOR * seq_len)
+        block_N = np.maximum(start_N, 0) // (BLOCK_FACTOR * seq_len)
         sums = sums_by([targets.document_N, block_N, self.index_N // width], values)
         shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
         n_targets = sums["n_targets"]
@@ -107,9 +110,14 @@ def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | 
     return f"the encoding is not defined at {length} tokens"
 
 
-def plan_hash(plan: Plan, prefixes_agree: bool) -> str | None:
-    """What `plan_hash` says of a plan: equal ones are spelled alike. None where a window's length matters in itself."""
-    return short_hash({"plan": repr(plan)}) if prefixes_agree else None
+def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
+    """What `plan_hash` says of a plan and the token before a window, if there is one: equal ones are spelled alike.
+
+    None where a window's length matters in itself.
+    """
+    if not prefixes_agree:
+        return None
+    return short_hash({"plan": repr(plan)} | ({} if bos is None else {"bos": bos}))
 
 
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:

@@ -294,3 +294,13 @@ def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
     """
     mean = (effect_C * share_C).sum(axis=-1, keepdims=True)
     return np.sqrt((share_C**2 / (1 - share_C) * (effect_C - mean) ** 2).sum(axis=-1))
+
+
+def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of so many independent trials (Wilson 1927).
+
+    Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
+    """
+    centre = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z * math.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
+    return max(0.0, centre - half), min(1.0, centre + half)

@@ -47,6 +47,16 @@ def index_in_window(groups: Sequence[Windows]) -> np.ndarray:
     return in_order(groups, places)
 
 
+def window_of(groups: Sequence[Windows]) -> np.ndarray:
+    """The number of the window that scores each target, [N], counted from 0 over all groups."""
+    ends = np.cumsum([len(group.start_W) for group in groups])
+    numbers = [
+        np.broadcast_to(np.arange(end - len(group.start_W), end)[:, None], (len(group.start_W), group.scored))
+        for end, group in zip(ends, groups, strict=True)
+    ]
+    return in_order(groups, numbers)
+
+
 def sums_by(keys: Sequence[np.ndarray], values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Sums of each of `values` over the targets that agree in all keys, each [N] whole and not negative.
 

@@ -6,6 +6,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from extrapolate.data.store import HELDOUT, Split, Store
+from extrapolate.data.tokenizer import bos_id, eos_id
 from extrapolate.errors import UserError
 from extrapolate.evaluation.subject import Subject
 from extrapolate.runs.config import TrainedConfig
@@ -34,6 +35,24 @@ def check_text(run: Subject, store: Store) -> None:
             f"{store.path} holds the token {largest}, and {run.path} has embeddings for {config.vocab_size}: "
             "its tokenizer.json is not the one that it was trained with"
         )
+
+
+def beginning_token(run: Subject, store: Store) -> int:
+    """The token to put before every window, where that is asked for.
+
+    A run that was trained here has seen the end-of-text token before every document. Other models have seen their
+    beginning-of-text token, or where they have none, their end-of-text token. Raises UserError where they have neither.
+    """
+    if isinstance(run.config, TrainedConfig):
+        return int(store.manifest["eos_id"])
+    found = bos_id(run.tokenizer)
+    found = eos_id(run.tokenizer) if found is None else found
+    if found is None or found >= run.config.vocab_size:
+        raise UserError(
+            f"the tokenizer of {run.path} has no token that begins or ends a text, by any of the usual names, so none "
+            "can stand before the windows: leave out `bos`"
+        )
+    return found
 
 
 def _largest_token(split: Split) -> int:

@@ -22,7 +22,7 @@ def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Wi
             f"no validation document holds a window of {seq_len} tokens and its next: use a smaller `seq_len`, or "
             f"tokenise with `min_heldout_tokens={seq_len + 1}` or more"
         )
-    return protocols["windows"].layout(split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
+    return protocols["windows"]().layout(split.lengths, seq_len, [seq_len], max(max_targets, seq_len)).rows[seq_len]
 
 
 def validation_loss(

@@ -47,6 +47,7 @@ class _Job:
     length: int
     document: int
     start: int
+    bos: int | None
     takers: list[tuple[Key, int, int, int, int]] = field(default_factory=list)
 
     def stretches(self) -> frozenset[tuple[int, int]]:
@@ -94,13 +95,13 @@ def measure(
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
     inputs, seconds, peak = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0), dict.fromkeys(wanted, 0.0)
     device = model.device.type
-    batches: dict[tuple[Key, int, frozenset[tuple[int, int]]], list[_Job]] = {}
+    batches: dict[tuple[Key, int, int | None, frozenset[tuple[int, int]]], list[_Job]] = {}
     for job in jobs:
-        batches.setdefault((job.key, job.length, job.stretches()), []).append(job)
-    for (key, length, stretches), batch in batches.items():
+        batches.setdefault((job.key, job.length, job.bos, job.stretches()), []).append(job)
+    for (key, length, bos, stretches), batch in batches.items():
         places_P = np.unique(np.concatenate([np.arange(first, end) for first, end in stretches]))
         windows = Windows(
-            np.array([job.document for job in batch]), np.array([job.start for job in batch]), length, length
+            np.array([job.document for job in batch]), np.array([job.start for job in batch]), length, length, bos
         )
         forget_peak(device)
         began = time.perf_counter()
@@ -126,12 +127,12 @@ def inputs_of(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> int:
 def _jobs(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> list[_Job]:
     """The longest windows first; what is wanted of a shorter one is taken from a longer that starts where it does."""
     groups = [(key, number, group) for key, groups in wanted.items() for number, group in enumerate(groups)]
-    jobs: dict[tuple[int, ...], _Job] = {}
+    jobs: dict[tuple[int | None, ...], _Job] = {}
     for key, number, group in sorted(groups, key=lambda entry: -entry[2].length):
         first = group.length - group.scored
         places = zip(group.document_W.tolist(), group.start_W.tolist(), strict=True)
         for row, (document, start) in enumerate(places):
-            window = (document, start) if share else (document, start, group.length)
-            job = jobs.setdefault(window, _Job(key, group.length, document, start))
+            window = (document, start, group.bos) if share else (document, start, group.bos, group.length)
+            job = jobs.setdefault(window, _Job(key, group.length, document, start, group.bos))
             job.takers.append((key, number, row, first, group.length))
     return list(jobs.values())

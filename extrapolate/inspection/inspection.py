@@ -61,7 +61,7 @@ class InspectionSettings:
         found = lengths_of(self.factors, seq_len)
         usual = max(LEAST_WINDOWS, min(MOST_WINDOWS, MOST_TOKENS // max(found)))
         targets = (usual if self.windows is None else self.windows) * max(1, seq_len // 2)
-        return protocols[PROTOCOL].layout(split.lengths, seq_len, found, targets)
+        return protocols[PROTOCOL]().layout(split.lengths, seq_len, found, targets)
 
 
 def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:

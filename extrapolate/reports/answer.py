@@ -33,15 +33,20 @@ class Answer:
     freedom: Sequence[int]
 
 
+def isolates(protocol: str) -> bool:
+    """Whether a protocol scores the same targets at every length, each with more context; with whatever arguments."""
+    return protocol.partition(":")[0] == ISOLATES
+
+
 def answer(material: Material) -> Answer:
     """The answer, of `fixed-target` where it was evaluated, else of the first protocol.
 
     It rests on a small family of comparisons that no loss chooses: see `family`.
     """
-    protocol = ISOLATES if ISOLATES in material.rows else next(iter(material.rows))
+    protocol = next(filter(isolates, material.rows), next(iter(material.rows)))
     rows, documents = material.rows[protocol], material.documents
     documents = documents[documents["protocol"] == protocol]
-    found = family(rows, documents, material.models(protocol), protocol == ISOLATES)
+    found = family(rows, documents, material.models(protocol), isolates(protocol))
     said = []
     if len(found.trained) > 1:
         said.append(_against_reference(found))

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import comparison, probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import Comparison
@@ -111,7 +111,7 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
     """Of the rows of last checkpoints those of each protocol that are shown, the paper's first; and warnings."""
     warnings = tables.unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
-    for protocol in sorted(set(rows["protocol"]), key=lambda name: (not of_table(name).paper, name)):
+    for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
         same, of_targets = tables.same_targets(rows[rows["protocol"] == protocol])
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():

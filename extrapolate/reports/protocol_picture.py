@@ -30,7 +30,9 @@ def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
     """How many inputs the scored tokens have, and how many windows that takes."""
     inputs = [place - start + 1 for start, _, scored in bars for place in scored]
     windows = f"{len(bars)} window{'s' if len(bars) > 1 else ''}"
-    return f"{windows} of {bars[0][1]}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
+    lengths = {length for _, length, _ in bars}
+    of = f"{'up to ' if len(lengths) > 1 else ''}{max(lengths)}"
+    return f"{windows} of {of}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
 
 
 def drawn(axes: Any, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
@@ -54,8 +56,9 @@ def picture(protocol: str) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    tokens = protocols[protocol].drawn_tokens
-    layout = protocols[protocol].layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
+    drawn_one = protocols[protocol]()
+    tokens = drawn_one.drawn_tokens
+    layout = drawn_one.layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
     depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)
     above, below = 0.62, 0.5

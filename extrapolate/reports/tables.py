@@ -145,13 +145,31 @@ def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
     return table.reset_index().rename(columns={"model": "Model"})
 
 
-def quick_table(rows: list[dict[str, Any]], protocol: str) -> pd.DataFrame:
-    """What was just evaluated, one row a run, step and model, with its control."""
-    frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({"loss": float})
+def by_window(rows: pd.DataFrame) -> pd.DataFrame:
+    """Perplexities of one protocol's rows where every window counts alike, and where every target does; seeds' means.
+
+    A table may lack them: one that is older, or of a model that ends before a length.
+    """
+    names = {"window_perplexity": "windows", "perplexity": "tokens"}
+    tables = [
+        rows.pivot_table(index="model", columns="factor", values=column, aggfunc=strict_mean, dropna=False)
+        .rename(columns="ev={:g}".format)
+        .assign(**{"Counted alike": said})
+        for column, said in names.items()
+    ]
+    table = pd.concat(tables).rename_axis("Model").reset_index()
+    table = table.sort_values("Model", kind="stable", key=lambda models: models.map(in_order))
+    return table[["Model", "Counted alike", *(column for column in table if str(column).startswith("ev="))]]
+
+
+def quick_table(rows: list[dict[str, Any]], protocol: str, value: str = "loss") -> pd.DataFrame:
+    """What was just evaluated, one row a run, step and model; its loss with its control's, or another value."""
+    frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({value: float})
     index = ["run", "step", "precision", "model"]
-    table = frame.pivot(index=index, columns="factor", values="loss")
+    table = frame.pivot(index=index, columns="factor", values=value)
     table.columns = [f"ev={factor:g}" for factor in table.columns]
-    table["control"] = frame.groupby(index)["control_loss"].first()
+    if value == "loss":
+        table["control"] = frame.groupby(index)["control_loss"].first()
     order = pd.MultiIndex.from_frame(frame[index].drop_duplicates())
     table = table.loc[order].reset_index().astype({"step": str})
     several = table.groupby("run")[["step", "precision"]].nunique().max()

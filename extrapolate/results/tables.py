@@ -40,7 +40,10 @@ def _key(own: str) -> tuple[str, ...]:
     return ("run", "extension", own, "factor", "split", "step", "precision", "targets_hash")
 
 
-_PROTOCOL = named("protocol", "Which tokens were scored, with which context.")
+_PROTOCOL = named(
+    "protocol", "Which tokens were scored, with which context, as `--protocol` takes it: `windows`, "
+    "`sliding:stride=16`.", SPEC,
+)  # fmt: skip
 _LOSSES = Group(
     "losses", "of the model, and what to compare it with",
     (
@@ -51,7 +54,7 @@ _LOSSES = Group(
         ),
         sometimes(
             "optimum_loss", REAL, "nats per target", "The least loss that is possible with the row's windows.",
-            _NO_OPTIMUM,
+            f"{_NO_OPTIMUM}, or windows begin with a token that is not of the text",
         ),
     ),
 )  # fmt: skip
@@ -152,6 +155,19 @@ _RUN = (_MODEL, _TRAINING, _COST, _IDENTITY, _PROVENANCE)
 EVALS = Table(
     groups=(
         _setting(_PROTOCOL),
+        Group(
+            "windows", "how they lie, and how they begin",
+            (
+                sometimes(
+                    "stride", INT, "tokens", "How far windows of N tokens move on.",
+                    "the protocol's windows do not move by a stride, or a version that did not write it evaluated",
+                ),
+                sometimes(
+                    "bos_token", INT, "", "The number of the token that is every window's first input, in the place of "
+                    "the text's own.", "windows begin with the text's own token",
+                ),
+            ),
+        ),
         _LOSSES,
         _MISSING,
         Group(

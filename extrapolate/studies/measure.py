@@ -16,6 +16,7 @@ from typing import Any
 from extrapolate.benchmark.process import peak_memory_mib
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
+from extrapolate.evaluation.protocols.base import parse_protocol
 from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
 from extrapolate.studies.resolved import Planned, Resolved
@@ -111,8 +112,8 @@ def _evaluate(cell: Resolved, path: Path) -> float:
     """Seconds of an input."""
     settings = cell.evaluation
     caps = {
-        protocol: min(settings.max_targets_of.get(protocol, EVALUATED_TARGETS), EVALUATED_TARGETS)
-        for protocol in settings.protocols
+        name: min(settings.max_targets_of.get(name, EVALUATED_TARGETS), EVALUATED_TARGETS)
+        for name in (parse_protocol(protocol).name for protocol in settings.protocols)
     }
     if not caps:
         return 0.0

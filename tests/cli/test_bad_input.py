@@ -193,6 +193,8 @@ class TestSettings:
             (["--factors", "0.25", "--protocol", "fixed-target"], ["fixed-target", "8", "4"]),
             (["--protocol", "window"], ["unknown protocol 'window'", "did you mean 'windows'"]),
             (["--protocol", ""], ["protocol"]),
+            (["--stride", "4"], ["--stride 4", "sliding and yarn", "--protocol"]),
+            (["--protocol", "yarn", "--stride", "16"], ["yarn", "16 tokens", "too short", "--stride of at most 15"]),
             (["--split", "tset"], ["'tset'", "test"]),
             (["--max-targets", "7"], ["--max-targets 7"]),
             (["--max-targets", "0"], ["'0' is not a number", "windows=500000"]),

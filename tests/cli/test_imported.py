@@ -60,7 +60,7 @@ def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store,
     assert "small-llama" in ended.out
     model = transformers.AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
     split = Store.open(bpe_store).split("test")
-    layout = protocols["windows"].layout(split.lengths, SEQ_LEN, [16, 32, 64], 512)
+    layout = protocols["windows"]().layout(split.lengths, SEQ_LEN, [16, 32, 64], 512)
     rows = rows_of(tmp_path / "ckpt/hf-small-llama").set_index("length")
     for length, groups in layout.rows.items():
         losses = []

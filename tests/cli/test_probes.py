@@ -175,8 +175,9 @@ class TestReport:
         ended = cli("report", ckpt).succeeded()
         assert "probe needle, accuracy" in ended.out
         assert {path.name for path in (tmp_path / "report").iterdir()} == {
-            "probes.parquet", "probes.needle.png", "report.md", "report.html"
+            "probes.parquet", "probes.needle.png", "effective_lengths.parquet", "report.md", "report.html",
         }  # fmt: skip
+        assert "the longest length at which every probe reaches 0.85" in ended.out
         assert "no losses on text" in cli("compare", ckpt).error()
 
     def test_a_report_without_probes_has_none(self, without_pictures, cli, evaluated, tmp_path):

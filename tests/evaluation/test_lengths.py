@@ -266,7 +266,7 @@ class TestMaxTargets:
         assert self.scored() == {name: protocols[name].max_targets for name in protocols.names()}
 
     def test_a_number_between_two_defaults_lowers_one_and_leaves_the_other(self) -> None:
-        assert self.scored(max_targets=16_384) == self.scored() | {"windows": 16_384}
+        assert self.scored(max_targets=16_384) == self.scored() | {"windows": 16_384, "yarn": 16_384}
 
     def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
         found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})

@@ -43,7 +43,7 @@ def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, m
     monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 7 * V)
     made = model(name)
     documents = [split.slice(split.offsets[d], split.offsets[d + 1]).astype(np.int64) for d in range(3)]
-    layout = protocols[protocol].layout(split.lengths, 8, [8, 32], 200)
+    layout = protocols[protocol]().layout(split.lengths, 8, [8, 32], 200)
     for group in [*layout.control, *layout.rows[32]]:
         actual = losses.target_losses(made, split, group, plan)
         assert actual.shape == (len(group.start_W), group.scored)
@@ -57,7 +57,7 @@ def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, m
 
 def test_end_of_text_is_never_a_target(split: Split) -> None:
     for protocol in protocols.names():
-        layout = protocols[protocol].layout(split.lengths, 8, [8, 16], 10_000)
+        layout = protocols[protocol]().layout(split.lengths, 8, [8, 16], 10_000)
         for group in [*layout.control, *layout.rows[16]]:
             d, p = group.targets().reshape(-1, 2).T
             assert (p < split.lengths[d]).all()
@@ -65,7 +65,7 @@ def test_end_of_text_is_never_a_target(split: Split) -> None:
 
 def test_precision_changes_the_numbers_a_little(split: Split) -> None:
     made = model("rope")
-    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
     exact = losses.target_losses(made, split, group)
     rounded = losses.target_losses(made, split, group, precision="bf16")
     assert 0 < np.abs(exact - rounded).max() < 0.2
@@ -75,7 +75,7 @@ def test_precision_changes_the_numbers_a_little(split: Split) -> None:
 def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str) -> None:
     """As the model does by hand, under the same autocast."""
     made = model("sinusoidal")
-    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
     found = losses.target_losses(made, split, group, precision=precision)
     starts = split.offsets[group.document_W] + group.start_W
     tokens = torch.from_numpy(np.stack([split.slice(start, start + 9) for start in starts]).astype(np.int64))
@@ -91,14 +91,14 @@ def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str)
 def test_int8_is_not_under_autocast(split: Split) -> None:
     """It rounds what enters its linear layers, and what an encoding stores: a model that has neither is as it was."""
     made = model("none")
-    group = protocols["windows"].layout(split.lengths, 8, [8], 64).control[0]
+    group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
     exact, int8 = (losses.target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
     assert np.array_equal(exact, int8)
 
 
 def test_progress_counts_every_input(split: Split) -> None:
     seen: list[int] = []
-    group = protocols["windows"].layout(split.lengths, 8, [16], 64).rows[16][0]
+    group = protocols["windows"]().layout(split.lengths, 8, [16], 64).rows[16][0]
     losses.target_losses(model("none"), split, group, progress=seen.append)
     assert sum(seen) == len(group.start_W) * 16
 

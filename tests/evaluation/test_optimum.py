@@ -103,7 +103,7 @@ def test_every_target_against_its_own_window(name: str, stores: dict[str, Store]
     assert vars(process_of(store)) == vars(process)
     split = store.split("test")
     for protocol in protocols.names():
-        layout = protocols[protocol].layout(split.lengths, L, [L, 2 * L], 256)
+        layout = protocols[protocol]().layout(split.lengths, L, [L, 2 * L], 256)
         targets = Targets.of(layout.control, split, None)
         for groups in layout.rows.values():
             found = dict(

@@ -15,7 +15,8 @@ from extrapolate.data.store import Store
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score, wilson
+from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score
+from extrapolate.evaluation.statistics import wilson
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve

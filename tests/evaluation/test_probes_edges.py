@@ -10,7 +10,8 @@ import torch
 
 from extrapolate.data.probes.base import Probe, parse_probe
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import Answers, Sequences, control_score, wilson
+from extrapolate.evaluation.probes import Answers, Sequences, control_score
+from extrapolate.evaluation.statistics import wilson
 from extrapolate.model.plan import PLAIN, Plan
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])

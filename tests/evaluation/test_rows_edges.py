@@ -24,7 +24,9 @@ def scores_of(seq_len: int, optimum: bool = True) -> Scores:
     count = len(targets)
     bytes_N = rng.integers(1, 9, count).astype(float)
     control_N, optimum_N = rng.uniform(1, 3, (2, count))
-    return Scores(Targets(document_N, place_N, bytes_N), control_N, index_N, optimum_N if optimum else None)
+    window_N = np.repeat(np.arange(len(starts)), 2 * seq_len)
+    known = Targets(document_N, place_N, bytes_N), control_N, index_N, window_N
+    return Scores(*known, optimum_N if optimum else None)
 
 
 def measured_of(scores: Scores, inputs: int = 600) -> Measured:
@@ -68,8 +70,9 @@ def test_windows_that_came_with_longer_ones_have_no_speed() -> None:
 def test_targets_that_stand_for_no_text_have_no_bits_per_byte() -> None:
     scores = scores_of(4)
     empty = Scores(
-        Targets(scores.targets.document_N, scores.targets.place_N, np.zeros(32)), scores.control_N, scores.index_N, None
-    )
+        Targets(scores.targets.document_N, scores.targets.place_N, np.zeros(32)), scores.control_N, scores.index_N,
+        scores.window_N, None,
+    )  # fmt: skip
     row = empty.row({}, measured_of(scores))
     assert row["bits_per_byte"] is None
     assert row["loss"] is not None

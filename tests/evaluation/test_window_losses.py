@@ -43,7 +43,7 @@ def model(name: str, **sizes: int | bool) -> Model:
 
 
 def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tuple]:
-    layout = protocols[protocol].layout(split.lengths, L, lengths, 256)
+    layout = protocols[protocol]().layout(split.lengths, L, lengths, 256)
     return layout.by_key()
 
 
@@ -160,11 +160,11 @@ def test_so_much_is_computed_for_a_span(protocol: str, inputs: dict[int, int], s
 def test_fixed_target_computes_its_second_longest_windows_with_the_longest() -> None:
     """In documents with room for it: all but each document's last block, whose next there is none."""
     lengths = [L, 2 * L, 4 * L]
-    layout = protocols["fixed-target"].layout(np.array([300, 300]), L, lengths, 10 * (L // 2))
+    layout = protocols["fixed-target"]().layout(np.array([300, 300]), L, lengths, 10 * (L // 2))
     longest, second = layout.rows[4 * L][0], layout.rows[2 * L][0]
     starts = set(zip(longest.document_W.tolist(), longest.start_W.tolist(), strict=True))
     shared = [(d, s) in starts for d, s in zip(second.document_W.tolist(), second.start_W.tolist(), strict=True)]
     assert (len(shared), sum(shared)) == (10, 8)
     # Where there is no room, blocks lie evenly.
-    layout = protocols["fixed-target"].layout(np.array([80]), L, lengths, 5 * (L // 2))
+    layout = protocols["fixed-target"]().layout(np.array([80]), L, lengths, 5 * (L // 2))
     assert layout.rows[4 * L][0].start_W.tolist() == [0, 8, 16, 28, 36]

@@ -56,7 +56,7 @@ def measured(wanted: dict[int, tuple[Windows, ...]], share: bool) -> tuple[dict[
 @pytest.mark.parametrize("protocol", protocols.names())
 def test_every_target_has_its_own_loss(protocol: str, share: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = Computed(monkeypatch)
-    layout = protocols[protocol].layout(np.array([50, 9, 23]), L, [L, 2 * L, 4 * L], 1000)
+    layout = protocols[protocol]().layout(np.array([50, 9, 23]), L, [L, 2 * L, 4 * L], 1000)
     wanted = layout.by_key()
     found, told = measured(wanted, share)
     targets = Targets.of(layout.control, SimpleNamespace(bytes=np.ones(3), lengths=np.ones(3)), None)

@@ -1,16 +1,16 @@
 """What a protocol is: which tokens are scored, each with which context. Index arithmetic, no model.
 
 In a window that starts at token s of a document, inputs x[s .. s+N-1] predict x[s+1 .. s+N]. Windows never cross
-a document, and there is no beginning-of-text token.
+a document. Where windows begin with a token that is not of the text, it stands in the place of x[s].
 """
 
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -18,18 +18,31 @@ from extrapolate import specs
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import LONGEST, MAX_TARGETS
 
+if TYPE_CHECKING:
+    from extrapolate.data.store import Split
+
 
 @dataclass(frozen=True)
 class Windows:
     """W windows of `length` inputs; in each, the last `scored` targets count.
 
-    document_W and start_W, int64, are the document and the first input's place in it.
+    document_W and start_W, int64, are the document and the first input's place in it. bos: the token that is the first
+    input, in the place of the text's own; None: the text's own. Where there is one, a window may start at -1.
     """
 
     document_W: np.ndarray
     start_W: np.ndarray
     length: int
     scored: int
+    bos: int | None = None
+
+    def tokens(self, split: "Split", rows: slice) -> np.ndarray:
+        """The inputs of some of the windows and their last targets, [rows, length + 1]."""
+        starts = split.offsets[self.document_W[rows]] + self.start_W[rows]
+        if self.bos is None:
+            return np.stack([split.slice(start, start + self.length + 1) for start in starts])
+        text = np.stack([split.slice(start + 1, start + self.length + 1) for start in starts])
+        return np.insert(text.astype(np.int64), 0, self.bos, axis=1)
 
     def targets(self) -> np.ndarray:
         """The (document, place in the document) of every target, int64 [W, scored, 2]."""
@@ -57,38 +70,101 @@ class Layout:
         found: dict[Key, tuple[Windows, ...]] = dict(self.rows.items())
         return found | {CONTROL: self.control}
 
+    def beginning_with(self, token: int) -> "Layout":
+        """The same windows and targets; each window's first input is this token, not the text's."""
 
+        def begun(groups: tuple[Windows, ...]) -> tuple[Windows, ...]:
+            return tuple(replace(group, bos=token) for group in groups)
+
+        return Layout({length: begun(groups) for length, groups in self.rows.items()}, begun(self.control))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
     """Lays windows over documents, and says how what it measures is shown. A docstring's first line is its description.
 
-    max_targets: the most tokens it scores, unless asked otherwise; a protocol
-    whose windows score few of their tokens costs more a target. paper: whether published tables are made with it; its
-    tables are a report's main ones. positions: whether it scores targets all over its windows, so that a report shows
-    the loss by position. benchmark_share: its targets in `bench --evaluation` for each of `windows`. drawn_tokens: the
-    length of the document in its picture, which has windows of up to 32 tokens.
+    Keyword arguments are its configuration. bos: whether every window begins with a token that is not of the text.
+    max_targets: the most tokens it scores, unless asked otherwise; a protocol whose windows score few of their tokens
+    costs more a target. paper: whether published tables are made with it; its tables are a report's main ones.
+    positions: whether it scores targets all over its windows, so that a report shows the loss by position. by_window:
+    whether its published figures count every window alike. benchmark_share: its targets in `bench --evaluation` for
+    each of `windows`. drawn_tokens: the length of the document in its picture, which has windows of up to 32 tokens.
     """
 
+    bos: bool = False
+    name: ClassVar[str]  # what it is registered as
     max_targets: ClassVar[int] = MAX_TARGETS
     paper: ClassVar[bool] = False
     positions: ClassVar[bool] = False
+    by_window: ClassVar[bool] = False
     benchmark_share: ClassVar[float] = 1 / 16
     drawn_tokens: ClassVar[int] = 33  # one window of the longest length, and the last target
 
-    @staticmethod
+    @property
+    def text(self) -> str:
+        """The spec, with the arguments that are not defaults: what tables call it."""
+        usual = specs.parameters(type(self))
+        given = {name: getattr(self, name) for name, known in usual.items() if getattr(self, name) != known.default}
+        return specs.spell(self.name, {name: str(value).lower() for name, value in given.items()})
+
+    def stride_at(self, seq_len: int) -> int | None:
+        """How far a window moves on from the one before, tokens, at a training length; None where none does."""
+        return None
+
     @abstractmethod
-    def layout(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+    def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         """The windows over documents of so many tokens each, for a training length and evaluation lengths, in tokens.
 
-        At most max_targets targets, spread evenly over documents. Raises UserError where documents or max_targets are
-        too small for the lengths.
+        At most max_targets targets, spread evenly over documents. With `bos`, the first input is not yet the token:
+        see `Layout.beginning_with`. Raises UserError where documents or max_targets are too small for the lengths.
         """
 
 
-protocols: specs.Registry[Protocol] = specs.Registry("protocol")
+class _Protocols(specs.Registry[Protocol]):
+    """Tells each protocol its name."""
+
+    def register(self, name: str) -> Callable[[type[Protocol]], type[Protocol]]:
+        """Class decorator: makes the protocol known under `name`."""
+        decorate = super().register(name)
+
+        def named(cls: type[Protocol]) -> type[Protocol]:
+            decorate(cls).name = name
+            return cls
+
+        return named
 
 
-def of_table(name: str) -> type[Protocol]:
-    """The protocol that a table names: where none is registered under that name, one of which nothing is known."""
+protocols: specs.Registry[Protocol] = _Protocols("protocol")
+
+
+def parse_protocol(text: str) -> Protocol:
+    """A protocol from its spec, `sliding:stride=16`. Raises UserError on unknown names, arguments or values."""
+    spec = specs.parse(text)
+    cls = protocols[spec.name]
+    return cls(**specs.convert_arguments(cls, spec.arguments, owner=spec.name))
+
+
+def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = False) -> tuple[str, ...]:
+    """Protocols as tables call them, each once: `bos` for all, and a stride for those that have one.
+
+    Raises UserError where a text is no protocol, or none of them has a stride.
+    """
+    found = [parse_protocol(text) for text in texts]
+    known = [name for name in protocols.names() if "stride" in specs.parameters(protocols[name])]
+    if stride is not None and not any(one.name in known for one in found):
+        raise UserError(f"`stride={specs.shown(stride)}` is for {' and '.join(known)}: name one of them in `protocols`")
+    more = {name: {} if stride is None else {"stride": stride} for name in known}
+    return tuple(dict.fromkeys(replace(one, bos=bos or one.bos, **more.get(one.name, {})).text for one in found))
+
+
+def is_papers(text: str) -> bool:
+    """Whether a table's protocol is the one that published tables are made with, as it is without arguments."""
+    return text in protocols.names() and protocols[text].paper
+
+
+def known_by(text: str) -> type[Protocol]:
+    """The class of the protocol that a table names: where none is registered, one of which nothing is known."""
+    name = text.partition(":")[0]
     return protocols[name] if name in protocols.names() else Protocol
 
 

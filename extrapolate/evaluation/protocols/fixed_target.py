@@ -22,8 +22,7 @@ class FixedTarget(Protocol):
     benchmark_share = 1 / 32
     drawn_tokens = 41  # two blocks of L/2 more
 
-    @staticmethod
-    def layout(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+    def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         block = max(1, seq_len // 2)
         longest = max(*lengths, seq_len)
         if min(lengths) < block:

@@ -2,25 +2,36 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from extrapolate.evaluation.protocols._moving import Moving, control_stride
 from extrapolate.evaluation.protocols._spans import spans_of, strided
-from extrapolate.evaluation.protocols.base import Layout, Protocol, protocols
+from extrapolate.evaluation.protocols.base import Layout, protocols
 
 
 @protocols.register("sliding")
-class Sliding(Protocol):
-    """Windows of N tokens move on by L/2, and only what is new is scored, as a deployed model reads.
+@dataclass(frozen=True, kw_only=True)
+class Sliding(Moving):
+    """Windows of N tokens move on by a stride, and only what is new is scored, as a deployed model reads.
 
-    All targets but those of a span's first window have at least N - L/2 tokens of context. The spans, the targets and
-    the control are those of `windows`; at 1x a row is its own control. It is refused where no document, or the
-    number of targets, holds a span.
+    The stride is L/2, unless asked otherwise. All targets but those of a span's first window have at least N - stride
+    tokens of context. The spans and the targets are those of `windows`. The control's windows of L move on by the
+    stride, or by L/2 where that is less. So at 1x a row is its own control, unless the stride is above L/2. It is
+    refused where no document, or the number of targets, holds a span, or a length is below the stride.
     """
 
     @staticmethod
-    def layout(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+    def usual_stride(seq_len: int) -> int:
+        return max(1, seq_len // 2)
+
+    def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+        stride = self.stride_at(seq_len)
+        self.check_stride(seq_len, lengths, min(lengths))
         span = math.lcm(seq_len, *lengths)
         document_W, start_W = spans_of(document_lengths, span, max_targets)
-        rows = {length: strided(document_W, start_W, span, length, max(1, seq_len // 2)) for length in lengths}
-        return Layout(rows, rows.get(seq_len) or strided(document_W, start_W, span, seq_len, max(1, seq_len // 2)))
+        rows = {length: strided(document_W, start_W, span, length, stride) for length in lengths}
+        back = control_stride(seq_len, stride)
+        same = rows.get(seq_len) if back == stride else None
+        return Layout(rows, same or strided(document_W, start_W, span, seq_len, back))

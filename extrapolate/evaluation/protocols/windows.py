@@ -24,8 +24,7 @@ class DisjointWindows(Protocol):
     positions = True
     benchmark_share = 1.0
 
-    @staticmethod
-    def layout(document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
+    def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         span = math.lcm(seq_len, *lengths)
         document_W, start_W = spans_of(document_lengths, span, max_targets)
         rows = {length: (tiled(document_W, start_W, span, length),) for length in lengths}

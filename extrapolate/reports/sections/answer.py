@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer
+from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer, isolates
 from extrapolate.reports.family import Family
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
@@ -39,7 +39,7 @@ def explained(found: Answer) -> str:
             f" Student's t, which makes the part over seeds, has {' or '.join(map(str, found.freedom))} "
             f"degree{'' if found.freedom == [1] else 's'} of freedom."
         )
-    if found.protocol != ISOLATES:
+    if not isolates(found.protocol):
         said += (
             " The windows of this protocol begin without context, which the control has, so that losing to it would not"
             f" be the fault of length alone, and is not said. The protocol {ISOLATES} isolates length."

@@ -13,7 +13,7 @@ import pandas as pd
 
 from extrapolate import files, results, specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
 from extrapolate.results.described import Described
@@ -95,14 +95,16 @@ def parts(section: type[Section], material: Material) -> Iterator[Part]:
 def suffix(protocol: str) -> str:
     """What ends the names of a protocol's files: nothing for the paper's. Raises UserError where it cannot be a name.
 
-    A table can call a protocol anything, and this becomes a part of a path.
+    A table can call a protocol anything, and this becomes a part of a path. `sliding:stride=16` gives
+    `.sliding-stride-16`.
     """
-    if not _FILE.fullmatch(protocol) or len(protocol) > LONGEST:
+    name = re.sub(r"[:=,]", "-", protocol)
+    if not _FILE.fullmatch(name) or len(name) > LONGEST:
         raise UserError(
             f"no file can be named after the protocol {protocol[:LONGEST]!r} of these tables: a protocol's name has "
             "letters, digits and dashes"
         )
-    return "" if of_table(protocol).paper else f".{protocol}"
+    return "" if is_papers(protocol) else f".{name}"
 
 
 def parquet(table: pd.DataFrame) -> Writer:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import plots, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
@@ -86,7 +86,7 @@ class Checkpoints(Section):
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
     """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
-    if not of_table(protocol).positions:
+    if not known_by(protocol).positions:
         return {}
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
     return {

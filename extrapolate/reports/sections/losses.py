@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import comparison, latex, plots, seeds, styles, tables, traces
 from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Chart
@@ -55,6 +56,10 @@ Thin lines are seeds. The band around a mean is its 95 % interval over seeds, by
 seeds would lie, on these targets. Bands of two models can overlap although the models surely differ, because both were
 trained with the same seeds: compare models by the intervals of their differences."""
 TOO_MANY_BANDS = f"Thin lines are seeds. More than {MOST_BANDS} models have several, so the picture has no bands."
+BY_WINDOW_TEXT = """\
+Published figures of this protocol are perplexities in which every window counts alike, however many tokens it scores.
+The first window of a document scores all of its tokens, many with little context, and counts as one. Beside them are
+perplexities in which every token counts alike: e to the power of the losses above."""
 STRETCHES = (
     "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled in their place. "
     "Stretches of one document are alike. That makes intervals too narrow rather than too wide."
@@ -84,6 +89,8 @@ class Losses(Section):
             Table(table, f"{subject}, loss in nats per token"),
             Text(said),
         ]
+        if known_by(subject).by_window:
+            blocks += [Text(BY_WINDOW_TEXT), Table(tables.by_window(rows), f"{subject}, perplexity")]
         if (spread := tables.seed_spread(rows)) is not None:
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")

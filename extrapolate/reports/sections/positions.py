@@ -5,7 +5,7 @@ from functools import partial
 
 import pandas as pd
 
-from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import position_charts, position_pictures, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
@@ -84,7 +84,7 @@ class Positions(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol in material.rows if of_table(protocol).positions]
+        return [protocol for protocol in material.rows if known_by(protocol).positions]
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.evaluation.protocols.base import of_table, protocols
+from extrapolate.evaluation.protocols.base import known_by, protocols
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Code, Drawing, Heading, Table, Text
 from extrapolate.reports.protocol_picture import svg
@@ -42,13 +42,16 @@ class Provenance(Section):
 
 def _protocol(name: str) -> list[Block]:
     """A protocol in words, and its picture; nothing but its name where it is not one of this program."""
-    if name not in protocols.names():
+    plain, _, arguments = name.partition(":")
+    if plain not in protocols.names():
         return [Heading(2, f"Protocol {name}"), Text("This protocol is a user's own.")]
-    said = " ".join((of_table(name).__doc__ or "").split())
+    said = " ".join((known_by(name).__doc__ or "").split())
+    if arguments:
+        said += f" Here it was asked for with {arguments}; the picture is of {plain} without."
     return [
         Heading(2, f"How {name} chooses its targets"),
         Text(said),
-        Drawing(f"the windows of {name} on one short document, and the control's", svg(name)),
+        Drawing(f"the windows of {plain} on one short document, and the control's", svg(plain)),
     ]
 
 

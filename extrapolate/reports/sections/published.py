@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.evaluation.protocols.base import of_table
+from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import comparison, tables
 from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
 from extrapolate.reports.comparison import Comparison
@@ -131,7 +131,7 @@ def _cells(material: Material) -> pd.DataFrame:
 
 
 def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["protocol"].isin([name for name in set(rows["protocol"]) if of_table(name).paper])]
+    return rows[rows["protocol"].isin(list(filter(is_papers, set(rows["protocol"]))))]
 
 
 def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:

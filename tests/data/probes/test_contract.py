@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from extrapolate.data.probes.base import Vocabulary, parse_probes, probes
 
-SPECS = (*probes.names(), "passkey:length=2", "(mqar:pairs=6,queries=6)", "mqar:symbols=8")
+SPECS = (
+    *probes.names(), "passkey:length=2", "(mqar:pairs=6,queries=6)", "mqar:symbols=8", "(tracking:hops=3,chains=1)",
+    "frequent:top=3",
+)  # fmt: skip
 ALL = [parse_probes(spec)[0] for spec in SPECS]
 
 cases = given(
@@ -39,6 +42,7 @@ def test_the_parts_are_in_the_text_and_no_other_place_tells(text_in, probe, extr
     assert (tokens[first : first + len(parts.block)] == parts.block).all()
     assert (tokens[last:] == parts.question).all()
     assert (answers == last + parts.answers).all()
+    assert not np.isin(np.delete(parts.question, parts.answers), vocabulary.symbols(probe.symbols)).any()
     around = np.concatenate([tokens[:first], tokens[first + len(parts.block) : last]])
     assert not np.isin(around, parts.keys).any()
     # What lies around is the text's own: a piece of it, in its order, but for what gave way.
@@ -102,8 +106,9 @@ def test_what_does_not_fit_is_refused(text_in, probe):
 @pytest.mark.parametrize("probe", ALL, ids=SPECS)
 def test_the_smallest_vocabulary_holds_every_part_once(probe):
     vocabulary = Vocabulary(probe.vocabulary_needed, 0)
-    keys = probe.parts(np.random.default_rng(0), probe.least(), vocabulary, True).keys
-    others = vocabulary.symbols(probe.symbols).tolist() + (vocabulary.keys(probe.symbols).tolist() if len(keys) else [])
+    symbols = vocabulary.symbols(probe.symbols)
+    keys = np.setdiff1d(probe.parts(np.random.default_rng(0), probe.least(), vocabulary, True).keys, symbols)
+    others = symbols.tolist() + (vocabulary.keys(probe.symbols).tolist() if len(keys) else [])
     ids = [*{vocabulary.marker(number) for number in (0, 1, 2, 3, probe.marker)}, *others]
     assert len(others) == probe.symbols * (2 if len(keys) else 1)
     assert len(set(ids)) == len(ids)

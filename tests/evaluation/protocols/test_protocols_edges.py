@@ -22,7 +22,7 @@ def places(groups: tuple[Windows, ...]) -> list[int]:
 def test_spans_are_divided_by_the_controls_length_too(protocol: str, seq_len: int, lengths: list[int]) -> None:
     """Else the control's windows would end before a span does, and their targets be others."""
     span = math.lcm(seq_len, *lengths)
-    layout = protocols[protocol].layout(np.array([2 * span + 5]), seq_len, lengths, 10_000)
+    layout = protocols[protocol]().layout(np.array([2 * span + 5]), seq_len, lengths, 10_000)
     for groups in (layout.control, *layout.rows.values()):
         assert places(groups) == list(range(1, 2 * span + 1))
     assert {group.length for group in layout.control} == {seq_len}

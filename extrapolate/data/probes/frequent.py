@@ -1,0 +1,61 @@
+"""The words that come most often."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
+
+
+@probes.register("frequent")
+@dataclass(frozen=True, kw_only=True)
+class Frequent(Probe):
+    """A list of words, some of which come more often: the most frequent are asked for, the first one first.
+
+        text ... [m c a a b a c a a b a a] text ... text [m -> a b]
+
+    The list fills half of the window: what there is to count grows with it. In training it has any number of words up
+    to that. The word of rank k comes about k^-2 times as often as the first; a word that is asked for comes more often
+    than all after it. The text around has none of the symbols. Answers differ, and each counts by itself.
+
+    Arguments: top, how many words are asked for.
+    Source: frequent words extraction of RULER, Hsieh et al., arXiv 2404.06654. There three words are asked for, after
+    the most frequent, which is noise.
+    """
+
+    top: int = 2
+    marker: ClassVar[int] = 5
+    source: ClassVar[str] = "arXiv 2404.06654"
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("top", 1, self.symbols - 1)
+
+    def least(self) -> int:
+        return max(2 * self._fewest, 2 * self.top + 1)
+
+    @property
+    def _fewest(self) -> int:
+        """Words of a list: the last one that is asked for comes once, the one before twice, and so on."""
+        return self.top * (self.top + 1) // 2
+
+    def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
+        most = length // 2
+        count = most if full else int(rng.integers(self._fewest, most + 1))
+        words = rng.permutation(vocabulary.symbols(self.symbols))
+        listed = rng.permutation(np.repeat(words, self.times(count)))
+        marker = [vocabulary.marker(self.marker)]
+        block, question = np.concatenate([marker, listed]), np.concatenate([marker, words[: self.top]])
+        return Parts(block, question, np.arange(1, len(question)), words)
+
+    def times(self, count: int) -> np.ndarray:
+        """How often the word of each rank comes in a list of `count` words, int64 [symbols]."""
+        rank = np.arange(1, self.symbols + 1)
+        share = rank**-2.0 / (rank**-2.0).sum()
+        times = np.floor(count * share).astype(np.int64)
+        for place in range(self.top - 1, -1, -1):  # more often than the next, in short lists too
+            times[place] = max(times[place], times[place + 1] + 1)
+        times[0] += count - times.sum()
+        return times

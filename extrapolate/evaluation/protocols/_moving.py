@@ -1,0 +1,44 @@
+"""What protocols have in common whose windows move along a text: a stride."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extrapolate import specs
+from extrapolate.errors import UserError
+from extrapolate.evaluation.protocols.base import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moving(Protocol):
+    """Windows that move on by `stride` tokens; None stands for the protocol's own choice at a training length."""
+
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.stride is not None and self.stride < 1:
+            raise UserError(f"`stride` must be at least 1, not {specs.shown(self.stride)}")
+
+    def stride_at(self, seq_len: int) -> int:
+        return self.stride or self.usual_stride(seq_len)
+
+    @staticmethod
+    @abstractmethod
+    def usual_stride(seq_len: int) -> int:
+        """The stride where none is given, tokens."""
+
+    def check_stride(self, seq_len: int, lengths: Sequence[int], most: int) -> None:
+        """Raises UserError where windows would leave out tokens between them: the shortest can move on by `most`."""
+        stride, shortest = self.stride_at(seq_len), min(lengths)
+        if most < 1:
+            raise UserError(f"{self.name} needs windows of more than {shortest} tokens: use longer `factors`")
+        if stride > most:
+            raise UserError(
+                f"{self.name} moves its windows on by {stride} tokens: an evaluation length of {shortest} is too "
+                f"short; use longer `factors`, or a `stride` of at most {most}"
+            )
+
+
+def control_stride(seq_len: int, stride: int) -> int:
+    """The stride of the control's windows: so small that nearly every target has more than L/2 tokens of context."""
+    return min(stride, max(1, seq_len // 2))

@@ -1,0 +1,92 @@
+"""Effective lengths: up to which length models pass every probe."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from extrapolate.reports.effective import THRESHOLD, effective_lengths
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.results.columns import INT, REAL, TEXT, Column
+from extrapolate.results.described import Described, plain
+
+_HOLDS = "no probe fails up to the longest length that was evaluated"
+_ENDS = f"{_HOLDS}, or the encoding ends before this length"
+EFFECTIVE_LENGTHS = Described(
+    "effective_lengths", "`effective_lengths.parquet` of a report with probes", "a model",
+    plain(
+        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
+        Column("probes", INT, meaning="How many probes it was asked."),
+        Column(
+            "length", INT, "tokens", False,
+            f"The effective length: up to it, every probe has an accuracy of {THRESHOLD:g} or more, surely.",
+            "a probe fails at the shortest length",
+        ),
+        Column("factor", REAL, "", False, "The same divided by the training length L.", "`length` is empty"),
+        Column("ends_at", INT, "tokens", False, "The next length that was evaluated: a probe fails there.", _HOLDS),
+        Column("fails", TEXT, "", False, "The probe with the lowest accuracy at that length.", _HOLDS),
+        Column("accuracy", REAL, "share", False, "Its accuracy there, the mean over depths and seeds.", _ENDS),
+        Column("low", REAL, "share", False, "The lower end of its 95 % interval.", _ENDS),
+        Column("high", REAL, "share", False, "The upper end of the same interval.", _ENDS),
+    ),
+)  # fmt: skip
+EXPLAINED = """\
+The effective length is the longest at which a model passes all of these probes: {}. To pass is to have an accuracy of
+{:g} or more, surely: the lower end of the 95 % interval of the mean over depths does. A model that passes at a length
+has passed at every shorter one that was evaluated. A probe that a model never learned fails at every length: then
+nothing is said of its context. The threshold is about RULER's (arXiv 2404.06654), whose tasks are others: compare
+effective lengths of one report only."""
+
+
+@sections.register("effective-length")
+class EffectiveLength(Section):
+    """The longest context in which each model passes every probe."""
+
+    chapter = "Probes"
+    place = 35
+    files = ("effective_lengths.parquet",)
+    tables = (EFFECTIVE_LENGTHS,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["models"] if len(material.probes) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        found = effective_lengths(material.probes)
+        asked = ", ".join(sorted(set(material.probes["probe"])))
+        return Part(
+            [
+                Heading(2, "Effective length"),
+                Table(_shown(found), f"the longest length at which every probe reaches {THRESHOLD:g}"),
+                Text(EXPLAINED.format(asked, THRESHOLD)),
+            ],
+            {"effective_lengths.parquet": parquet(found[[column.name for column in EFFECTIVE_LENGTHS.columns]])},
+        )
+
+
+def _shown(found: pd.DataFrame) -> pd.DataFrame:
+    """The same in words: a row a model."""
+
+    def length(row: pd.Series) -> str:
+        if pd.isna(row["length"]):
+            return f"below {row['ends_at']}"
+        least = "at least " if pd.isna(row["ends_at"]) else ""
+        return f"{least}{row['length']} tokens ({row['factor']:g}x)"
+
+    def ends(row: pd.Series) -> str:
+        if pd.isna(row["ends_at"]):
+            return "nothing"
+        if pd.isna(row["accuracy"]):
+            return f"the encoding, before {row['ends_at']}"
+        return f"{row['fails']} at {row['ends_at']}: {row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+
+    return pd.DataFrame(
+        {
+            "Model": found["model"],
+            "Effective length": found.apply(length, axis=1),
+            "Ended by": found.apply(ends, axis=1),
+            "Probes": found["probes"].astype(str),
+        }
+    )

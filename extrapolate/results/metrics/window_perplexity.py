@@ -1,0 +1,24 @@
+"""The figure of evaluation scripts that average over windows."""
+
+import math
+
+import numpy as np
+
+from extrapolate.results.metrics.base import Metric, Scored, metrics
+
+
+@metrics.register("window_perplexity")
+class WindowPerplexity(Metric):
+    """exp(mean of the windows' mean losses), as eval/perplexity.py of github.com/jquesnelle/yarn averages."""
+
+    meaning = (
+        "e to the power of the mean of the windows' mean losses: every window weighs the same, however many targets it "
+        "has, as in YaRN's script. It equals `perplexity` where all windows have equally many."
+    )
+
+    @staticmethod
+    def of(scored: Scored) -> float:
+        """Infinite where it is beyond the largest number."""
+        of_window_W = np.bincount(scored.window_N, scored.loss_N) / np.bincount(scored.window_N)
+        mean = float(of_window_W.mean())
+        return math.exp(mean) if mean < 700 else math.inf
