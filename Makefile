@@ -46,7 +46,7 @@ wheel: $(VENV)/test-installed  ## build the wheel, install it as users do, and r
 lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go together, for every Python and system
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	echo 'torch==$(TORCH)' | $(BIN)/uv pip compile pyproject.toml - --all-extras --universal --python-version 3.11 \
-	  --no-header --no-annotate -q -o $(VENV)/lock.txt
+	  --upgrade --no-header --no-annotate -q -o $(VENV)/lock.txt
 	{ echo '# The versions that `make` installs with, for every Python and system. Made by `make lock`.'; \
 	  grep -Ev '^(nvidia-|cuda-|triton)' $(VENV)/lock.txt; } > constraints.txt  # torch has those for its own CUDA
 

@@ -340,8 +340,10 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The developer's own terminal settings must not decide a test."""
-    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    """The developer's own terminal settings and defaults must not decide a test."""
+    terminal = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    defaults = (f"EXTRAPOLATE_{name}" for name in ("DATA", "DEVICE", "JOBS", "TRACKER"))
+    for name in (*terminal, *defaults):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -31,6 +31,14 @@ def run(*command: object, cwd: Path | None = None, **environment: str) -> str:
     return done.stdout
 
 
+def executable_of(python: str | Path) -> str | None:
+    """The program itself; None where it does not run, such as a stand-in for a Python that is switched off."""
+    try:
+        return run(python, "-c", "import sys; print(sys.executable)").strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 class Installs:
     """The ways to install a wheel, each into a folder of its own below `place`."""
 
@@ -45,10 +53,11 @@ class Installs:
         self.uv_links = {"UV_FIND_LINKS": links} if links else {}
 
     def python(self, version: str) -> str | None:
-        """A Python of this version: one that is here, or one that uv gets; None where it gets none."""
-        here = shutil.which(f"python{version}")
-        if here is not None:
-            return here
+        """A Python of this version: one that is here, of the system or of pyenv, or one that uv gets; None for none."""
+        of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        for found in (shutil.which(f"python{version}"), *of_pyenv):
+            if found is not None and (executable := executable_of(found)):
+                return executable
         try:
             run(self.tools / "uv", "python", "install", version, UV_HTTP_TIMEOUT="20")
             return run(self.tools / "uv", "python", "find", version).strip()

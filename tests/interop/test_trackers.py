@@ -104,6 +104,7 @@ def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pyt
     from wandb.proto.wandb_internal_pb2 import Record
 
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
     run = train_in_two_parts("wandb", store, tmp_path / "run")
     found, configured = [], set()
     for file in sorted(run.path.glob("wandb/offline-run-*/*.wandb")):

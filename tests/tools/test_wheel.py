@@ -1,6 +1,7 @@
 """What `make wheel` says of Pythons that are not there, and of installations that fail."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +61,15 @@ def test_a_way_that_fails_says_what_it_ran_and_the_others_are_tried(tool, capsys
     assert "Python 3.11, uv: failed: sh -c" in said
     assert "there is no such version" in said
     assert "Python 3.11, pip: ok" in said
+
+
+def test_a_stand_in_that_does_not_run_is_no_python(tool: ModuleType, tmp_path: Path) -> None:
+    shim = tmp_path / "python3.13"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    assert tool.executable_of(shim) is None
+    assert tool.executable_of(tmp_path / "nothing") is None
+    assert tool.executable_of(sys.executable) == sys.executable
 
 
 def test_without_any_python_nothing_was_shown(tool: ModuleType) -> None:
