@@ -181,6 +181,12 @@ def test_the_page_of_a_study_of_twelve_encodings(show, cli, study) -> None:
         losses = browser.execute_script(first, head)
         assert len(set(losses)) >= 12
         assert losses == order(losses)
+    hidden = """
+        const bottom = (one) => one.getBoundingClientRect().bottom;
+        return [...document.querySelectorAll('.legend')].filter((legend) =>
+            bottom([...legend.querySelectorAll('.traces')].at(-1)) > bottom(legend.querySelector('.bg')) + 1).length;
+    """
+    assert browser.execute_script(hidden) == 0  # every name of every legend is seen
     slider = browser.find_element("css selector", "input[type=range]")
     averages = """
         const plot = arguments[0].closest('figure').querySelector('.plot');

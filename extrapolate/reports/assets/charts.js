@@ -28,7 +28,7 @@ function placed(layout, width, names, height) {
     ? { "legend.orientation": "h", "legend.x": 0, "legend.yref": "container", "legend.y": 0, "legend.yanchor": "bottom",
         height: height * (stacked ? 1.8 : 1) + 21 * names }
     : { "legend.orientation": "v", "legend.x": 1.02, "legend.yref": "paper", "legend.y": 1, "legend.yanchor": "top",
-        height: Math.max(height, 90 + 19 * names) };
+        height: Math.max(height, 110 + 30 * names) };
   if (layout.xaxis2) {
     for (const [axis, above] of [["", [0.58, 1]], ["2", [0, 0.42]]]) {
       found[`xaxis${axis}.domain`] = stacked ? [0, 1] : layout[`xaxis${axis}`].domain;

@@ -121,7 +121,7 @@ def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
 
     It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
     """
-    ended = np.isinf(losses.astype(float)).cummax()  # pandas alone would leave it out
+    ended = losses.abs().eq(np.inf).cummax()  # pandas alone would leave it out
     return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
 
 
