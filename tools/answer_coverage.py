@@ -79,9 +79,9 @@ class Population:
         """Documents' rows of a report. Sizes are log-normal, documents' effects gamma with shape 4."""
         models = len(self.rise_MF)
         targets_C = np.ceil(np.exp(rng.normal(5, 0.7, DOCUMENTS)))
-        within_MS = WITHIN * rng.normal(0, 1, (TRAINED, seeds))[[MODELS.index(plain) for plain in PLAIN]]
-        # A seed is good or bad at all lengths. With one seed, the truth is about this run.
-        seed_MS = rng.normal(0, 1, (models, seeds)) * (seeds > 1)
+        several = seeds > 1  # with one seed, the truth is about this run
+        within_MS = several * WITHIN * rng.normal(0, 1, (TRAINED, seeds))[[MODELS.index(plain) for plain in PLAIN]]
+        seed_MS = several * rng.normal(0, 1, (models, seeds))  # a seed is good or bad at all lengths
         failed_MS = rng.random((models, seeds)) < self.fails
         own_MC = self.effect * (rng.gamma(4.0, 1.0, (models, DOCUMENTS)) - 4) / 2
         rise_MFSC = (

@@ -75,5 +75,5 @@ def _compared(family: Family) -> str:
         return "Nothing was compared."
     return (
         f"What is compared was fixed before any loss was seen. {' '.join(said)} Together these are 5 %: the intervals "
-        "in brackets hold all at once (Bonferroni), and of 100 reports, at most 5 tell an order that is not there."
+        "in brackets hold all at once (Bonferroni), and of 100 reports, about 5 at most tell an order that is not so."
     )
