@@ -121,7 +121,7 @@ def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
 
     It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
     """
-    ended = losses.abs().eq(np.inf).cummax()  # pandas alone would leave it out
+    ended = np.isinf(losses.to_numpy()).cumsum() > 0  # pandas alone would leave it out
     return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
 
 
