@@ -64,11 +64,12 @@ def main(run: Path, runs: int, protocol: str | None) -> None:
         command = [sys.executable, "-m", "extrapolate", "report", f"{folder}/runs", "--out", f"{folder}/report"]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         seconds = time.perf_counter() - began
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         page = Path(folder, "report/report.html").stat().st_size / 1e6
         print(
-            f"{runs} runs, {runs * len(EXTENSIONS)} models, {documents:,} rows of documents: {seconds:.1f} s, "
-            f"at most {most:,.0f} MiB; the page has {page:.1f} MB"
+            f"{runs} runs, {runs * len(EXTENSIONS)} models, {documents:,} rows of documents: {seconds:.1f} s, of which "
+            f"{used.ru_utime + used.ru_stime:.1f} s computing, at most {used.ru_maxrss / 1024:,.0f} MiB; the page has "
+            f"{page:.1f} MB"
         )
 
 

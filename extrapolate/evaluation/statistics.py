@@ -138,10 +138,11 @@ _MOST = -_NORMAL.inv_cdf(SMALLEST / 2)
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:
     """Where a function that falls to below zero at `high` is zero: regula falsi, by the Illinois rule.
 
-    It needs few values, each of which is a quantile of Student's t. `low` where the function is not above zero there.
+    It needs few values, each of which is a quantile of Student's t. `low` where the function is not above zero there,
+    or falls without bound.
     """
     above, below, side = falling(low), falling(high), 0
-    if above <= 0:
+    if not (above > 0 and math.isfinite(below)):
         return low
     while high - low > _SPACING:
         middle = (low * below - high * above) / (below - above)

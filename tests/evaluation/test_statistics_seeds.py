@@ -70,6 +70,8 @@ def test_p_values_at_the_edges() -> None:
     assert estimate(np.full((1, 20), 2.0), targets_C).p() == SMALLEST
     assert estimate(np.zeros((1, 20)), targets_C).p() == 1
     assert estimate(np.full((1, FEWEST - 1), 2.0), targets_C[: FEWEST - 1]).p() is None
+    with np.errstate(over="ignore"):
+        assert estimate(np.linspace(-1e300, 1.5e300, 20)[None], targets_C).p() == 1  # its error is out of all bounds
     with np.errstate(invalid="ignore"):
         assert estimate(np.full((2, 20), math.inf), targets_C).p() is None
 
