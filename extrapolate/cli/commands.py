@@ -10,6 +10,7 @@ from extrapolate.cli import (
     check,
     compare,
     eval_lengths,
+    export,
     inspect,
     merge,
     report,
@@ -50,6 +51,7 @@ app.command("sweep")(sweep.sweep)
 app.command("status")(sweep.status)
 app.command("merge")(merge.merge)
 app.command("compare")(compare.compare)
+app.command("export")(export.export)
 app.command("bench", cls=Sections)(bench.bench)
 app.command("check")(check.check)
 app.command("encodings")(catalogue.encodings)
