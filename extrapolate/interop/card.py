@@ -115,7 +115,7 @@ def _training(run: Run) -> Iterator[str]:
         f"{training.seed}, {training.precision}."
     )
     if config.origin is not None:
-        yield f"It continues the run {markdown(config.origin.run)}, whose training length was {config.seq_len:,} tokens."
+        yield f"It continues the run {markdown(config.origin.run)}, whose training length was {config.seq_len:,}."
     made = run.provenance
     place = [f"extrapolate {made.get('version')}", *([f"commit {made['commit']}"] if made.get("commit") else [])]
     yield markdown(f"Trained with {', '.join(place)}, on {made.get('machine')}.")
@@ -136,7 +136,7 @@ def _losses(run: Run) -> Iterator[str]:
         yield f"Protocol `{protocol}`, split {split}, evaluated in {precision}. Loss is in nats per token."
         yield "\n".join(
             [
-                "| length | times the training length | loss | perplexity | loss without the longer context | targets |",
+                "| length | times training length | loss | perplexity | loss without the longer context | targets |",
                 "|---|---|---|---|---|---|",
                 *(_row(row) for row in sorted(mine, key=lambda row: (row["factor"], row["targets_hash"]))),
             ]
@@ -148,9 +148,7 @@ def _losses(run: Run) -> Iterator[str]:
 
 
 def _row(row: dict[str, Any]) -> str:
-    loss, perplexity = (
-        "n/a" if row[name] is None else f"{row[name]:.4g}" for name in ("loss", "perplexity")
-    )
+    loss, perplexity = ("n/a" if row[name] is None else f"{row[name]:.4g}" for name in ("loss", "perplexity"))
     return (
         f"| {row['length']:,} | {row['factor']:g} | {loss} | {perplexity} | {row['control_loss']:.4g} | "
         f"{row['n_targets']:,} |"

@@ -1,5 +1,6 @@
 """A run as a folder that `transformers` loads. `transformers` itself is not needed to write it."""
 
+import hashlib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from extrapolate.version import __version__
 OWN = "modeling_extrapolate"  # the file with the model's code, where no class of transformers computes the same
 CLASSES, CONFIG_CLASS, MODEL_CLASS = "extrapolate.transformers.model", "ExtrapolateConfig", "ExtrapolateForCausalLM"
 ENCODINGS, EXTENSIONS = ("extrapolate.encodings.base", "encodings"), ("extrapolate.extensions.base", "extensions")
-TITLE = '''"""The model of this folder, for transformers: AutoModelForCausalLM.from_pretrained(..., trust_remote_code=True).
+TITLE = '''"""The model of this folder, for transformers: it is loaded with trust_remote_code=True.
 
 Made by extrapolate {version} from its own source: the encoding {label}, and what it needs.
 """
@@ -71,7 +72,9 @@ def write(run: Run, out: Path) -> Exported:
         if content.code is not None:
             files.write_text(folder / f"{OWN}.py", content.code)
         files.write_bytes(folder / TOKENIZER, (run.path / TOKENIZER).read_bytes())
-        tokens = {} if end is None else {"eos_token": tokenizer.id_to_token(end), "pad_token": tokenizer.id_to_token(end)}
+        tokens = (
+            {} if end is None else {"eos_token": tokenizer.id_to_token(end), "pad_token": tokenizer.id_to_token(end)}
+        )
         files.write_json(folder / "special_tokens_map.json", tokens)
         settings = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -80,7 +83,9 @@ def write(run: Run, out: Path) -> Exported:
             "clean_up_tokenization_spaces": False,
         }
         files.write_json(folder / "tokenizer_config.json", settings | tokens)
-        files.write_text(folder / "README.md", card(run, out, exported.architecture, exported.remote_code, exported.use_cache))
+        files.write_text(
+            folder / "README.md", card(run, out, exported.architecture, exported.remote_code, exported.use_cache)
+        )
     return exported
 
 
@@ -151,14 +156,15 @@ def depends_on_length(model: Decoder, parts: Sequence[Extension]) -> bool:
     for part in parts:
         try:
             plans = [
-                part.plan(model.encoding, trained, length) for length in (trained, trained + 1, 2 * trained, 4 * trained)
+                part.plan(model.encoding, trained, length)
+                for length in (trained, trained + 1, 2 * trained, 4 * trained)
             ]
         except UserError:  # it does not reach so far
             return True
-        by_place = ("window", "pairs", "log_length")  # not there where they would change nothing
-        if len({replace(plan, **dict.fromkeys(by_place)) for plan in plans}) > 1:
+        if len({replace(plan, window=None, pairs=None, log_length=None) for plan in plans}) > 1:
             return True
-        if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in by_place):
+        # These are left out where they would change nothing.
+        if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in ("window", "pairs", "log_length")):
             return True
     return False
 
@@ -172,17 +178,24 @@ def _own_weights(model: Decoder) -> dict[str, Tensor]:
 
 
 def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
-    """The file with a model's code. classes: of its encoding and extensions, and their names; inner: others it needs."""
-    files_of = {cls: Path(inspect.getfile(cls)) for cls in classes if cls.__module__.startswith(specs.USER_MODULE)}
+    """The file with a model's code.
+
+    classes: those of its encoding and extensions, and what the configuration calls them. inner: others that it needs.
+    """
+    needed = dict.fromkeys((*classes, *inner))
+    files_of = {cls: Path(inspect.getfile(cls)) for cls in needed if cls.__module__.startswith(specs.USER_MODULE)}
     users = {path: f"user_file_{number}" for number, path in enumerate(dict.fromkeys(files_of.values()))}
     bundle = Bundle({name: path for path, name in users.items()})
     for name in (CONFIG_CLASS, MODEL_CLASS):
         bundle.need(CLASSES, name)
-    for cls in (*classes, *inner):
+    for cls in needed:
         bundle.need(users[files_of[cls]] if cls in files_of else cls.__module__, cls.__name__)
     lines = []
-    for cls, path in files_of.items():
+    for cls in classes.keys() & files_of.keys():  # nothing registers a user's own
         registry = ENCODINGS if issubclass(cls, Encoding) else EXTENSIONS
-        known_as = bundle.called(users[path], cls.__name__)
+        known_as = bundle.called(users[files_of[cls]], cls.__name__)
         lines.append(f"{bundle.called(*registry)}.register({classes[cls]!r})({known_as})\n")
-    return bundle.text() + "".join(lines)
+    text = bundle.text() + "".join(lines)
+    # Operators have one name in a process, where other such files and this package itself may be read, too.
+    own = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return text.replace('custom_op("extrapolate::', f'custom_op("extrapolate_{own}::')

@@ -1,7 +1,6 @@
 """The source of Python modules, statement by statement: what each defines, and which names it needs."""
 
 import ast
-import importlib.util
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -126,9 +125,7 @@ def _statement(node: ast.stmt, lines: list[str]) -> Statement:
 def _defined_by(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    targets = {
-        inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-    }
+    targets = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)}
     inside = {
         inner.name for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef | ast.ClassDef)
     }  # of a condition

@@ -46,7 +46,7 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
     parts: the extensions that belong to the model. trained_length: the length of its training windows, tokens.
     """
     sizes = model.config
-    layers = [block.encoding for block in model.blocks]  # type: ignore[union-attr]
+    layers = model.encodings
     windows = [part for part in parts if type(part) is Window]
     others = [part for part in parts if type(part) is not Window]
     if sizes.ssmax or type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:

@@ -173,21 +173,25 @@ class Decoder(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     @property
+    def encodings(self) -> list[Encoding]:
+        """Each layer's encoding."""
+        return [cast(Block, block).encoding for block in self.blocks]
+
+    @property
     def encoding(self) -> Encoding:
         """The first layer's encoding: the one that sees the embedding."""
         return cast(Block, self.blocks[0]).encoding
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
-        return all(cast(Block, block).encoding.defined_at(length, plan) for block in self.blocks)
+        return all(encoding.defined_at(length, plan) for encoding in self.encodings)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
         """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
 
         Worth making once where several forward passes have one plan.
         """
-        encodings = (cast(Block, block).encoding for block in self.blocks)
-        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in encodings))
+        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in self.encodings))
 
     def hidden(
         self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
@@ -259,8 +263,8 @@ class Model(Decoder):
     @torch.no_grad()
     def constrain(self) -> None:
         """Brings the encodings' parameters that left their range back into it, in place."""
-        for block in self.blocks:
-            cast(Block, block).encoding.constrain()
+        for encoding in self.encodings:
+            encoding.constrain()
 
     def loss(
         self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | Setting = PLAIN, weight_BT: Tensor | None = None

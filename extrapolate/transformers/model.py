@@ -72,11 +72,12 @@ class ExtrapolateConfig(PretrainedConfig):
         self.ssmax = ssmax
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length
-        self.encoding = {"name": "none", "arguments": {}} if encoding is None else encoding
+        self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding
         self.extensions = extensions or []
         self.length_dependent = length_dependent
         self.use_cache = use_cache
-        super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
+        super().__init__(**others)
+        self.tie_word_embeddings = tie_word_embeddings
 
 
 class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
@@ -96,7 +97,9 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             config.training_length,
             layers=config.num_hidden_layers,
         )
-        with torch.device("cpu"):  # from_pretrained makes models on no device: a tensor that no file holds would be lost
+        with torch.device(
+            "cpu"
+        ):  # from_pretrained makes models on no device: a tensor that no file holds would be lost
             cls = encodings[config.encoding["name"]]
             layers = layers_of(cls, config.encoding["arguments"], dims)
             self.decoder = Decoder(cast(Any, config), layers, config.training_length)
