@@ -90,11 +90,6 @@ def _loading(run: Run, architecture: str, remote_code: bool, use_cache: bool) ->
             "use_cache is false in its configuration, and every token that is generated takes a pass over the whole "
             "text."
         )
-    if not remote_code and run.own_extension is not None and "dynamic-ntk" in run.own_extension.text:
-        yield (
-            "The class remembers the longest text that it has read. Load it anew to measure a shorter one that is "
-            "longer than the training length."
-        )
     longest = run.model.encoding.max_length
     if longest is not None:
         yield f"The encoding is defined up to {longest:,} positions; a longer text is refused."

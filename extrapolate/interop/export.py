@@ -190,12 +190,11 @@ def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
         bundle.need(CLASSES, name)
     for cls in needed:
         bundle.need(users[files_of[cls]] if cls in files_of else cls.__module__, cls.__name__)
-    lines = []
-    for cls in classes.keys() & files_of.keys():  # nothing registers a user's own
-        registry = ENCODINGS if issubclass(cls, Encoding) else EXTENSIONS
-        known_as = bundle.called(users[files_of[cls]], cls.__name__)
-        lines.append(f"{bundle.called(*registry)}.register({classes[cls]!r})({known_as})\n")
-    text = bundle.text() + "".join(lines)
+    text = bundle.text()
+    for cls, name in classes.items():
+        if cls in files_of:  # nothing registers a user's own
+            registry = bundle.called(*(ENCODINGS if issubclass(cls, Encoding) else EXTENSIONS))
+            text += f"{registry}.register({name!r})({bundle.called(users[files_of[cls]], cls.__name__)})\n"
     # Operators have one name in a process, where other such files and this package itself may be read, too.
     own = hashlib.sha256(text.encode()).hexdigest()[:12]
     return text.replace('custom_op("extrapolate::', f'custom_op("extrapolate_{own}::')

@@ -2,7 +2,7 @@
 
 import ast
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from extrapolate.errors import UserError
@@ -41,6 +41,7 @@ class Module:
     others: dict[str, str] = field(default_factory=dict)
 
     @classmethod
+    @cache
     def read(cls, name: str, path: Path) -> "Module":
         """The module in a file. Raises UserError where it imports this package in a way that cannot be followed."""
         source = path.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.rnope import RNoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions.base import Extension
-from extrapolate.extensions.frequencies import NTK, DynamicNTK, Llama3, LongRoPE, NTKByParts, YaRN
+from extrapolate.extensions.frequencies import NTK, Llama3, LongRoPE, NTKByParts, YaRN
 from extrapolate.extensions.positions import PositionInterpolation
 from extrapolate.extensions.windows import Window
 from extrapolate.model.decoder import Decoder
@@ -95,7 +95,10 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
 
 
 def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope | None:
-    """The rotary embedding with an extension, or None where no rope_type is the same."""
+    """The rotary embedding with an extension, or None where no rope_type is the same.
+
+    "dynamic" is not: there, a text's frequencies depend on the longest text that was read before.
+    """
     encoding, length = model.encoding, model.seq_len
     theta = encoding.theta if isinstance(encoding, RoPE) else 10_000.0
     if part is None:
@@ -110,8 +113,6 @@ def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope |
             return Rope(theta, {"rope_type": "linear", "factor": factor}, trained_length)
         case NTK():
             return Rope(theta * factor ** (encoding.dims.head_dim / (encoding.dims.head_dim - 2)), {}, reach)
-        case DynamicNTK():
-            return Rope(theta, {"rope_type": "dynamic", "factor": factor}, length)
         case NTKByParts(ramp="pairs"):
             ends = {"beta_fast": part.fast, "beta_slow": part.slow}
             sharper = {} if type(part) is YaRN else {"attention_factor": 1.0}
