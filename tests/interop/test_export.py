@@ -1,5 +1,6 @@
 """Runs as transformers loads them: the same logits, short and long, and the same text with a cache and without."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,15 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 import extrapolate as xt
+from extrapolate import specs
 from extrapolate.encodings.base import encodings
+from extrapolate.errors import UserError
+from extrapolate.extensions import recipe as recipes
+from extrapolate.interop.imported import import_checkpoint
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs import resolve
 from extrapolate.runs.config import EncodingConfig, ImportedConfig, ImportSource
@@ -25,7 +30,7 @@ from extrapolate.runs.run import Run
 transformers = pytest.importorskip("transformers")
 
 ROOT = Path(__file__).parent.parent.parent
-L, VOCABULARY, PROMPT, NEW = 8, 300, 6, 6
+L, VOCABULARY, PROMPT, NEW = 8, 300, 6, 4
 SIZES = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
 OWN, LLAMA, SMOLLM = "ExtrapolateForCausalLM", "LlamaForCausalLM", "SmolLM3ForCausalLM"
 TWO_LISTS = "longrope:factor=4,long=(1,1.5,2,2,3,3,3,4),short=(1,1,1,1,1.1,1.2,1.3,1.4)"
@@ -88,16 +93,15 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
 }
 
 
-def run_of(path: Path, tokenizer: Tokenizer, encoding: str, extension: str | None, changes: dict[str, Any]) -> Run:
+def run_of(
+    path: Path, tokenizer: Tokenizer, encoding: str, extension: str | None = None, changes: dict[str, Any] | None = None
+) -> Run:
     """A finished run with random weights, large enough that every part matters. Nothing is trained."""
-    from extrapolate import specs
-    from extrapolate.extensions import recipe as recipes
-
     spec = specs.parse(encoding)
     recipe = None if extension is None else recipes.parse(extension)
     config = ImportedConfig(
         encoding=EncodingConfig(name=spec.name, arguments=dict(spec.arguments)),
-        model=ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | changes),
+        model=ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | (changes or {})),
         extension=recipe.text if recipe else None,
         extension_sha256=recipe.sha256() if recipe else None,
         imported=ImportSource(name="random", source="random", sha256="0" * 64, seq_len=L),
@@ -137,11 +141,14 @@ def expected_of(run: Run) -> dict[str, torch.Tensor]:
 def exported(tmp_path_factory: pytest.TempPathFactory, bpe: Tokenizer) -> Path:
     """A folder with every case, exported."""
     folder = tmp_path_factory.mktemp("exported")
-    for name, (encoding, extension, changes, _, _) in CASES.items():
-        run = run_of(folder / "runs" / name, bpe, encoding, extension, changes)
-        made = xt.export(run, folder / name)
-        assert (made.folder, made.remote_code) == (folder / name, (folder / name / "modeling_extrapolate.py").exists())
-        save_file(expected_of(run), folder / name / "expected.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take seconds
+        for name, (encoding, extension, changes, _, _) in CASES.items():
+            run = run_of(folder / "runs" / name, bpe, encoding, extension, changes)
+            made = xt.export(run, folder / name)
+            code = folder / name / "modeling_extrapolate.py"
+            assert (made.folder, made.remote_code) == (folder / name, code.exists())
+            save_file(expected_of(run), folder / name / "expected.safetensors")
     return folder
 
 
@@ -178,3 +185,193 @@ def test_the_logits_of_these_models_are_not_alike(exported: Path) -> None:
         assert shown[name][f"logits{L}"].std() > 0.3, name
         if encoding == "rope" and extension is not None and not changes:
             assert (shown[name][f"logits{4 * L}"] - shown["rope"][f"logits{4 * L}"]).abs().max() > 1e-3, name
+
+
+class TestInProcess:
+    """With `import extrapolate.transformers`, and no code of the folder."""
+
+    @pytest.fixture
+    def load(self, exported: Path) -> Callable[[str], Any]:
+        import extrapolate.transformers  # noqa: F401 (it registers the classes)
+
+        return lambda name: transformers.AutoModelForCausalLM.from_pretrained(exported / name).eval()
+
+    @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
+    def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
+        model = load(name)
+        assert type(model).__module__ == "extrapolate.transformers.model"
+        expected = load_file(exported / name / "expected.safetensors")
+        with torch.no_grad():
+            logits = model(expected[f"tokens{L}"]).logits
+        torch.testing.assert_close(logits, expected[f"logits{L}"], rtol=0, atol=1e-5)
+
+    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared"])
+    def test_what_layers_share_stays_shared(self, load: Callable[[str], Any], tmp_path: Path, name: str) -> None:
+        model = load(name)
+        shared = {"t5": "table_RH", "shared": "c"}.get(name)
+        model.save_pretrained(tmp_path / "again")
+        again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+        for one in (model, again):
+            first, second = one.decoder.encodings
+            assert shared is None or getattr(first, shared) is getattr(second, shared)
+            assert (one.decoder.head.weight is one.decoder.embedding.weight) == (name == "tied-own")
+        tokens = torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens).logits, again(tokens).logits, rtol=0, atol=0)
+
+    def test_it_has_a_loss_and_gradients(self, load: Callable[[str], Any]) -> None:
+        model = load("kerple")
+        tokens = torch.arange(2 * L).reshape(2, L)
+        output = model(tokens, labels=tokens)
+        logits = output.logits[:, :-1].flatten(0, 1).log_softmax(-1)
+        expected = -logits.gather(1, tokens[:, 1:].reshape(-1, 1)).mean()
+        torch.testing.assert_close(output.loss, expected)
+        output.loss.backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+
+    def test_the_last_logits_alone(self, load: Callable[[str], Any]) -> None:
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, model(tokens).logits[:, -2:])
+
+    def test_padding_on_the_right_changes_nothing_and_on_the_left_is_refused(self, load: Callable[[str], Any]) -> None:
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        mask = torch.ones_like(tokens)
+        mask[:, -3:] = 0
+        with torch.no_grad():
+            padded = model(tokens, attention_mask=mask).logits[:, :-3]
+            torch.testing.assert_close(padded, model(tokens[:, :-3]).logits)
+        with pytest.raises(ValueError, match="texts must start at the left"):
+            model(tokens, attention_mask=mask.flip(1))
+
+    def test_a_cache_that_would_mean_nothing_is_refused(self, load: Callable[[str], Any]) -> None:
+        with pytest.raises(ValueError, match="use it with use_cache=False"):
+            load("rope+pi").generate(torch.arange(1, 5)[None], max_new_tokens=2, use_cache=True)
+        with pytest.raises(ValueError, match="keeps its past in a DynamicCache, not in a StaticCache"):
+            load("alibi").generate(torch.arange(1, 5)[None], max_new_tokens=2, cache_implementation="static")
+
+    def test_beams_take_their_past_with_them(self, load: Callable[[str], Any]) -> None:
+        model, prompt = load("fox"), torch.arange(1, 5)[None]
+        texts = [
+            model.generate(prompt, max_new_tokens=4, num_beams=3, do_sample=False, use_cache=use_cache)
+            for use_cache in (True, False)
+        ]
+        assert torch.equal(*texts)
+
+    def test_without_transformers_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        monkeypatch.delitem(sys.modules, "extrapolate.transformers", raising=False)
+        with pytest.raises(ImportError, match=r"pip install 'extrapolate\[peers\]'"):
+            importlib.import_module("extrapolate.transformers")
+
+
+class TestFolder:
+    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path) -> None:
+        xt.export(ckpt / "rope", tmp_path / "out")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+        ours, text = Run.open(ckpt / "rope").tokenizer, "What a day, and what a night!"
+        assert tokenizer(text).input_ids == ours.encode(text).ids
+        assert tokenizer.decode(tokenizer(text).input_ids) == text
+        assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
+        config = json.loads((tmp_path / "out" / "config.json").read_text())
+        assert config["eos_token_id"] == tokenizer.eos_token_id
+
+    def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
+        xt.export(evaluated / "expe", tmp_path / "out")
+        card = (tmp_path / "out" / "README.md").read_text()
+        rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
+        assert len(rows) == 6
+        for row in rows.itertuples():
+            assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
+        assert "our reading of arXiv 2509.19569" in card
+        assert "corpus " + rows["corpus_hash"].iloc[0] in card
+        assert "trust_remote_code=True" in card
+        for extension in ("pi", "ntk"):
+            assert f" {extension}" not in card.lower().replace("description", "")
+
+    def test_the_card_of_a_run_that_was_not_evaluated_says_so(self, ckpt: Path, tmp_path: Path) -> None:
+        xt.export(ckpt / "none", tmp_path / "out")
+        card = (tmp_path / "out" / "README.md").read_text()
+        assert "It was not evaluated" in card
+        assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
+        assert "trust_remote_code" not in card
+
+    def test_a_model_without_a_cache_says_so(self, exported: Path) -> None:
+        assert "used without a cache" in (exported / "random" / "README.md").read_text()
+        assert "used without a cache" not in (exported / "alibi" / "README.md").read_text()
+
+    def test_it_appears_whole_or_not_at_all(
+        self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leftovers: Callable[[Path], list[str]]
+    ) -> None:
+        monkeypatch.setattr("extrapolate.interop.export.card", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            xt.export(ckpt / "rope", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        assert not leftovers(tmp_path)
+
+    def test_an_exported_rope_can_be_imported_again(self, ckpt: Path, tmp_path: Path) -> None:
+        """Its own configuration says L, and the weights are the same."""
+        run = Run.open(ckpt / "rope")
+        xt.export(run, tmp_path / "out")
+        again = import_checkpoint(str(tmp_path / "out"), folder=tmp_path / "imported")
+        assert again.config.seq_len == run.config.seq_len
+        for name, weight in run.model.state_dict().items():
+            assert torch.equal(weight, again.model.state_dict()[name])
+
+
+class TestUsersFiles:
+    def test_names_that_both_have_stay_apart(self, tmp_path: Path, bpe: Tokenizer) -> None:
+        """Of the user's file, which has a `slopes`, a `register` and an `Attention` of its own."""
+        (tmp_path / "mine.py").write_text(MINE)
+        run = run_of(tmp_path / "run", bpe, f"{tmp_path / 'mine.py'}:Mine")
+        xt.export(run, tmp_path / "out")
+        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
+        tokens = torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens).logits, run.model(tokens), rtol=0, atol=1e-5)
+            assert (run.model(tokens) - run_of(tmp_path / "other", bpe, "alibi").model(tokens)).abs().max() > 1e-3
+
+    def test_code_that_came_with_a_run_is_read_first(
+        self, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = run_of(tmp_path / "run", bpe, MY_ENCODING)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
+        monkeypatch.setattr("extrapolate.runs.trust._now", set())
+        with pytest.raises(UserError, match="Python code that came with data"):
+            xt.export(run.path, tmp_path / "out")
+        assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
+
+    def test_in_this_process_they_need_the_folders_code(self, exported: Path) -> None:
+        import extrapolate.transformers  # noqa: F401
+
+        with pytest.raises(ValueError, match="trust_remote_code=True"):
+            transformers.AutoModelForCausalLM.from_pretrained(exported / "own-file", trust_remote_code=False)
+
+
+MINE = """
+import extrapolate as xt
+from math import log as scaled
+
+import torch
+
+
+def slopes(heads):
+    return [2.0 ** -h for h in range(heads)]
+
+
+def register(encoding):
+    return encoding
+
+
+class Attention:
+    strength = scaled(3.0)
+
+
+@register
+class Mine(xt.Encoding):
+    display = "Mine"
+
+    def bias(self, pos_T, pos_S):
+        slope_H = torch.tensor(slopes(self.dims.heads)) * Attention.strength
+        return -slope_H[:, None, None] * (pos_T[:, None] - pos_S[None, :])
+"""
