@@ -32,7 +32,7 @@ ENCODINGS, EXTENSIONS = ("extrapolate.encodings.base", "encodings"), ("extrapola
 USERS_TYPE = "extrapolate-with-users-file"
 TITLE = '''"""The model of this folder, for transformers: it is loaded with trust_remote_code=True.
 
-Made by extrapolate {version} from its own source: the encoding {label}, and what it needs.
+Made by extrapolate {version} from its own source, licence Apache-2.0: the encoding {label}, and what it needs.
 """
 
 '''
