@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from extrapolate import files, specs
@@ -82,7 +82,7 @@ def write(run: Run, out: Path) -> Exported:
         }
         for file, record in records.items():
             (folder / file).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        (folder / "model.safetensors").write_bytes(save(content.weights, {"format": "pt"}))
+        save_file(content.weights, folder / "model.safetensors", {"format": "pt"})
         (folder / TOKENIZER).write_bytes((run.path / TOKENIZER).read_bytes())
         if content.code is not None:
             (folder / f"{OWN}.py").write_text(content.code, encoding="utf-8")

@@ -309,14 +309,25 @@ class TestFolder:
         assert not (tmp_path / "out").exists()
         assert not leftovers(tmp_path)
 
-    def test_an_exported_rope_can_be_imported_again(self, ckpt: Path, tmp_path: Path) -> None:
-        """Its own configuration says L, and the weights are the same."""
-        run = Run.open(ckpt / "rope")
-        xt.export(run, tmp_path / "out")
-        again = import_checkpoint(str(tmp_path / "out"), folder=tmp_path / "imported")
-        assert again.config.seq_len == run.config.seq_len
-        for name, weight in run.model.state_dict().items():
-            assert torch.equal(weight, again.model.state_dict()[name])
+    @pytest.mark.parametrize(
+        ("name", "extension"),
+        [
+            ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("tied", None), ("none", None),
+            ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
+            ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
+            ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),
+        ],
+    )  # fmt: skip
+    def test_what_a_class_of_transformers_computes_can_be_imported_again(
+        self, exported: Path, tmp_path: Path, name: str, extension: str | None
+    ) -> None:
+        again = import_checkpoint(str(exported / name), folder=tmp_path)
+        assert (again.config.seq_len, again.config.extension) == (L, extension)
+        expected = load_file(exported / name / "expected.safetensors")
+        plan = PLAIN if again.own_extension is None else again.own_extension.plan(again.model.encoding, L, 4 * L)
+        with torch.no_grad():
+            logits = again.model(expected[f"tokens{4 * L}"], plan)
+        torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)
 
 
 class TestUsersFiles:
