@@ -68,11 +68,11 @@ class Bundle:
         kept.add(statement)
         self.names |= {(name, own) for own in statement.defines}
         module, imports = self.module(name), self.imports.setdefault(name, set())
-        for needed in statement.needs - statement.defines:
+        for needed in sorted(statement.needs - statement.defines):
             source, known_as = (name, needed) if needed in module.defined else module.ours.get(needed, ("", None))
             if known_as is not None:
                 imports.add(self.need(source, known_as))
-        for alias, attribute in statement.attributes:
+        for alias, attribute in sorted(statement.attributes):
             source, known_as = module.ours.get(alias, ("", ""))
             if known_as is None:
                 imports.add(self.need(source, attribute))
@@ -119,7 +119,9 @@ class Bundle:
     def _order(self) -> list[str]:
         """The modules of which something is kept, each after those that it imports."""
         self._keep_nameless()
-        return list(graphlib.TopologicalSorter({at: of - {at} for at, of in self.imports.items()}).static_order())
+        # Sorted, so that one run always gives one file.
+        graph = {name: sorted(self.imports[name] - {name}) for name in sorted(self.imports)}
+        return list(graphlib.TopologicalSorter(graph).static_order())
 
     @cached_property
     def _unique(self) -> dict[Name, str]:

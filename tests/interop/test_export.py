@@ -9,29 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 
 import extrapolate as xt
-from extrapolate import specs
 from extrapolate.encodings.base import encodings
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe as recipes
 from extrapolate.interop.imported import import_checkpoint
-from extrapolate.model.config import ModelConfig
 from extrapolate.model.plan import PLAIN
-from extrapolate.runs import resolve
-from extrapolate.runs.config import EncodingConfig, ImportedConfig, ImportSource
 from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")
 
 ROOT = Path(__file__).parent.parent.parent
-L, VOCABULARY, PROMPT, NEW = 8, 300, 6, 4
-SIZES = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+L, VOCABULARY = 8, 300  # of `random_run`
+PROMPT, NEW = 6, 4
 OWN, LLAMA, SMOLLM = "ExtrapolateForCausalLM", "LlamaForCausalLM", "SmolLM3ForCausalLM"
 TWO_LISTS = "longrope:factor=4,long=(1,1.5,2,2,3,3,3,4),short=(1,1,1,1,1.1,1.2,1.3,1.4)"
 ONE_LIST = "longrope:factor=4,long=(1,1.5,2,2,3,3,3,4),short=(1,1.5,2,2,3,3,3,4)"
@@ -93,33 +85,6 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
 }
 
 
-def run_of(
-    path: Path, tokenizer: Tokenizer, encoding: str, extension: str | None = None, changes: dict[str, Any] | None = None
-) -> Run:
-    """A finished run with random weights, large enough that every part matters. Nothing is trained."""
-    spec = specs.parse(encoding)
-    recipe = None if extension is None else recipes.parse(extension)
-    config = ImportedConfig(
-        encoding=EncodingConfig(name=spec.name, arguments=dict(spec.arguments)),
-        model=ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | (changes or {})),
-        extension=recipe.text if recipe else None,
-        extension_sha256=recipe.sha256() if recipe else None,
-        imported=ImportSource(name="random", source="random", sha256="0" * 64, seq_len=L),
-    )
-    config, user_file = resolve.with_resolved_encoding(config)
-    run = Run.create(path, config, tokenizer.to_str().encode(), user_file)
-    run.keep_extensions(recipe.files if recipe else ())
-    model = run.build_model()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn(weight.shape, generator=generator)
-            weight.copy_(weight + 0.1 * noise if ".encoding." in name else 0.15 * noise + (weight.ndim == 1))
-    model.constrain()
-    run.save_weights(model, 0, 0, final=True)
-    return Run.open(path)
-
-
 def expected_of(run: Run) -> dict[str, torch.Tensor]:
     """Tokens and logits by length, and what to generate."""
     model = run.model
@@ -138,13 +103,13 @@ def expected_of(run: Run) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, bpe: Tokenizer) -> Path:
+def exported(tmp_path_factory: pytest.TempPathFactory, random_run: Callable[..., Run]) -> Path:
     """A folder with every case, exported."""
     folder = tmp_path_factory.mktemp("exported")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take seconds
         for name, (encoding, extension, changes, _, _) in CASES.items():
-            run = run_of(folder / "runs" / name, bpe, encoding, extension, changes)
+            run = random_run(folder / "runs" / name, encoding, extension, changes)
             made = xt.export(run, folder / name)
             code = folder / name / "modeling_extrapolate.py"
             assert (made.folder, made.remote_code) == (folder / name, code.exists())
@@ -258,6 +223,20 @@ class TestInProcess:
         ]
         assert torch.equal(*texts)
 
+    @pytest.mark.parametrize("name", ["sinusoidal", "expe", "fox", "wall", "same-names"])
+    def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
+        import extrapolate.transformers  # noqa: F401
+
+        model = transformers.AutoModelForCausalLM.from_pretrained(exported / name, dtype=torch.bfloat16)
+        state = model.state_dict()
+        assert {tensor.dtype for key, tensor in state.items() if "encoding" in key} <= {torch.float32}
+        assert state["decoder.head.weight"].dtype == torch.bfloat16
+        expected = load_file(exported / name / "expected.safetensors")
+        with torch.no_grad():
+            difference = model(expected[f"tokens{4 * L}"]).logits - expected[f"logits{4 * L}"]
+        assert 0 < difference.abs().max() < 0.2
+        model.generate(expected["prompt"], max_new_tokens=2, do_sample=False)
+
     def test_without_transformers_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "transformers", None)
         monkeypatch.delitem(sys.modules, "extrapolate.transformers", raising=False)
@@ -265,124 +244,22 @@ class TestInProcess:
             importlib.import_module("extrapolate.transformers")
 
 
-class TestFolder:
-    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path) -> None:
-        xt.export(ckpt / "rope", tmp_path / "out")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-        ours, text = Run.open(ckpt / "rope").tokenizer, "What a day, and what a night!"
-        assert tokenizer(text).input_ids == ours.encode(text).ids
-        assert tokenizer.decode(tokenizer(text).input_ids) == text
-        assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
-        config = json.loads((tmp_path / "out" / "config.json").read_text())
-        assert config["eos_token_id"] == tokenizer.eos_token_id
-
-    def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
-        xt.export(evaluated / "expe", tmp_path / "out")
-        card = (tmp_path / "out" / "README.md").read_text()
-        rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
-        assert len(rows) == 6
-        for row in rows.itertuples():
-            assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
-        assert "our reading of arXiv 2509.19569" in card
-        assert "corpus " + rows["corpus_hash"].iloc[0] in card
-        assert "trust_remote_code=True" in card
-        for extension in ("pi", "ntk"):
-            assert f" {extension}" not in card.lower().replace("description", "")
-
-    def test_the_card_of_a_run_that_was_not_evaluated_says_so(self, ckpt: Path, tmp_path: Path) -> None:
-        xt.export(ckpt / "none", tmp_path / "out")
-        card = (tmp_path / "out" / "README.md").read_text()
-        assert "It was not evaluated" in card
-        assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
-        assert "trust_remote_code" not in card
-
-    def test_a_model_without_a_cache_says_so(self, exported: Path) -> None:
-        assert "used without a cache" in (exported / "random" / "README.md").read_text()
-        assert "used without a cache" not in (exported / "alibi" / "README.md").read_text()
-
-    def test_it_appears_whole_or_not_at_all(
-        self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leftovers: Callable[[Path], list[str]]
-    ) -> None:
-        monkeypatch.setattr("extrapolate.interop.export.card", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            xt.export(ckpt / "rope", tmp_path / "out")
-        assert not (tmp_path / "out").exists()
-        assert not leftovers(tmp_path)
-
-    @pytest.mark.parametrize(
-        ("name", "extension"),
-        [
-            ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("tied", None), ("none", None),
-            ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
-            ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
-            ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),
-        ],
-    )  # fmt: skip
-    def test_what_a_class_of_transformers_computes_can_be_imported_again(
-        self, exported: Path, tmp_path: Path, name: str, extension: str | None
-    ) -> None:
-        again = import_checkpoint(str(exported / name), folder=tmp_path)
-        assert (again.config.seq_len, again.config.extension) == (L, extension)
-        expected = load_file(exported / name / "expected.safetensors")
-        plan = PLAIN if again.own_extension is None else again.own_extension.plan(again.model.encoding, L, 4 * L)
-        with torch.no_grad():
-            logits = again.model(expected[f"tokens{4 * L}"], plan)
-        torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)
-
-
-class TestUsersFiles:
-    def test_names_that_both_have_stay_apart(self, tmp_path: Path, bpe: Tokenizer) -> None:
-        """Of the user's file, which has a `slopes`, a `register` and an `Attention` of its own."""
-        (tmp_path / "mine.py").write_text(MINE)
-        run = run_of(tmp_path / "run", bpe, f"{tmp_path / 'mine.py'}:Mine")
-        xt.export(run, tmp_path / "out")
-        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
-        tokens = torch.arange(L)[None]
-        with torch.no_grad():
-            torch.testing.assert_close(model(tokens).logits, run.model(tokens), rtol=0, atol=1e-5)
-            assert (run.model(tokens) - run_of(tmp_path / "other", bpe, "alibi").model(tokens)).abs().max() > 1e-3
-
-    def test_code_that_came_with_a_run_is_read_first(
-        self, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = run_of(tmp_path / "run", bpe, MY_ENCODING)
-        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
-        monkeypatch.setattr("extrapolate.runs.trust._now", set())
-        with pytest.raises(UserError, match="Python code that came with data"):
-            xt.export(run.path, tmp_path / "out")
-        assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
-
-    def test_in_this_process_they_need_the_folders_code(self, exported: Path) -> None:
-        import extrapolate.transformers  # noqa: F401
-
-        with pytest.raises(ValueError, match="trust_remote_code=True"):
-            transformers.AutoModelForCausalLM.from_pretrained(exported / "own-file", trust_remote_code=False)
-
-
-MINE = """
-import extrapolate as xt
-from math import log as scaled
-
-import torch
-
-
-def slopes(heads):
-    return [2.0 ** -h for h in range(heads)]
-
-
-def register(encoding):
-    return encoding
-
-
-class Attention:
-    strength = scaled(3.0)
-
-
-@register
-class Mine(xt.Encoding):
-    display = "Mine"
-
-    def bias(self, pos_T, pos_S):
-        slope_H = torch.tensor(slopes(self.dims.heads)) * Attention.strength
-        return -slope_H[:, None, None] * (pos_T[:, None] - pos_S[None, :])
-"""
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("tied", None), ("none", None),
+        ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
+        ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
+        ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),
+    ],
+)  # fmt: skip
+def test_what_a_class_of_transformers_computes_can_be_imported_again(
+    exported: Path, tmp_path: Path, name: str, extension: str | None
+) -> None:
+    again = import_checkpoint(str(exported / name), folder=tmp_path)
+    assert (again.config.seq_len, again.config.extension) == (L, extension)
+    expected = load_file(exported / name / "expected.safetensors")
+    plan = PLAIN if again.own_extension is None else again.own_extension.plan(again.model.encoding, L, 4 * L)
+    with torch.no_grad():
+        logits = again.model(expected[f"tokens{4 * L}"], plan)
+    torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)

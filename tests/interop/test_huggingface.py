@@ -243,11 +243,8 @@ def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], wo
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\]"),
-        ({"no_rope_layers": [1, 0, 1]}, "no encoding here has such layers"),
+        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such layers"),
         ({"no_rope_layers": 5}, "no_rope_layers is 5"),
-        ({"layer_types": ["chunked_attention"] * 4}, "layer_types is "),
-        ({"use_sliding_window": True, "sliding_window": 12, "layer_types": None}, "no encoding here has such layers"),
         ({"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]}, "yarn, and some layers have no rotation"),
     ],
 )
