@@ -32,7 +32,7 @@ def test_layers_that_an_encoding_has(config: dict[str, Any], kinds: LayerKinds) 
     [
         {"no_rope_layers": [0, 1, 1, 0]},
         {"no_rope_layers": [1, 0, 1]},
-        {"no_rope_layers": [1, 1, 0, 1]},
+        {"no_rope_layers": [1, 0, 1, 1]},
         {"layer_types": ["chunked_attention"] * 4},
         SLIDING,  # where nothing else is said, the layers without rotation have the window
         {**SLIDING, "layer_types": ALL * 4},
