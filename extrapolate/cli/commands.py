@@ -11,6 +11,7 @@ from extrapolate.cli import (
     compare,
     doctor,
     eval_lengths,
+    export,
     inspect,
     merge,
     report,
@@ -68,6 +69,7 @@ app.command("sweep", cls=Sections)(sweep.sweep)
 app.command("status")(sweep.status)
 app.command("merge")(merge.merge)
 app.command("compare")(compare.compare)
+app.command("export")(export.export)
 app.command("bench", cls=Sections)(bench.bench)
 app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)

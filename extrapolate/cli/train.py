@@ -76,7 +76,10 @@ def train(
         _MACHINE("--compile/--no-compile", help="use torch.compile  [default: where the run is long enough]"),
     ] = None,
     config: Annotated[Path | None, _OTHERS(help="read settings from a TOML file, or a run's config.json")] = None,
-    start: Annotated[Path | None, _OTHERS("--from", help="start from the weights of this run, as another run")] = None,
+    start: Annotated[
+        Path | None,
+        _OTHERS("--from", help="start from the weights of this run, or of hf:NAME_OR_FOLDER, as another run"),
+    ] = None,
     extend: Annotated[
         str | None,
         _OTHERS(help="with --from: the extension that belongs to the new run: pi:factor=4; without-own: it has none"),

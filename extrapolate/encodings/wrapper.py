@@ -5,7 +5,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import Context, Dims, Encoding, Rotations, Spectrum, find
+from extrapolate.encodings.base import Context, Dims, Encoding, Rotations, Spectrum, encodings
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
@@ -21,7 +21,7 @@ class Wrapper(Encoding):
         spec = specs.parse(base)
         if ":" in spec.name:
             raise UserError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
-        cls = find(spec.name)
+        cls = encodings[spec.name]
         arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
         self.inner_name = spec.name
         self.inner = cls(dims if base_dims is None else base_dims, **arguments)

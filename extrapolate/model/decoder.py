@@ -3,7 +3,7 @@
 Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.model.attention import Observer, Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
+from extrapolate.model.cache import Cache
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
@@ -48,10 +49,15 @@ class Attention(nn.Module):
         first_wanted: int = 0,
         queries_per_chunk: int | None = None,
         observer: Observer | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
-        """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D]."""
+        """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D].
+
+        With a cache, x are the tokens after those that it holds, pos_T the positions of both, and all of x is wanted.
+        """
         queries, keys = self.sizes
-        qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, pos_T)
+        own_pos_T = pos_T if cache is None else pos_T[cache.length :]
+        qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
         if qk_input_BTD is v_input_BTD:
             q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
         elif type(self.qkv.weight) is not nn.Parameter:  # quantised, as a whole
@@ -63,6 +69,10 @@ class Attention(nn.Module):
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
+        if cache is not None:
+            first_wanted = cache.length
+            k_BGTK, v_BGTK, x_BTD = cache.extend(encoding, k_BGTK, v_BGTK, x_BTD)
+            q_BHTK = F.pad(q_BHTK, (0, 0, first_wanted, 0))  # queries have their index in the window, too
         state = encoding.prepare(x_BTD)
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
@@ -128,48 +138,103 @@ class Block(nn.Module):
         first_wanted: int = 0,
         queries_per_chunk: int | None = None,
         observer: Observer | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """What leaves the block for the tokens from index `first_wanted` on, [B, T - first_wanted, D].
 
         `encoding` is the block's own, as the plan changes it.
         """
         normed_BTD = self.attention_norm(x_BTD)
-        mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer)
+        mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
         x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
         return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
 
-class Model(nn.Module):
-    """A Llama decoder whose position enters through `encoding`, one instance per layer."""
+class Decoder(nn.Module):
+    """A Llama decoder whose position enters through `encodings`, one a layer."""
 
-    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
-        """Builds the model with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
+    def __init__(self, config: ModelConfig, encodings: Sequence[Encoding], seq_len: int) -> None:
+        """Builds it with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
 
-        `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
-        Raises UserError where the encoding refuses its arguments or the sizes, or they do not fit into memory.
+        `seq_len` is the training length in tokens. The encodings' own parameters stay as they are.
         """
         super().__init__()
-        check_model(config)
         self.config, self.seq_len = config, seq_len
-        self.dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
-        with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
-            instances = layer_encodings(encoding, arguments, self.dims, config.kv_heads)
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config, instance, seq_len) for instance in instances)
+        self.blocks = nn.ModuleList(Block(config, encoding, seq_len) for encoding in encodings)
         self.norm = RMSNorm(config.width, eps=config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tied_embeddings:
             self.head.weight = self.embedding.weight
-        encoding_parameters = {id(p) for instance in instances for p in instance.parameters()}
+        encoding_parameters = {id(p) for encoding in encodings for p in encoding.parameters()}
         for parameter in self.parameters():
             if parameter.ndim == 2 and id(parameter) not in encoding_parameters:
                 nn.init.normal_(parameter, std=0.02)
 
     @property
+    def encodings(self) -> list[Encoding]:
+        """Each layer's encoding."""
+        return [cast(Block, block).encoding for block in self.blocks]
+
+    @property
     def encoding(self) -> Encoding:
         """The first layer's encoding: the one that sees the embedding."""
         return cast(Block, self.blocks[0]).encoding
+
+    def defined_at(self, length: int, plan: Plan) -> bool:
+        """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
+        return all(encoding.defined_at(length, plan) for encoding in self.encodings)
+
+    def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
+        """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
+
+        Worth making once where several forward passes have one plan.
+        """
+        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in self.encodings))
+
+    def hidden(
+        self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
+    ) -> Tensor:
+        """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
+
+        The first token of every window has index 0, or follows those that a cache holds; the cache then holds both,
+        and first_wanted must be 0. A bare plan is resolved first: see `setting`.
+        """
+        setting = plan if isinstance(plan, Setting) else self.setting(plan)
+        plan, encodings = setting.plan, setting.encodings
+        queries, observer = setting.queries_per_chunk, setting.observer
+        past = 0 if cache is None else cache.length
+        index_T = torch.arange(past + tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
+        pos_T = encodings[0].positions(index_T)
+        if plan.position_scale != 1.0:
+            pos_T = pos_T * plan.position_scale
+        x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T[past:] if past else pos_T))
+        *blocks, last = self.blocks
+        for block, encoding in zip(blocks, encodings, strict=False):
+            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries, observer=observer, cache=cache)
+        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries, observer, cache))
+
+    def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
+        """Logits, [B, T, V]."""
+        return self.head(self.hidden(tokens_BT, plan))
+
+
+class Model(Decoder):
+    """A decoder made from an encoding's name, as runs have it; what training and evaluation ask of it."""
+
+    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
+        """Builds the model with fresh weights.
+
+        `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
+        Raises UserError where the encoding refuses its arguments or the sizes, or they do not fit into memory.
+        """
+        check_model(config)
+        dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
+        with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
+            encodings = layer_encodings(encoding, arguments, dims, config.kv_heads)
+        super().__init__(config, encodings, seq_len)
+        self.dims = dims
 
     @property
     def vocab_size(self) -> int:
@@ -186,10 +251,6 @@ class Model(nn.Module):
         """Whether it was trained with SSMax."""
         return self.config.ssmax
 
-    def defined_at(self, length: int, plan: Plan) -> bool:
-        """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
-        return all(cast(Block, block).encoding.defined_at(length, plan) for block in self.blocks)
-
     def label(self) -> str:
         """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
         combined = (("SSMax", self.config.ssmax), ("QK-norm", self.config.qk_norm))
@@ -199,41 +260,11 @@ class Model(nn.Module):
         """Trained parameters; tied embeddings count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
-        """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
-
-        Worth making once where several forward passes have one plan.
-        """
-        encodings = (cast(Block, block).encoding for block in self.blocks)
-        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in encodings))
-
     @torch.no_grad()
     def constrain(self) -> None:
         """Brings the encodings' parameters that left their range back into it, in place."""
-        for block in self.blocks:
-            cast(Block, block).encoding.constrain()
-
-    def hidden(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0) -> Tensor:
-        """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
-
-        The first token of every window has index 0. A bare plan is resolved first: see `setting`.
-        """
-        setting = plan if isinstance(plan, Setting) else self.setting(plan)
-        plan, encodings = setting.plan, setting.encodings
-        queries, observer = setting.queries_per_chunk, setting.observer
-        index_T = torch.arange(tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
-        pos_T = encodings[0].positions(index_T)
-        if plan.position_scale != 1.0:
-            pos_T = pos_T * plan.position_scale
-        x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T))
-        *blocks, last = self.blocks
-        for block, encoding in zip(blocks, encodings, strict=False):
-            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries, observer=observer)
-        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries, observer))
-
-    def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
-        """Logits, [B, T, V]."""
-        return self.head(self.hidden(tokens_BT, plan))
+        for encoding in self.encodings:
+            encoding.constrain()
 
     def loss(
         self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | Setting = PLAIN, weight_BT: Tensor | None = None

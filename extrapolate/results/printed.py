@@ -96,6 +96,15 @@ DRY_RUN = Described(
         always("peak_mib", REAL, "MiB", "The most memory that its process would hold."),
     ),
 )  # fmt: skip
+EXPORT = Described(
+    "export", "`extrapolate export --json`", "the folder that was written",
+    plain(
+        always("folder", TEXT, "", "The folder."),
+        always("architecture", TEXT, "", "The class of `transformers`, or of the folder, that loads it."),
+        always("remote_code", TRUTH, "", "The folder holds that class: it is loaded with `trust_remote_code=True`."),
+        always("use_cache", TRUTH, "", "What was computed of earlier tokens is kept while it generates."),
+    ),
+)  # fmt: skip
 CHECK = Described(
     "check", "`extrapolate check --json`", "a part of the check",
     plain(
@@ -156,7 +165,7 @@ COLUMNS = Described(
         always("empty", TEXT, "", "Where it is empty; an empty text where it never is."),
     ),
 )  # fmt: skip
-PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, CHECK, DOCTOR, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
+PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, DOCTOR, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
 
 INTRODUCTION = """\
 # What commands print with --json

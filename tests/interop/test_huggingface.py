@@ -29,6 +29,8 @@ LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.
 YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
+SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
 
 
 def random_model(kind: str, **changes: Any) -> torch.nn.Module:
@@ -67,7 +69,7 @@ def ours(folder: Path, tokens: Tensor, seq_len: int | None = None) -> Tensor:
     """Logits of the checkpoint as this project reads it."""
     source = huggingface.find(str(folder))
     rotary, sizes = huggingface.rotary_of(source, seq_len), huggingface.sizes_of(source)
-    model = Model(sizes, "rope", {"theta": rotary.theta}, rotary.seq_len).eval()
+    model = Model(sizes, rotary.encoding, rotary.arguments, rotary.seq_len).eval()
     load_weights(model, huggingface.weights_of(source, sizes), str(folder))
     plan = PLAIN
     if rotary.extension is not None:
@@ -103,6 +105,13 @@ def agree(folder: Path, length: int, seq_len: int | None = None) -> None:
         ("Mistral", {"sliding_window": 24, "rope_parameters": LINEAR}),
         ("Qwen3", {"head_dim": 24}),
         ("Qwen3", {"head_dim": 16, "tie_word_embeddings": True, "rope_parameters": YARN}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [1, 0, 1, 0]}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layer_interval": 3, "rope_parameters": LINEAR}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]} | SLIDING),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [1, 1, 1, 1], "rope_parameters": YARN}),
+        ("SmolLM3", NOPE_LAYERS | SLIDING | {"layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
+        ("SmolLM3", SLIDING | {"no_rope_layers": [1, 1], "layer_types": ["sliding_attention"] * 2}),
         ("Llama", {"rope_parameters": LINEAR}),
         ("Llama", {"rope_parameters": DYNAMIC}),
         ("Llama", {"rope_parameters": LLAMA3}),
@@ -228,6 +237,21 @@ def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], wo
     folder, _ = saved()
     rewrite(folder, **changes)
     with pytest.raises(ValueError, match=words):
+        ours(folder, torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such layers"),
+        ({"no_rope_layers": 5}, "no_rope_layers is 5"),
+        ({"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]}, "yarn, and some layers have no rotation"),
+    ],
+)
+def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any], words: str) -> None:
+    folder, _ = saved("SmolLM3", **NOPE_LAYERS)
+    rewrite(folder, **changes)
+    with pytest.raises(UserError, match=words):
         ours(folder, torch.zeros(1, 4, dtype=torch.long))
 
 

@@ -1,0 +1,159 @@
+"""The model card of a run that is exported: what it was trained on, how its loss grows with length, how to load it."""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from extrapolate import results, specs
+from extrapolate.catalogue import paragraphs
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports.names import markdown
+from extrapolate.runs.config import ImportedConfig, TrainedConfig
+from extrapolate.runs.run import Run
+from extrapolate.version import __version__
+
+EVALS = "evals.parquet"
+HEAD = """\
+---
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- positional-encoding
+- length-extrapolation
+---
+"""
+LOAD = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForCausalLM.from_pretrained("{folder}"{trusted})
+inputs = tokenizer("Once upon a time", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))
+```
+"""
+
+
+def card(run: Run, folder: Path, architecture: str, remote_code: bool, use_cache: bool) -> str:
+    """README.md of an exported folder, from the run's settings, where it comes from, and its tables.
+
+    folder: the exported folder, which the example loads. remote_code: whether it holds code of its own. use_cache:
+    whether what was computed of earlier tokens can be kept while the model generates.
+    """
+    parts = [
+        HEAD,
+        f"# {markdown(run.name)}",
+        _paragraph(" ".join(_about(run))),
+        "## Load it",
+        LOAD.format(folder=folder, trusted=", trust_remote_code=True" if remote_code else ""),
+        _paragraph(" ".join(_loading(run, architecture, remote_code, use_cache))),
+        "## Training",
+        "\n".join(f"- {line}" for line in _training(run)),
+        "## Loss by length",
+        *_losses(run),
+        "## The encoding",
+        *map(_paragraph, _encoding(run)),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False))
+
+
+def _about(run: Run) -> Iterator[str]:
+    sizes = run.model.config
+    yield (
+        f"A language model with the positional encoding {markdown(run.model.label())}: {run.model.parameter_count():,} "
+        f"parameters, {sizes.layers} layers, {sizes.width} wide, {sizes.vocab_size:,} tokens in its vocabulary."
+    )
+    if run.own_extension is not None:
+        yield f"The extension {markdown(run.own_extension.label())} belongs to it and is always applied."
+    yield f"It was written by extrapolate {__version__}, a tool that compares positional encodings."
+
+
+def _loading(run: Run, architecture: str, remote_code: bool, use_cache: bool) -> Iterator[str]:
+    if remote_code:
+        yield (
+            "No class of transformers computes this encoding. The folder has its own, in modeling_extrapolate.py, "
+            "which needs torch and transformers alone: read it before you trust it. Where extrapolate is installed, "
+            "import extrapolate.transformers, and leave trust_remote_code out."
+        )
+        yield "The texts of a batch start at the left: padding on the right changes nothing, on the left it is refused."
+    else:
+        yield f"The class is {architecture}, of transformers itself."
+    if not use_cache:
+        yield (
+            "The model is used without a cache: with each new token, what it makes of the earlier ones changes. So "
+            "use_cache is false in its configuration, and every token that is generated takes a pass over the whole "
+            "text."
+        )
+    longest = run.model.encoding.max_length
+    if longest is not None:
+        yield f"The encoding is defined up to {longest:,} positions; a longer text is refused."
+
+
+def _training(run: Run) -> Iterator[str]:
+    config = run.config
+    if isinstance(config, ImportedConfig):
+        yield f"It was imported from {markdown(config.imported.source)}; how it was trained is not known."
+        yield f"Training length: {config.seq_len:,} tokens."
+        return
+    assert isinstance(config, TrainedConfig)
+    training = config.training
+    yield f"Text: {markdown(config.data.source)}, corpus {config.data.corpus_hash}."
+    yield f"Training length: {config.trained_length:,} tokens. Texts are joined by the end-of-text token."
+    yield (
+        f"{training.tokens:,} tokens in steps of {training.batch_tokens:,}, learning rate {training.lr:g}, seed "
+        f"{training.seed}, {training.precision}."
+    )
+    if config.origin is not None:
+        yield f"It continues the run {markdown(config.origin.run)}, whose training length was {config.seq_len:,}."
+    made = run.provenance
+    place = [f"extrapolate {made.get('version')}", *([f"commit {made['commit']}"] if made.get("commit") else [])]
+    yield markdown(f"Trained with {', '.join(place)}, on {made.get('machine')}.")
+
+
+def _losses(run: Run) -> Iterator[str]:
+    """A table for each protocol that the run was evaluated with, as it was trained."""
+    rows = results.read(run.path / EVALS, results.EVALS) if (run.path / EVALS).is_file() else []
+    last = max((row["step"] for row in rows), default=0)
+    rows = [row for row in rows if row["extension"] == AS_TRAINED and row["step"] == last]
+    if not rows:
+        yield "It was not evaluated before it was exported."
+        return
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["protocol"], row["split"], row["precision"]), []).append(row)
+    for (protocol, split, precision), mine in groups.items():
+        yield f"Protocol `{protocol}`, split {split}, evaluated in {precision}. Loss is in nats per token."
+        yield "\n".join(
+            [
+                "| length | times training length | loss | perplexity | loss without the longer context | targets |",
+                "|---|---|---|---|---|---|",
+                *(_row(row) for row in sorted(mine, key=lambda row: (row["factor"], row["targets_hash"]))),
+            ]
+        )
+    yield _paragraph(
+        "Compare losses only with models of the same corpus and tokens. Without the longer context means: the same "
+        "targets, the context cut back to the training length."
+    )
+
+
+def _row(row: dict[str, Any]) -> str:
+    loss, perplexity = ("n/a" if row[name] is None else f"{row[name]:.4g}" for name in ("loss", "perplexity"))
+    return (
+        f"| {row['length']:,} | {row['factor']:g} | {loss} | {perplexity} | {row['control_loss']:.4g} | "
+        f"{row['n_targets']:,} |"
+    )
+
+
+def _encoding(run: Run) -> Iterator[str]:
+    encoding, name = run.model.encoding, run.config.encoding.name
+    text = inspect.getdoc(type(encoding)) or ""
+    yield from (markdown(paragraph) for paragraph in paragraphs(text).splitlines() if paragraph)
+    yield f"In this model: `{specs.spell(name, encoding.arguments())}`."
+    if encoding.caption:
+        yield f"{markdown(encoding.caption)}."

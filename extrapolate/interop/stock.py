@@ -1,0 +1,161 @@
+"""A run's model as one of transformers' own classes, where one computes the same: its configuration and its weights.
+
+Shapes: D width, H heads, K head dim.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.none import NoPE
+from extrapolate.encodings.rnope import RNoPE
+from extrapolate.encodings.rope import RoPE
+from extrapolate.extensions.base import Extension
+from extrapolate.extensions.frequencies import NTK, Llama3, LongRoPE, NTKByParts, YaRN
+from extrapolate.extensions.positions import PositionInterpolation
+from extrapolate.extensions.windows import Window
+from extrapolate.model.decoder import Decoder
+
+# The names of a layer's weights there and here, but for those that are one matrix here.
+LAYER = {
+    "input_layernorm.weight": "attention_norm.weight",
+    "self_attn.o_proj.weight": "attention.out.weight",
+    "post_attention_layernorm.weight": "feed_forward_norm.weight",
+    "mlp.down_proj.weight": "feed_forward.down.weight",
+}
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The rotary embedding there: rope_parameters, and the longest text that it is meant for, tokens.
+
+    base is theta; scaling has the rope_type and what belongs to it, and is empty for the plain one.
+    """
+
+    base: float
+    scaling: dict[str, Any]
+    longest: int
+
+
+def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int) -> dict[str, Any] | None:
+    """The fields of config.json that name a class and say what it computes; None where no class computes the same.
+
+    parts: the extensions that belong to the model. trained_length: the length of its training windows, tokens.
+    """
+    sizes = model.config
+    layers = model.encodings
+    windows = [part for part in parts if type(part) is Window]
+    others = [part for part in parts if type(part) is not Window]
+    if sizes.ssmax or type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
+        return None
+    rotates = [type(layer) is not NoPE and not getattr(layer, "unencoded", False) for layer in layers]
+    if not all(rotates) and isinstance((*others, None)[0], YaRN | LongRoPE):  # they sharpen all scores here
+        return None
+    extended = [layer.extended(windows[0].plan(layer, model.seq_len, 2**53)) if windows else layer for layer in layers]
+    sizes_of_windows = {layer.window for layer in extended} - {None}
+    rope = _rope(model, others[0] if others else None, trained_length)
+    if rope is None or len(sizes_of_windows) > 1:
+        return None
+    fields: dict[str, Any] = {
+        "vocab_size": sizes.vocab_size,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.ff_width,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.kv_heads,
+        "head_dim": sizes.head_dim,
+        "hidden_act": "silu",
+        "rms_norm_eps": sizes.norm_eps,
+        "attention_bias": False,
+        "tie_word_embeddings": sizes.tied_embeddings,
+        "max_position_embeddings": rope.longest,
+        "rope_parameters": {"rope_type": "default", "rope_theta": rope.base, **rope.scaling},
+        # As versions of transformers before 5 say it.
+        "rope_theta": rope.base,
+        "rope_scaling": rope.scaling or None,
+    }
+    plain = all(rotates) and not sizes_of_windows
+    if sizes.qk_norm:
+        return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **fields} if plain else None
+    if plain and sizes.width % sizes.heads == 0:  # Llama asks for that, though it has a head_dim
+        return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False, **fields}
+    return {
+        "architectures": ["SmolLM3ForCausalLM"],
+        "model_type": "smollm3",
+        "mlp_bias": False,
+        **fields,
+        "no_rope_layers": [int(rotated) for rotated in rotates],
+        "use_sliding_window": bool(sizes_of_windows),
+        "sliding_window": next(iter(sizes_of_windows), None),
+        "layer_types": ["sliding_attention" if layer.window else "full_attention" for layer in extended],
+    }
+
+
+def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope | None:
+    """The rotary embedding with an extension, or None where no rope_type is the same.
+
+    "dynamic" is not: there, a text's frequencies depend on the longest text that was read before.
+    """
+    encoding, length = model.encoding, model.seq_len
+    theta = encoding.theta if isinstance(encoding, RoPE) else 10_000.0
+    if part is None:
+        return Rope(theta, {}, trained_length)
+    factor = getattr(part, "factor", None)
+    if not isinstance(encoding, RoPE) or factor is None or factor < 1 or model.config.head_dim < 4:
+        return None
+    reach = max(trained_length, round(length * factor))
+    original = {"factor": factor, "original_max_position_embeddings": length}
+    match part:
+        case PositionInterpolation():
+            return Rope(theta, {"rope_type": "linear", "factor": factor}, trained_length)
+        case NTK():
+            return Rope(theta * factor ** (encoding.dims.head_dim / (encoding.dims.head_dim - 2)), {}, reach)
+        case NTKByParts(ramp="pairs"):
+            ends = {"beta_fast": part.fast, "beta_slow": part.slow}
+            sharper = {} if type(part) is YaRN else {"attention_factor": 1.0}
+            return Rope(theta, {"rope_type": "yarn", **original, **ends, **sharper}, reach)
+        case Llama3():
+            ends = {"low_freq_factor": part.slow, "high_freq_factor": part.fast}
+            return Rope(theta, {"rope_type": "llama3", **original, **ends}, reach)
+        case LongRoPE():
+            lists = {
+                name: [1 / scale for scale in part.plan(encoding, length, at).frequency_scale]
+                or [1.0] * (model.config.head_dim // 2)
+                for name, at in (("short_factor", length), ("long_factor", length + 1))
+            }
+            sharper = {"attention_factor": part.logit_scale(length, length) ** 0.5}
+            return Rope(theta, {"rope_type": "longrope", **original, **lists, **sharper}, reach)
+    return None
+
+
+def stock_weights(model: Decoder) -> dict[str, Tensor]:
+    """The weights by the names of transformers' classes, float32."""
+    ours, sizes = model.state_dict(), model.config
+    encoding = model.encoding
+    paired = isinstance(encoding, RoPE) and encoding.pairing == "interleaved"
+    channel_K = torch.arange(sizes.head_dim)
+    if paired:  # there, channels m and m + K/2 are a pair
+        channel_K = torch.cat([channel_K[::2], channel_K[1::2]])
+    found = {"model.embed_tokens.weight": ours["embedding.weight"], "model.norm.weight": ours["norm.weight"]}
+    if not sizes.tied_embeddings:
+        found["lm_head.weight"] = ours["head.weight"]
+    queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    for i in range(sizes.layers):
+        there, here = f"model.layers.{i}", f"blocks.{i}"
+        found |= {f"{there}.{name}": ours[f"{here}.{own}"] for name, own in LAYER.items()}
+        q, k, v = ours[f"{here}.attention.qkv.weight"].split([queries, keys, keys])
+        for name, weight in (("q", _reordered(q, channel_K)), ("k", _reordered(k, channel_K)), ("v", v)):
+            found[f"{there}.self_attn.{name}_proj.weight"] = weight
+        for name in ("q_norm", "k_norm") if sizes.qk_norm else ():
+            found[f"{there}.self_attn.{name}.weight"] = ours[f"{here}.attention.{name}.weight"][channel_K]
+        gate, up = ours[f"{here}.feed_forward.gate_up.weight"].chunk(2)
+        found |= {f"{there}.mlp.gate_proj.weight": gate, f"{there}.mlp.up_proj.weight": up}
+    return {name: weight.contiguous().clone() for name, weight in found.items()}
+
+
+def _reordered(weight: Tensor, channel_K: Tensor) -> Tensor:
+    """A projection, [H K, D], with the channels of every head in another order."""
+    return weight.unflatten(0, (-1, len(channel_K)))[:, channel_K].flatten(0, 1)

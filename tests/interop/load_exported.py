@@ -1,0 +1,52 @@
+"""Loads exported folders as a stranger does: without this package, and says what came of it.
+
+python load_exported.py FOLDER: every folder in it is an exported run, with `expected.safetensors` beside the model: it
+has tokens and logits by length. Prints one JSON object: the folder's name, and what was found.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.modules["extrapolate"] = None  # type: ignore[assignment] # importing it fails
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+
+def look(folder: Path) -> dict[str, Any]:
+    """What a folder's model computes, against what it should, and how it generates."""
+    remote = (folder / "modeling_extrapolate.py").exists()
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=remote, output_loading_info=True
+    )
+    found: dict[str, Any] = {"class": type(model).__name__, "unloaded": sorted(info["missing_keys"])}
+    found["unknown"] = sorted(info["unexpected_keys"])
+    expected = load_file(folder / "expected.safetensors")
+    with torch.no_grad():
+        for name in [name for name in expected if name.startswith("tokens")]:
+            length = name.removeprefix("tokens")
+            try:
+                logits = model(expected[name]).logits
+            except ValueError as error:
+                found[length] = str(error)
+                continue
+            found[length] = (logits - expected[f"logits{length}"]).abs().max().item()
+        prompt, new = expected["prompt"], len(expected["new"])
+        options = {"max_new_tokens": new, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+        without = model.generate(prompt, use_cache=False, **options)
+        usual = model.generate(prompt, **options)
+        found["cache"] = usual.past_key_values is not None
+        pairs = zip(without.logits, usual.logits, strict=True)
+        found["generated"] = max((one - other).abs().max().item() for one, other in pairs)
+    return found
+
+
+if __name__ == "__main__":
+    folders = sorted(path for path in Path(sys.argv[1]).iterdir() if (path / "config.json").exists())
+    print(json.dumps({folder.name: look(folder) for folder in folders}))
