@@ -130,7 +130,8 @@ def check(tracker: str | None) -> None:
         return
     if tracker not in _OPEN:
         raise UserError(f"unknown tracker '{tracker}'; {did_you_mean(tracker, _OPEN)}")
-    if find_spec(tracker) is None:
+    found = find_spec(tracker)
+    if found is None or found.origin is None:  # a folder of that name, which wandb makes, is no library
         raise UserError(
             f"`tracker='{tracker}'` needs the package {tracker}: pip install 'extrapolate[trackers]', or leave it out"
         )
