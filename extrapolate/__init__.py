@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from extrapolate.api.compare import compare as compare
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
+    from extrapolate.api.evaluate_tasks import evaluate_tasks as evaluate_tasks
     from extrapolate.api.export import export as export
     from extrapolate.api.inspect import inspect as inspect
     from extrapolate.api.load import load as load
@@ -45,6 +46,7 @@ _PUBLIC = {
     "compare": "api.compare",
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",
+    "evaluate_tasks": "api.evaluate_tasks",
     "export": "api.export",
     "foreign": "interop.foreign",
     "inspect": "api.inspect",

@@ -10,6 +10,7 @@ from extrapolate.cli import (
     check,
     compare,
     eval_lengths,
+    eval_tasks,
     export,
     inspect,
     merge,
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command("tokenize")(tokenize.tokenize)
 app.command("train")(train.train)
 app.command("eval-lengths")(eval_lengths.eval_lengths)
+app.command("eval-tasks")(eval_tasks.eval_tasks)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)

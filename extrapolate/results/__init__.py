@@ -2,13 +2,14 @@
 
 from extrapolate.results.columns import Column, Group, Table
 from extrapolate.results.parquet import check_grows, merge, read, read_frame, write, write_frame
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
 
 __all__ = [
     "EVALS",
     "EVAL_DOCUMENTS",
     "INSPECTIONS",
     "PROBES",
+    "TASKS",
     "Column",
     "Group",
     "Table",
