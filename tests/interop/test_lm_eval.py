@@ -3,6 +3,9 @@
 import json
 import math
 import random
+import re
+import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +29,9 @@ pytest.importorskip("extrapolate.transformers")  # exported models load without 
 Instance = pytest.importorskip("lm_eval.api.instance").Instance
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
-LM_EVALS_OWN = Path(lm_eval.__file__).parent / "tasks"
-HELLASWAG, ARC = LM_EVALS_OWN / "hellaswag", LM_EVALS_OWN / "arc"
+HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
 QUESTIONS, LONG = 12, 48
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,18 @@ def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         config += f"  - split: {split}\n    path: ARC-Easy/{split}.jsonl\n"
     (folder / "allenai/ai2_arc/README.md").write_text(f"{config}---\n")
     return folder
+
+
+@pytest.fixture
+def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
+    from lm_eval import tasks
+
+    class Few(tasks.TaskManager):  # type: ignore[misc, unused-ignore]
+        def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
+            super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
+
+    monkeypatch.setattr(tasks, "TaskManager", Few)
 
 
 @pytest.fixture(autouse=True)
@@ -149,11 +164,10 @@ def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
     assert abs(long - short) > 1e-4
 
 
+@pytest.mark.usefixtures("few_tasks", "without_pictures")
 def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
-    import shutil
-
     folder = shutil.copytree(evaluated, tmp_path / "runs")
-    asked = ["--data-dir", copies, "--include-path", LM_EVALS_OWN, "--device", "cpu", "--length", LONG]
+    asked = ["--data-dir", copies, "--device", "cpu", "--length", LONG]
     outcome = cli("eval-tasks", folder / "rope", folder / "expe", "--tasks", "hellaswag,arc_easy", *asked).succeeded()
     assert "hellaswag acc_norm" in outcome.out
     cli("report", folder, "--out", tmp_path / "report").succeeded()
@@ -267,6 +281,7 @@ def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
     assert found["results"]["extrapolate_needle"]["perplexity,none"] > 1
 
 
+@pytest.mark.usefixtures("few_tasks")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -282,20 +297,7 @@ def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
         (["--tasks", "hellaswag", "--extend", "temperature", "--length", "64"], "leaves a constant out"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    arguments: list[Any], message: str, ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import re
-
-    from lm_eval import tasks
-
-    class Few(tasks.TaskManager):
-        """Without lm-eval's own thousands, which take seconds."""
-
-        def __init__(self, include_path: Any = None, include_defaults: bool = True) -> None:
-            super().__init__(include_path=[*include_path, HELLASWAG], include_defaults=False)
-
-    monkeypatch.setattr(tasks, "TaskManager", Few)
+def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckpt: Path, cli: Any) -> None:
     assert re.search(message, cli("eval-tasks", ckpt / "rope", *arguments).error())
     assert not (ckpt / "rope/eval_tasks.parquet").exists()
 
@@ -307,3 +309,23 @@ def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None
     with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
         lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
     assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
+
+
+@pytest.mark.usefixtures("few_tasks", "without_pictures")
+def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "copies").symlink_to(copies)
+    block = re.search(r"```sh\n(.*?)```", (ROOT / "docs/benchmarks.md").read_text(), re.DOTALL)
+    assert block is not None
+    commands = [line.split() for line in block[1].splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        assert command.pop(0) == "extrapolate"
+        cli(*command, *(["--device", "cpu"] if command[0] == "eval-tasks" else [])).succeeded()
+    rows = pd.DataFrame(results.read(ckpt / "rope/eval_tasks.parquet", results.TASKS))
+    assert set(rows["task"]) == {"hellaswag", "arc_easy", "extrapolate_needle"}
+    assert (tmp_path / "report-tasks/eval_tasks.parquet").exists()
+
+
+def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert "pip install 'extrapolate[lm-eval]'" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
