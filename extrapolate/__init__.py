@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from extrapolate.api.doctor import doctor as doctor
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
+    from extrapolate.api.evaluate_tasks import evaluate_tasks as evaluate_tasks
     from extrapolate.api.export import export as export
     from extrapolate.api.inspect import inspect as inspect
     from extrapolate.api.load import load as load
@@ -47,6 +48,7 @@ _PUBLIC = {
     "doctor": "api.doctor",
     "evaluate": "api.evaluate",
     "evaluate_probes": "api.evaluate",
+    "evaluate_tasks": "api.evaluate_tasks",
     "export": "api.export",
     "foreign": "interop.foreign",
     "inspect": "api.inspect",

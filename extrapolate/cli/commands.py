@@ -11,6 +11,7 @@ from extrapolate.cli import (
     compare,
     doctor,
     eval_lengths,
+    eval_tasks,
     export,
     inspect,
     merge,
@@ -63,6 +64,7 @@ def _program(
 app.command("tokenize")(tokenize.tokenize)
 app.command("train", cls=Sections)(train.train)
 app.command("eval-lengths", cls=Sections)(eval_lengths.eval_lengths)
+app.command("eval-tasks")(eval_tasks.eval_tasks)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("sweep", cls=Sections)(sweep.sweep)

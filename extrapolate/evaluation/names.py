@@ -10,6 +10,7 @@ LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")
 PROBES_TABLE = "eval_probes.parquet"
 INSPECTIONS_TABLE = "inspections.parquet"
+TASKS_TABLE = "eval_tasks.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")
 LONGEST = 2**24  # tokens in a window: positions are float32, which counts no further one by one
 MAX_TARGETS = 8_192  # tokens that a protocol scores at most, unless it has a limit of its own

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, AS_TRAINED, WITHOUT_OWN, check_not_none
+from extrapolate.evaluation.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.specs import shown
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,24 @@ class AppliedExtensions:
         validation = store.split("validation")
         trained = run.config.trained_length
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
+
+
+def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
+    """The plan for texts of any origin, of at most `length` tokens, whatever length each of them has.
+
+    Raises UserError where there is none: nothing can be fitted to such texts.
+    """
+    if not 2 <= length <= LONGEST:
+        raise UserError(f"`length` must be between 2 and {LONGEST} tokens, not {shown(length)}")
+    if applied.fits(run, length):
+        assert applied.extra is not None
+        raise UserError(
+            f"the extension {applied.extra.text} leaves a constant out, which only eval-lengths fits to text: give it"
+        )
+    plan = applied.expected_plan(run, model, length)
+    if not model.defined_at(length, plan):
+        raise UserError(f"{run.path}: the encoding is not defined at {length} tokens: give a smaller `length`")
+    return plan
 
 
 def extensions_to_evaluate(

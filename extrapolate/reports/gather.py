@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import INSPECTIONS_TABLE, PROBES_TABLE
+from extrapolate.evaluation.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.folders import RUN_FILE, below, listed, unique_names
 from extrapolate.results.columns import Table
 
@@ -111,4 +111,4 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 
 
 def _has_tables(folder: Path) -> bool:
-    return any(table_in(folder, name) is not None for name in (TEXT, PROBES_TABLE, INSPECTIONS_TABLE))
+    return any(table_in(folder, name) is not None for name in (TEXT, PROBES_TABLE, INSPECTIONS_TABLE, TASKS_TABLE))

@@ -55,11 +55,15 @@ CELLS = Table(
 
 @dataclass(frozen=True)
 class PublishedColumn:
-    """A column of a table: its name there, and what it holds. factor: the evaluation length / the training length."""
+    """A column of a table: its name there, and what it holds.
+
+    factor: the evaluation length / the training length. task: what lm-eval calls what was asked.
+    """
 
     name: str
-    quantity: Literal["loss", "perplexity", "time"]
+    quantity: Literal["loss", "perplexity", "time", "accuracy"]
     factor: float | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,22 @@ class Repeating:
     text: str
 
 
-@cache
 def published() -> dict[str, PublishedTable]:
-    """Every table, by its name."""
+    """Every table that a study repeats, by its name."""
+    return {name: table for name, table in _tables().items() if not _of_tasks(table)}
+
+
+def of_tasks() -> list[PublishedTable]:
+    """The tables of benchmarks."""
+    return [table for table in _tables().values() if _of_tasks(table)]
+
+
+def _of_tasks(table: PublishedTable) -> bool:
+    return any(column.task for column in table.columns)
+
+
+@cache
+def _tables() -> dict[str, PublishedTable]:
     raw = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     return {name: _table(name, **found) for name, found in raw.items()}
 

@@ -11,13 +11,14 @@ from extrapolate.results.parquet import (
     write_columns,
     write_frame,
 )
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
 
 __all__ = [
     "EVALS",
     "EVAL_DOCUMENTS",
     "INSPECTIONS",
     "PROBES",
+    "TASKS",
     "Column",
     "Group",
     "Table",

@@ -8,7 +8,7 @@ from extrapolate.errors import UserError
 from extrapolate.reports.sections.base import in_order
 from extrapolate.results.columns import INT, REAL, Column
 from extrapolate.results.described import Described, plain
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
 from extrapolate.specs import did_you_mean
 
 METRICS = plain(
@@ -39,6 +39,10 @@ TABLES = (
     Described(
         "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
         "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
+    ),
+    Described(
+        "eval_tasks", "`eval_tasks.parquet`, of a run and of a report",
+        "a run, an extension, a length, and a metric of a task of lm-eval", TASKS.groups, _EVALS,
     ),
     Described(
         "inspections", "`inspections.parquet`, of a run and of a report",

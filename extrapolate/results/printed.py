@@ -183,6 +183,11 @@ that is not a number is `"nan"`. A time is text, such as `"2026-11-22 18:00:00+0
 columns of [evals](results.md#evals). With `--probes`, more lines follow, one for each probe, length and depth. Their
 keys are the columns of [eval_probes](results.md#eval_probes).
 
+## eval-tasks
+
+`extrapolate eval-tasks --json`. One line stands for a run, an extension, and a metric of a task. Its keys are the
+columns of [eval_tasks](results.md#eval_tasks).
+
 ## inspect
 
 `extrapolate inspect --json`. One line stands for a run, an extension, a length, and a quantity of a measurement at one

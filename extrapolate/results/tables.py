@@ -1,5 +1,7 @@
 """The tables that an evaluation writes: their columns, declared once as data, in groups."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
@@ -34,6 +36,11 @@ def _setting(*own: Column) -> Group:
             ),
         ),
     )  # fmt: skip
+
+
+def _without(group: Group, name: str) -> Group:
+    """A group without one of its columns."""
+    return replace(group, columns=tuple(column for column in group.columns if column.name != name))
 
 
 def _key(own: str) -> tuple[str, ...]:
@@ -259,6 +266,46 @@ PROBES = Table(
         *_RUN,
     ),
     key=(*_key("probe"), "depth"),
+)  # fmt: skip
+
+_ASKED = _setting(
+    always("task", TEXT, "", "The task, or the group of tasks, as lm-eval calls it."),
+    always("metric", TEXT, "", "The metric, as lm-eval calls it: `acc`, `acc_norm`."),
+    always("filter", TEXT, "", "What lm-eval did with the answers before it scored them; `none` where nothing."),
+    always("shots", INT, "examples", "How many examples with answers stood before each question."),
+)
+TASKS = Table(
+    groups=(
+        # What is asked comes with the task: it is of no corpus, and of no split of one.
+        _without(_ASKED, "split"),
+        Group(
+            "score", "what was found",
+            (
+                always("value", REAL, "", "The metric's value: of an accuracy, the share of questions that are right."),
+                sometimes("stderr", REAL, "", "Its standard error over questions.", "lm-eval gives none"),
+            ),
+        ),
+        Group(
+            "counts", "how much was asked",
+            (
+                always("n_questions", INT, "questions", "How many questions were asked."),
+                always(
+                    "n_cut", INT, "questions",
+                    "How many of them were longer than `length`, so that their first tokens were cut off.",
+                ),
+            ),
+        ),
+        Group(
+            "task", "which edition of the task",
+            (
+                sometimes("group", TEXT, "", "The group that the task was asked in.", "it was asked by itself"),
+                sometimes("task_version", TEXT, "", "The version that the task says.", "it says none"),
+                always("lm_eval_version", TEXT, "", "The version of lm-eval."),
+            ),
+        ),
+        _MODEL, _TRAINING, _without(_IDENTITY, "corpus_hash"), _PROVENANCE,
+    ),
+    key=("run", "extension", "task", "metric", "filter", "shots", "length", "step", "precision"),
 )  # fmt: skip
 
 _INSPECTED = _setting(

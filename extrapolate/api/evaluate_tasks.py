@@ -1,0 +1,101 @@
+"""xt.evaluate_tasks"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.api.evaluated_runs import Runs, subjects
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import PRECISIONS, TASKS_TABLE
+from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts, users_files
+from extrapolate.folders import unique_names
+from extrapolate.interop import benchmarks
+from extrapolate.interop.benchmarks import Tasks
+from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.run import Run
+from extrapolate.specs import did_you_mean
+
+
+def evaluate_tasks(
+    runs: Runs,
+    tasks: str | Sequence[str],
+    *,
+    extend: str | Sequence[str] = (),
+    length: int | None = None,
+    shots: int | None = None,
+    limit: float | None = None,
+    include_path: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    precision: str = "fp32",
+    device: str = "auto",
+    seq_len: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> pd.DataFrame:
+    """Asks runs the tasks of lm-eval, and returns the rows: one a run, extension, task and metric.
+
+    The rows are kept with each run too, in its eval_tasks.parquet: docs/results.md has the columns, and
+    docs/benchmarks.md says what is done.
+
+    runs, extend, device, seq_len, trust_code: as for `evaluate`; the run as it was trained is always asked. tasks:
+    names of tasks or of groups, such as `hellaswag` or `mmlu`, or patterns of them, `mmlu_*`. length: the most tokens
+    that a model reads at once, and the length that extensions are set for (default: the length of the training
+    windows); of a longer text the first tokens are cut off. shots: examples before each question (default: as the task
+    says, or none). limit: so many questions of each task, or below 1 this share of them (default: all). include_path:
+    a folder with tasks of one's own. data_dir: a folder with copies of data sets, each under its name on the Hub.
+    precision: `fp32`, `bf16` or `int8`.
+
+    Raises UserError where lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
+    """
+    benchmarks.check_installed()
+    from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
+
+    if precision not in PRECISIONS:
+        raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
+    if shots is not None and shots < 0:
+        raise UserError(f"`shots` must be 0 or more, not {shots}")
+    if limit is not None and not limit > 0:
+        raise UserError(f"`limit` must be above 0, not {limit:g}")
+    extensions = (extend,) if isinstance(extend, str) else tuple(extend)
+    found, damaged = subjects(runs, seq_len, progress)
+    for error in damaged.values():
+        raise error
+    for run in found:
+        if trust_code and isinstance(run, Run):
+            run.trust_code()
+    # Everything that can be refused is, before lm-eval and its data are read.
+    asked = []
+    for run in found:
+        results.check_grows(run.path / TASKS_TABLE, results.TASKS)
+        run.checkpoints("last")
+        model = run.build_model()
+        at = run.config.trained_length if length is None else length
+        for text, applied in extensions_to_evaluate(run, model, extensions).items():
+            plan_for_texts(run, model, applied, at)
+            asked.append((run, text, applied))
+    progress.say("reading the tasks")
+    folders = (None if folder is None else Path(folder) for folder in (include_path, data_dir))
+    loaded = Tasks.load([tasks] if isinstance(tasks, str) else tasks, *folders)
+    names = unique_names(run.path.resolve() for run in found)
+    rows: list[dict[str, Any]] = []
+    with progress.display("tokens", stopped="stopped; what was asked before this extension is kept") as display:
+        for run, text, applied in asked:
+            done = 0
+
+            def advance(inputs: int, what: str = f"{run.name} {text}") -> None:
+                nonlocal done
+                done += inputs
+                display.update(what, done)
+
+            with files.locked(run.path):
+                files.remove_partials(run.path)
+                if isinstance(run, Run):
+                    run.keep_extensions(users_files(extensions))
+                lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
+                part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
+                results.merge(run.path / TASKS_TABLE, part, results.TASKS, run.name)
+            rows += [row | {"run": names[run.path.resolve()]} for row in part]
+    return pd.DataFrame(rows)

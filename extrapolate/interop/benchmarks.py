@@ -1,0 +1,171 @@
+"""The tasks of lm-eval, asked of runs: which there are, what a run scores, and the rows that say so."""
+
+import contextlib
+import hashlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from extrapolate.errors import UserError
+from extrapolate.evaluation.rows import common, label_of
+from extrapolate.results.tables import TASKS
+from extrapolate.specs import did_you_mean
+
+if TYPE_CHECKING:
+    from extrapolate.interop.lm_eval import RunLM
+
+OWN_TASKS = Path(__file__).parent / "tasks"  # the probes: for lm-eval's own command, too
+MISSING = "benchmarks need the package lm-eval: pip install 'extrapolate[lm-eval]'"
+COPIES = (
+    "without the Hub, copy a data set, hf download NAME --repo-type dataset --local-dir COPIES/NAME, and give the "
+    "folder of all copies with `data_dir`"
+)
+
+
+def check_installed() -> None:
+    """Raises UserError where lm-eval is missing."""
+    try:
+        import lm_eval
+    except ImportError:
+        raise UserError(MISSING) from None
+    assert lm_eval
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks and groups of lm-eval with their data, to be asked of any number of models."""
+
+    tasks: dict[str, Any]
+    groups: dict[str, Any]
+
+    @classmethod
+    def load(cls, names: Sequence[str], include_path: Path | None, data_dir: Path | None) -> "Tasks":
+        """The tasks by their names, or by patterns of them, such as `mmlu_*`.
+
+        include_path: a folder with tasks of one's own. data_dir: the folder with copies of data sets, each under its
+        name on the Hub. Raises UserError where lm-eval, a task or its data is missing.
+        """
+        check_installed()
+        if not names:
+            raise UserError("name at least one task: `tasks='hellaswag'`")
+        for name, folder in (("include_path", include_path), ("data_dir", data_dir)):
+            if folder is not None and not folder.is_dir():
+                raise UserError(f"`{name}={folder}` is no folder")
+        _silence()
+        from lm_eval.tasks import TaskManager
+
+        own = [str(folder.resolve()) for folder in (OWN_TASKS, include_path) if folder is not None]
+        manager = TaskManager(include_path=own, include_defaults=False)
+        if not all(_matching(name, manager.all_tasks) for name in names):  # lm-eval's own thousands take seconds
+            manager = TaskManager(include_path=own)
+        chosen = []
+        for name in names:
+            if not (matching := _matching(name, manager.all_tasks)):
+                raise UserError(f"lm-eval has no task '{name}'; {did_you_mean(name, manager.all_tasks)}")
+            chosen += matching
+        tasks: dict[str, Any] = {}
+        groups: dict[str, Any] = {}
+        with contextlib.chdir(data_dir or Path()):  # the library looks for a folder of a data set's name before the Hub
+            for name in dict.fromkeys(chosen):
+                try:
+                    found = manager.load([name])
+                except Exception as error:  # a task is code of anybody's, and so are its errors
+                    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                    raise UserError(f"the task {name} or its data cannot be loaded: {reason}; {COPIES}") from error
+                tasks |= found["tasks"]
+                groups |= found.get("groups", {})
+        return cls(tasks, groups)
+
+    def questions(self, model: Any, shots: int | None, limit: float | None) -> dict[str, Any]:
+        """What lm-eval finds when it asks a model of its kind, as its `evaluate` returns it.
+
+        Examples before the questions are drawn as its `simple_evaluate` does, which would take seconds to describe the
+        machine. A task that says that it has no examples keeps to that.
+        """
+        from lm_eval import evaluate
+        from lm_eval.defaults import DEFAULT_OTHER_SEED
+
+        for task in self.tasks.values():
+            own = task.get_config("num_fewshot")
+            if own is None or (shots is not None and own != 0):
+                task.set_config(key="num_fewshot", value=shots or 0)
+            task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return dict(evaluate(model, {"tasks": self.tasks, "groups": self.groups}, limit=limit))
+
+
+def _matching(name: str, known: Sequence[str]) -> list[str]:
+    return [one for one in known if fnmatchcase(one, name)]
+
+
+def _silence() -> None:
+    """The libraries tell of every task and every file; what went wrong is an error all the same."""
+    import datasets
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
+
+
+def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of `eval_tasks.parquet`: one for each task, or group of tasks, and metric."""
+    run = model.run
+    shared = common(run, model.loaded, model.checkpoint, model.precision, "", "")
+    shared |= {
+        "model": label_of(run.config, model.loaded, model.applied.joined(), model.applied.taken_off),
+        "extension": extension,
+        "extension_sha256": model.applied.sha256(),
+        "length": model.max_length,
+        "factor": model.max_length / run.config.seq_len,
+        "lm_eval_version": metadata.version("lm-eval"),
+        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
+    }
+    known = {column.name for column in TASKS.columns}
+    shared = {name: value for name, value in shared.items() if name in known}
+    children = found.get("group_subtasks", {})
+    group_of = {child: group for group, inside in children.items() for child in inside}
+    hashes = {task: _hash_of(samples) for task, samples in found["samples"].items()}
+    for task, metrics in found["results"].items():
+        leaves = _leaves(task, children)
+        version = found["versions"].get(task)
+        for name, value in metrics.items():
+            metric, comma, filtered = name.partition(",")
+            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            stderr = metrics.get(f"{metric}_stderr,{filtered}")
+            yield shared | {
+                "task": task,
+                "group": group_of.get(task),
+                "metric": metric,
+                "filter": filtered,
+                "shots": int(found["n-shot"].get(task, found["n-shot"].get(leaves[0], 0))),
+                "value": float(value),
+                "stderr": float(stderr) if isinstance(stderr, int | float) else None,
+                "n_questions": sum(found["n-samples"][leaf]["effective"] for leaf in leaves),
+                "n_cut": sum(asked in leaves for asked, _ in model.cut),
+                "task_version": None if version is None else str(version),
+                "targets_hash": hashes[task] if task in hashes else _hash([hashes[leaf] for leaf in leaves]),
+            }
+
+
+def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
+    """The tasks of a group, and of the groups in it; a task itself."""
+    if task not in children:
+        return [task]
+    return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
+
+
+def _hash_of(samples: Sequence[Mapping[str, Any]]) -> str:
+    """Identifies a task's questions with their prompts and right answers."""
+    names = ("doc_id", "doc_hash", "prompt_hash", "target_hash")
+    return _hash(sorted({" ".join(str(sample[name]) for name in names) for sample in samples}))
+
+
+def _hash(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

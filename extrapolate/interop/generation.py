@@ -1,0 +1,58 @@
+"""Text that a model continues, the likeliest token each time.
+
+Shapes: B batch, here 1, T tokens, G key and value heads, K head dim, D width.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Encoding
+from extrapolate.interop.export import depends_on_length
+from extrapolate.model.decoder import Decoder
+from extrapolate.model.language_model import LanguageModel
+
+
+class Kept:
+    """What all layers keep of earlier tokens: see `Cache`."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._layers: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def extend(
+        self, encoding: Encoding, k_BGTK: Tensor, v_BGTK: Tensor, x_BTD: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Takes a layer's keys, values and inputs of the tokens that follow; gives those of all tokens."""
+        layer, new = encoding.dims.layer, (k_BGTK, v_BGTK, x_BTD)
+        if layer in self._layers:
+            k, v, x = (torch.cat(pair, dim=-2) for pair in zip(self._layers[layer], new, strict=True))
+            new = (k, v, x)
+        self._layers[layer] = new
+        return new
+
+
+@torch.inference_mode()
+def generated(
+    model: LanguageModel, tokens: Sequence[int], most: int, setting: Any, ended: Callable[[list[int]], bool]
+) -> list[int]:
+    """The tokens that follow, at most so many, up to the first with which `ended` says that it is enough.
+
+    setting: what the model made of a plan. Earlier tokens are computed once, unless another library runs the model, or
+    what they are changes with the length of the text.
+    """
+    kept = Kept() if isinstance(model, Decoder) and not depends_on_length(model, ()) else None
+    new: list[int] = []
+    whole = list(tokens)
+    while len(new) < most and not (new and ended(new)):
+        tokens_BT = torch.tensor([whole if kept is None else whole[kept.length :]], device=model.device)
+        if kept is None or not isinstance(model, Decoder):
+            hidden_BTD = model.hidden(tokens_BT, setting)
+        else:
+            hidden_BTD = model.hidden(tokens_BT, setting, cache=kept)
+            kept.length = len(whole)
+        new.append(int(model.head(hidden_BTD[0, -1:]).argmax()))
+        whole.append(new[-1])
+    return new

@@ -1,0 +1,192 @@
+"""A run as a model of lm-eval, which asks it for likelihoods of texts, and for texts that follow.
+
+Importing this registers it: `simple_evaluate(model="extrapolate", model_args={"run": "ckpt/rope"})`.
+Shapes: W texts of one length, T tokens and the next one, P places at the end of a text.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from lm_eval.models.utils import normalize_gen_kwargs
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+from extrapolate.data import tokenizer as tokenizers
+from extrapolate.errors import UserError
+from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate, plan_for_texts
+from extrapolate.evaluation.precision import in_precision, storage_of
+from extrapolate.evaluation.subject import Subject
+from extrapolate.interop.generation import generated
+from extrapolate.machine.devices import device_of
+from extrapolate.runs.run import Run
+
+MOST_NEW = 256  # tokens that are generated, where a task does not say: as in lm-eval's own models
+Tokens = list[int]
+
+
+@register_model("extrapolate")
+class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is not installed it is Any
+    """A run with one extension, at one length.
+
+    run: a run, its folder, or a model of another library. length: the most tokens that the model reads at once, and
+    the evaluation length that the extension is set for, also where a text is shorter (default: the length of the
+    training windows). Of a longer text the first tokens are cut off. extend: one extension. precision: `fp32`, `bf16`
+    or `int8`. device: `cpu`, `cuda` or `auto`. advance: told the inputs of every batch.
+
+    Texts are not padded: those of one length are computed together. `cut` has the task and the number of every question
+    that was cut. Raises UserError where the run cannot be evaluated so.
+    """
+
+    def __init__(
+        self,
+        run: "str | Path | Subject",
+        *,
+        length: int | None = None,
+        extend: str | AppliedExtensions = AS_TRAINED,
+        precision: str = "fp32",
+        device: str = "auto",
+        advance: Callable[[int], None] = lambda inputs: None,
+    ) -> None:
+        super().__init__()
+        self.run: Subject = Run.open(Path(run)) if isinstance(run, str | Path) else run
+        self.max_length = self.run.config.trained_length if length is None else length
+        self.precision, self.advance = precision, advance
+        self.checkpoint = self.run.checkpoints("last")[-1]
+        self.loaded = self.run.load_model(self.checkpoint).to(device_of(device))
+        self.model = in_precision(self.loaded, precision).to(device_of(device))
+        if isinstance(extend, str):
+            extend = list(extensions_to_evaluate(self.run, self.loaded, [extend]).values())[-1]
+        self.applied: AppliedExtensions = extend
+        self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
+        self.cut: set[tuple[str | None, int | None]] = set()
+        self._cut_requests: list[bool] = []
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return self.run.tokenizer
+
+    @property
+    def eot_token_id(self) -> int:
+        """The id of the end-of-text token. Raises UserError where the tokenizer has none."""
+        end = tokenizers.eos_id(self._tokenizer)
+        if end is None:
+            raise UserError(f"the tokenizer of {self.run.path} has no end-of-text token, which a text would begin with")
+        return end
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What comes before a text without a context: what the tokenizer begins every text with, or ends one with."""
+        before = self._tokenizer.encode("").ids
+        return int(before[0]) if before else self.eot_token_id
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What tells this tokenizer from others."""
+        return str(self.run.path)
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> Tokens:
+        """The tokens of a text, after what the tokenizer begins every text with."""
+        return list(self._tokenizer.encode(string, add_special_tokens=add_special_tokens is not False).ids)
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+        """For each pair of a context and what follows: the log-likelihood, nats, and whether no token is likelier."""
+        found = super().loglikelihood(requests, disable_tqdm=True)
+        pairs = zip(requests, self._cut_requests, strict=True)
+        self.cut |= {(request.task_name, request.doc_id) for request, was_cut in pairs if was_cut}
+        return cast(list[tuple[float, bool]], found)
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[Any, Tokens, Tokens]], disable_tqdm: bool = True, **kwargs: Any
+    ) -> list[tuple[float, bool]]:
+        wholes: list[Tokens] = []
+        self._cut_requests = []
+        for asked, context, answer in requests:
+            if not 0 < len(answer) <= self.max_length:
+                text = "" if asked is None else f" ({asked[1][:40]!r})"
+                raise UserError(f"an answer{text} has {len(answer)} tokens: give a `length` of as many, or more")
+            whole = [*context, *answer]
+            self._cut_requests.append(len(whole) > self.max_length + 1)
+            wholes.append(whole[-(self.max_length + 1) :])
+        together: dict[int, list[int]] = {}
+        for number, whole in enumerate(wholes):
+            together.setdefault(len(whole) - 1, []).append(number)
+        found: dict[int, tuple[float, bool]] = {}
+        for inputs, numbers in sorted(together.items(), reverse=True):
+            tokens_WT = np.array([wholes[number] for number in numbers])
+            longest = max(len(requests[number][2]) for number in numbers)
+            scores = scores_at(
+                self.model, tokens_WT.__getitem__, len(numbers), inputs, np.arange(inputs - longest, inputs), self.plan,
+                precision=self.precision, likeliest=True, progress=self.advance,
+            )  # fmt: skip
+            assert scores.likeliest_WP is not None
+            for number, loss_P, likeliest_P in zip(numbers, scores.loss_WP, scores.likeliest_WP, strict=True):
+                count = len(requests[number][2])
+                found[number] = -float(loss_P[-count:].sum(dtype=np.float64)), bool(likeliest_P[-count:].all())
+        for number, (asked, _, _) in enumerate(requests):
+            if asked is not None:
+                self.cache_hook.add_partial("loglikelihood", asked, found[number])
+        return [found[number] for number in range(len(requests))]
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
+        """The log-likelihood of whole texts, nats: one window after the other, each token scored once."""
+        windows: list[tuple[Any, Tokens, Tokens]] = []
+        owners: list[int] = []
+        for number, request in enumerate(requests):
+            tokens = self.tok_encode(request.args[0])
+            for pair in get_rolling_token_windows(tokens, self.prefix_token_id, self.max_length, context_len=1):
+                windows.append((None, *make_disjoint_window(pair)))
+                owners.append(number)
+        totals = [0.0] * len(requests)
+        for number, (likelihood, _) in zip(owners, self._loglikelihood_tokens(windows), strict=True):
+            totals[number] += likelihood
+        for request, total in zip(requests, totals, strict=True):
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
+        return totals
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
+        """What follows each context, the likeliest token each time, up to one of the texts that end it.
+
+        Raises UserError where a task asks for tokens that are drawn, or for more than the length has room for.
+        """
+        found = []
+        for request in requests:
+            context, asked = request.args
+            text, was_cut = self._generated(context, asked)
+            if was_cut:
+                self.cut.add((request.task_name, request.doc_id))
+            self.cache_hook.add_partial("generate_until", request.args, text)
+            found.append(text)
+        return found
+
+    def _generated(self, context: str, asked: Mapping[str, Any]) -> tuple[str, bool]:
+        options = normalize_gen_kwargs(dict(asked), MOST_NEW)
+        if options.get("do_sample"):
+            raise UserError("the task draws tokens at random, which is not done here: only the likeliest are taken")
+        most = int(options["max_gen_toks"])
+        if most >= self.max_length:
+            raise UserError(
+                f"the task generates up to {most} tokens: give a `length` above that, not {self.max_length}"
+            )
+        tokens = self.tok_encode(context) or [self.prefix_token_id]
+        kept = tokens[-(self.max_length - most) :]
+        ends = [end for end in options["until"] if end]
+
+        def text_of(new: Tokens) -> str:
+            text = self._tokenizer.decode(new)
+            return text[: min((at for at in map(text.find, ends) if at >= 0), default=len(text))]
+
+        def ended(new: Tokens) -> bool:
+            return new[-1] == self.eot_token_id or any(end in self._tokenizer.decode(new) for end in ends)
+
+        setting = self.model.setting(self.plan, storage_of(self.precision))
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            new = generated(self.model, kept, most, setting, ended)
+        self.advance(len(kept) + len(new))
+        return text_of(new), len(kept) < len(tokens)

@@ -1,0 +1,54 @@
+"""Benchmarks: what lm-eval's tasks found, beside what a paper did."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.evaluation.names import TASKS_TABLE
+from extrapolate.reports import tasks
+from extrapolate.reports.material import Material
+from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.published import of_tasks
+from extrapolate.reports.sections.base import Part, Section, sections
+
+BESIDE = "{}, from {}: {}. {} Ours is `acc`, the share of questions whose right answer is the likeliest."
+
+
+@sections.register("tasks")
+class Tasks(Section):
+    """The scores of each model on benchmarks, and a paper's on the same ones."""
+
+    chapter = "Benchmarks"
+    place = 32
+    files = (TASKS_TABLE,)
+
+    @staticmethod
+    def subjects(material: Material) -> Sequence[str]:
+        return ["benchmarks"] if _rows(material) else []
+
+    @staticmethod
+    def part(material: Material, subject: str) -> Part:
+        found = _rows(material)
+        shown, notes = tasks.comparable(pd.DataFrame(found))
+        blocks: list[Block] = []
+        for title, table in tasks.by_shots(shown):
+            blocks += [Heading(2, title[0].upper() + title[1:]), Table(table, title)]
+        blocks += [Text(tasks.caption(shown[shown["group"].isna()])), *map(Text, notes)]
+        for published in of_tasks():
+            table = tasks.beside(published, shown)
+            if len(table):
+                said = BESIDE.format(published.title, published.source, published.theirs, published.note)
+                blocks += [Heading(2, f"Beside {published.title}"), Table(table), Text(said)]
+        return Part(blocks, {TASKS_TABLE: partial(results.write, rows=found, table=results.TASKS)})
+
+
+def _rows(material: Material) -> list[dict[str, Any]]:
+    """The rows of the runs that the report shows by its losses, or of all where it has none."""
+    rows = material.evaluated.rows(TASKS_TABLE, results.TASKS)
+    if not material.rows:
+        return rows
+    kept = set(pd.concat(material.rows.values())["run"])
+    return [row for row in rows if row["run"] in kept]

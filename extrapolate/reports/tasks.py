@@ -1,0 +1,99 @@
+"""Tables of benchmarks, from the rows of `eval_tasks.parquet` alone."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.reports.published import PublishedTable
+
+SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
+
+
+def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of last checkpoints on the same questions; and in words, what was left out.
+
+    Of several sets of questions of a task, that with most runs stays, and of those the newest.
+    """
+    rows = rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
+    sets = rows.groupby([*SAME, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
+    best = sets.sort_values(["runs", "newest"]).reset_index().groupby(SAME)["targets_hash"].last()
+    same = rows["targets_hash"] == best.loc[list(rows[SAME].itertuples(index=False, name=None))].to_numpy()
+    said = [
+        f"Left out of {task}, for other questions were asked: {', '.join(sorted(set(mine['run'])))}. Ask every run "
+        "with the same limit, and the same edition of the task."
+        for task, mine in rows[~same].groupby("task")
+    ]
+    return rows[same], said
+
+
+def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """For each number of examples a title, and a table: a row for each model and length, a column for each metric.
+
+    Tasks that were asked as a part of a group are left out.
+    """
+    asked = rows[rows["group"].isna()]
+    for shots, mine in asked.groupby("shots"):
+        yield f"benchmarks, {shots} examples before each question", by_model(mine)
+
+
+def by_model(rows: pd.DataFrame) -> pd.DataFrame:
+    """`Model`, `Length`, and a column for each task and metric: means over seeds, each with its standard error.
+
+    The standard error is that over questions, of one seed.
+    """
+    names = zip(rows["task"], rows["metric"], rows["filter"], strict=True)
+    rows = rows.assign(column=[_column(*one) for one in names])
+    lines = []
+    for (model, length), mine in rows.groupby(["model", "length"], sort=False):
+        cells = {column: _cell(found) for column, found in mine.groupby("column", sort=False)}
+        lines.append({"Model": model, "Length": f"{length:,}"} | cells)
+    return pd.DataFrame(lines).fillna("")
+
+
+def _column(task: str, metric: str, filtered: str) -> str:
+    return f"{task} {metric}" + ("" if filtered == "none" else f" ({filtered})")
+
+
+def _cell(rows: pd.DataFrame) -> str:
+    value, error = rows["value"].mean(), rows["stderr"].astype(float).mean()
+    return f"{value:.3f}" + ("" if pd.isna(error) else f" ± {error:.3f}")
+
+
+def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
+    """The paper's rows, and below them our models' accuracies `acc` on the same tasks, where each has one.
+
+    Empty where no model was asked any of the tasks.
+    """
+    ours = rows[(rows["metric"] == "acc") & rows["task"].isin([column.task for column in published.columns])]
+    if ours.empty:
+        return pd.DataFrame()
+    lines = []
+    for row in published.rows:
+        values = zip(published.columns, row.values, strict=True)
+        lines.append({"Model": f"{row.name} (paper)"} | {column.name: f"{value:.2f}" for column, value in values})
+    for (model, length, shots), mine in ours.groupby(["model", "length", "shots"], sort=False):
+        applied = "" if set(mine["extension"]) == {AS_TRAINED} else f", at length {length:,}"
+        found = {column.name: mine.loc[mine["task"] == column.task, "value"] for column in published.columns}
+        cells = {name: f"{values.mean():.3f}" if len(values) else "" for name, values in found.items()}
+        lines.append({"Model": f"{model}{applied}, {shots} examples"} | cells)
+    return pd.DataFrame(lines)
+
+
+def caption(rows: pd.DataFrame) -> str:
+    """What was asked, of what, and with what."""
+
+    def values(column: str) -> str:
+        known = sorted(set(rows[column].dropna().tolist()))
+        return ", ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in known)
+
+    counts = rows.groupby("task", sort=False)[["n_questions", "n_cut"]].max().itertuples()
+    asked = "; ".join(
+        f"{task}: {count:,}" + (f", up to {cut:,} of them cut" if cut else "") for task, count, cut in counts
+    )
+    return (
+        f"Questions ({asked}). A question that is longer than the length loses its first tokens. ± is one standard "
+        "error over questions; models that differ only in their seed are averaged. Asked with lm-eval "
+        f"{values('lm_eval_version')} in {values('precision')}, commit {values('commit') or 'unknown'} on "
+        f"{values('machine')}, {rows['evaluated_at'].max():%Y-%m-%d}."
+    )

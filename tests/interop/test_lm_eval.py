@@ -1,0 +1,331 @@
+"""Benchmarks: our class scores as lm-eval's own on the exported folder, and the rows say what was asked."""
+
+import json
+import math
+import random
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import datasets
+import huggingface_hub
+import numpy as np
+import pandas as pd
+import pytest
+
+import extrapolate as xt
+from extrapolate import results
+from extrapolate.interop import benchmarks, probe_tasks
+from extrapolate.interop.generation import generated
+from extrapolate.model.plan import PLAIN
+from extrapolate.runs.run import Run
+
+lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'extrapolate[lm-eval]'")
+pytest.importorskip("accelerate", reason="lm-eval's own model needs accelerate")
+pytest.importorskip("extrapolate.transformers")  # exported models load without the code in their folder
+Instance = pytest.importorskip("lm_eval.api.instance").Instance
+RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
+
+HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
+QUESTIONS, LONG = 12, 48
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of HellaSwag and ARC in their own formats, with questions made from the corpus."""
+    words = " ".join(path.read_text() for path in sorted(corpus.glob("*.txt"))[:4]).split()
+    rng = random.Random(0)
+    folder = tmp_path_factory.mktemp("copies")
+    datasets.config.HF_DATASETS_CACHE = folder / "cache"
+
+    def text(count: int) -> str:
+        start = rng.randrange(len(words) - count)
+        return " ".join(words[start : start + count])
+
+    swag = [
+        {
+            "ind": number, "activity_label": "Words", "ctx_a": text(rng.randint(3, 20)), "ctx_b": text(2), "ctx": "",
+            "endings": [text(rng.randint(1, 2)) for _ in range(4)], "source_id": str(number), "split": "val",
+            "split_type": "indomain", "label": str(rng.randrange(4)),
+        }
+        for number in range(QUESTIONS)
+    ]  # fmt: skip
+    arc = [
+        {
+            "id": str(number), "question": text(8), "answerKey": rng.choice("ABC"),
+            "choices": {"text": [text(2) for _ in range(3)], "label": ["A", "B", "C"]},
+        }
+        for number in range(QUESTIONS)
+    ]  # fmt: skip
+    rows_of = {"Rowan/hellaswag": {"train": swag[:4], "validation": swag}}
+    rows_of["allenai/ai2_arc"] = {f"ARC-Easy/{split}": arc for split in ("train", "validation", "test")}
+    for name, splits in rows_of.items():
+        for split, rows in splits.items():
+            file = folder / name / f"{split}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = "---\nconfigs:\n- config_name: ARC-Easy\n  data_files:\n"
+    for split in ("train", "validation", "test"):
+        config += f"  - split: {split}\n    path: ARC-Easy/{split}.jsonl\n"
+    (folder / "allenai/ai2_arc/README.md").write_text(f"{config}---\n")
+    return folder
+
+
+@pytest.fixture
+def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
+    from lm_eval import tasks
+
+    class Few(tasks.TaskManager):  # type: ignore[misc, unused-ignore]
+        def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
+            super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
+
+    monkeypatch.setattr(tasks, "TaskManager", Few)
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for that cannot come."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+def scores_of(table: pd.DataFrame) -> dict[tuple[str, str], float]:
+    return dict(zip(zip(table["task"], table["metric"], strict=True), table["value"], strict=True))
+
+
+@pytest.mark.parametrize(("encoding", "length"), [("rope", None), ("expe", LONG)])
+def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
+    encoding: str, length: int | None, ckpt: Path, copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    run = Run.open(ckpt / encoding)
+    folder = xt.export(run, tmp_path / "exported").folder
+    ours = xt.evaluate_tasks(run, "hellaswag", length=length, include_path=HELLASWAG, data_dir=copies, device="cpu")
+    theirs = HFLM(str(folder), batch_size=5, device="cpu", dtype="float32", max_length=length)
+    monkeypatch.chdir(copies)
+    manager = TaskManager(include_path=str(HELLASWAG), include_defaults=False)
+    found = lm_eval.simple_evaluate(theirs, tasks=["hellaswag"], task_manager=manager)
+    expected = found["results"]["hellaswag"]
+    assert scores_of(ours) == {("hellaswag", name): expected[f"{name},none"] for name in ("acc", "acc_norm")}
+    assert ours["stderr"].tolist() == [expected["acc_stderr,none"], expected["acc_norm_stderr,none"]]
+    assert 0 < expected["acc,none"] < 1
+    # And every likelihood, of which the scores are made.
+    requests = [Instance("loglikelihood", {}, sample["arguments"][0], 0) for sample in found["samples"]["hellaswag"]]
+    requests.append(Instance("loglikelihood", {}, ("", "no context"), 0))
+    lm = RunLM(run, length=length, device="cpu")
+    for mine, other in zip(lm.loglikelihood(requests), theirs.loglikelihood(requests), strict=True):
+        assert mine[0] == pytest.approx(other[0], abs=1e-4)
+        assert mine[1] == other[1]
+    whole = [Instance("loglikelihood_rolling", {}, (requests[0].args[0] * 9,), 0)]
+    assert lm.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-3)
+
+
+def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
+    run = ckpt / "rope"
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu"}
+    table = xt.evaluate_tasks(run, "hellaswag", extend="pi:factor=4", length=LONG, **asked)
+    assert table["extension"].tolist() == ["as-trained"] * 2 + ["pi:factor=4"] * 2
+    assert set(table["length"]) == {LONG}
+    assert set(table["factor"]) == {3.0}
+    assert set(table["n_questions"]) == {QUESTIONS}
+    assert set(table["shots"]) == {0}
+    assert set(table["lm_eval_version"]) == {lm_eval.__version__}
+    assert table["targets_hash"].nunique() == 1
+    assert results.read(run / "eval_tasks.parquet", results.TASKS) == table.astype(object).where(
+        table.notna(), None
+    ).to_dict("records")
+    short = xt.evaluate_tasks(run, "hellaswag", limit=5, **asked)
+    assert set(short["n_questions"]) == {5}
+    assert set(short["n_cut"]) == {5}  # each has more than 16 tokens
+    assert short["targets_hash"].iloc[0] != table["targets_hash"].iloc[0]
+    kept = pd.DataFrame(results.read(run / "eval_tasks.parquet", results.TASKS))
+    assert len(kept) == 6
+    with_shots = xt.evaluate_tasks(run, "hellaswag", length=LONG, shots=2, limit=0.5, **asked)
+    assert set(with_shots["shots"]) == {2}
+    assert set(with_shots["n_questions"]) == {QUESTIONS // 2}
+
+
+def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
+    run = Run.open(ckpt / "rope")
+    request = [Instance("loglikelihood", {}, ("some words", " more"), 0)]
+    short, long, fixed = (
+        RunLM(run, length=length, extend=extend, device="cpu").loglikelihood(request)[0][0]
+        for length, extend in ((16, "pi"), (64, "pi"), (64, "pi:factor=4"))
+    )
+    assert short == RunLM(run, length=64, device="cpu").loglikelihood(request)[0][0]
+    assert long == fixed
+    assert abs(long - short) > 1e-4
+
+
+@pytest.mark.usefixtures("few_tasks", "without_pictures")
+def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
+    folder = shutil.copytree(evaluated, tmp_path / "runs")
+    asked = ["--data-dir", copies, "--device", "cpu", "--length", LONG]
+    outcome = cli("eval-tasks", folder / "rope", folder / "expe", "--tasks", "hellaswag,arc_easy", *asked).succeeded()
+    assert "hellaswag acc_norm" in outcome.out
+    cli("report", folder, "--out", tmp_path / "report").succeeded()
+    page = (tmp_path / "report/report.md").read_text()
+    assert "# Benchmarks" in page
+    rows = results.read(tmp_path / "report/eval_tasks.parquet", results.TASKS)
+    mine = {row["task"]: row["value"] for row in rows if row["model"] == "RoPE" and row["metric"] == "acc"}
+    assert "| Llama S (paper) | 0.29 | 0.26 | 0.24 | 0.30 |" in page
+    assert f"| RoPE, 0 examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
+    lines = cli("eval-tasks", folder / "none", "--tasks", "hellaswag", "--limit", 2, "--json", *asked).succeeded().out
+    names = {column.name for column in results.TASKS.columns}
+    for line in lines.splitlines():
+        assert set(json.loads(line)) == names
+
+
+@pytest.mark.parametrize("name", ["rope", "expe", "none"])
+def test_generation_with_kept_tokens_is_that_without(name: str, ckpt: Path) -> None:
+    model = Run.open(ckpt / name).model
+    prompt, setting = list(range(5, 17)), model.setting(PLAIN)
+    plain = SimpleNamespace(device=model.device, hidden=model.hidden, head=model.head)
+    kept = generated(model, prompt, 20, setting, lambda new: False)
+    assert kept == generated(plain, prompt, 20, setting, lambda new: False)  # type: ignore[arg-type]
+    assert len(kept) == 20
+
+
+def test_a_text_that_follows_is_the_likeliest_and_ends_where_it_must(ckpt: Path) -> None:
+    lm = RunLM(Run.open(ckpt / "rope"), length=LONG, device="cpu")
+
+    def follow(**asked: Any) -> str:
+        return lm.generate_until([Instance("generate_until", {}, ("some words of a text", asked), 0)])[0]
+
+    text = follow(until=[], max_gen_toks=12)
+    end = text[4:6]
+    assert end.strip()
+    assert follow(until=[end], max_gen_toks=12) == text[: text.index(end)]
+    context = lm.tok_encode("some words of a text")
+    ((_, likeliest),) = lm._loglikelihood_tokens([(None, context, lm._tokenizer.encode(text).ids)])
+    assert likeliest or lm._tokenizer.decode(lm._tokenizer.encode(text).ids) == text
+    with pytest.raises(xt.UserError, match="at random"):
+        follow(until=[], do_sample=True, temperature=1.0)
+    with pytest.raises(xt.UserError, match="up to 256 tokens"):
+        follow(until=[])
+
+
+def test_an_oracle_passes_our_probes_and_a_run_is_asked_them(ckpt: Path, corpus: Path) -> None:
+    asked = probe_tasks.documents("passkey:length=3", 64, 2, "stdlib")
+    assert len(asked) == 10
+    for question in asked:
+        words = question["context"].split()
+        marker = words[-1]
+        assert len(words) + 3 == 65
+        place = words.index(marker)
+        assert words[place + 1 : place + 4] == question["answer"].split()
+        assert words.count(marker) == 2
+    pairs = probe_tasks.documents("mqar:pairs=2", 64, 1, "stdlib")
+    assert len(pairs) == 10  # two questions in each window
+    for question in pairs:
+        words = question["context"].split()
+        place = words.index(words[-1])
+        assert words[place + 1] == question["answer"].strip()
+    table = xt.evaluate_tasks(ckpt / "rope", "extrapolate_needle", length=512, limit=4, device="cpu")
+    found = dict(zip(table["metric"], table["value"], strict=True))
+    assert 0 <= found["acc"] <= 1
+    assert math.isfinite(found["perplexity"])
+    assert set(table["n_questions"]) == {4}
+
+
+def test_the_probes_tasks_are_those_of_lm_evals_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that looks the answer up is right everywhere."""
+    from lm_eval import simple_evaluate
+    from lm_eval.api.model import LM
+    from lm_eval.tasks import TaskManager
+
+    class Oracle(LM):
+        def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+            return [(0.0, self.found(*request.args)) for request in requests]
+
+        def found(self, context: str, answer: str) -> bool:
+            words, wanted = context.split(), answer.split()
+            place = words.index(words[-1])
+            return words[place + 1 : place + 1 + len(wanted)] == wanted
+
+        def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+            raise NotImplementedError
+
+        def generate_until(self, requests: list[Any]) -> list[str]:
+            raise NotImplementedError
+
+    small = {"words": 48, "trials": 1}
+    manager = TaskManager(include_path=str(benchmarks.OWN_TASKS), include_defaults=False, metadata=small)
+    names = manager.all_tasks
+    assert names == ["extrapolate_mqar", "extrapolate_needle", "extrapolate_passkey"]
+    found = simple_evaluate(Oracle(), tasks=names, task_manager=manager, bootstrap_iters=0)
+    assert {name: found["results"][name]["acc,none"] for name in names} == dict.fromkeys(names, 1.0)
+    assert {name: found["n-samples"][name]["effective"] for name in names} == dict(zip(names, (10, 5, 5), strict=True))
+
+
+def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
+    from lm_eval.tasks import TaskManager
+
+    small = {"words": 48, "trials": 1}
+    manager = TaskManager(include_path=str(benchmarks.OWN_TASKS), include_defaults=False, metadata=small)
+    arguments = {"run": str(ckpt / "rope"), "length": 512, "extend": "pi:factor=2", "device": "cpu"}
+    found = lm_eval.simple_evaluate(
+        "extrapolate", arguments, tasks=["extrapolate_needle"], task_manager=manager, num_fewshot=0
+    )
+    lm = RunLM(ckpt / "rope", length=512, extend="pi:factor=2", device="cpu")
+    tasks = manager.load(["extrapolate_needle"])["tasks"]
+    ours = benchmarks.Tasks(tasks, {}).questions(lm, None, None)
+    assert found["results"] == ours["results"]
+    assert found["results"]["extrapolate_needle"]["perplexity,none"] > 1
+
+
+@pytest.mark.usefixtures("few_tasks")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tasks", "hellaswagg"], "lm-eval has no task 'hellaswagg'"),
+        (["--tasks", ""], "name at least one task: --tasks hellaswag"),
+        (["--tasks", "hellaswag", "--include-path", "nowhere"], "--include-path nowhere is no folder"),
+        (["--tasks", "hellaswag", "--include-path", HELLASWAG], r"cannot be loaded: .*--data-dir"),
+        (["--tasks", "hellaswag", "--limit", "0"], "--limit must be above 0"),
+        (["--tasks", "hellaswag", "--shots", "-1"], "--shots must be 0 or more"),
+        (["--tasks", "hellaswag", "--length", "1"], "--length must be between 2"),
+        (["--tasks", "hellaswag", "--precision", "fp8"], "unknown --precision fp8"),
+        (["--tasks", "hellaswag", "--extend", "yran"], "unknown extension 'yran'"),
+        (["--tasks", "hellaswag", "--extend", "temperature", "--length", "64"], "leaves a constant out"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckpt: Path, cli: Any) -> None:
+    assert re.search(message, cli("eval-tasks", ckpt / "rope", *arguments).error())
+    assert not (ckpt / "rope/eval_tasks.parquet").exists()
+
+
+def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None:
+    with pytest.raises(xt.UserError, match="not defined at 17 tokens"):
+        xt.evaluate_tasks(ckpt / "learned", "hellaswag", length=17)
+    lm = RunLM(Run.open(ckpt / "learned"), device="cpu")
+    with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
+        lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
+    assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
+
+
+@pytest.mark.usefixtures("few_tasks", "without_pictures")
+def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "copies").symlink_to(copies)
+    block = re.search(r"```sh\n(.*?)```", (ROOT / "docs/benchmarks.md").read_text(), re.DOTALL)
+    assert block is not None
+    commands = [line.split() for line in block[1].splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        assert command.pop(0) == "extrapolate"
+        cli(*command, *(["--device", "cpu"] if command[0] == "eval-tasks" else [])).succeeded()
+    rows = pd.DataFrame(results.read(ckpt / "rope/eval_tasks.parquet", results.TASKS))
+    assert set(rows["task"]) == {"hellaswag", "arc_easy", "extrapolate_needle"}
+    assert (tmp_path / "report-tasks/eval_tasks.parquet").exists()
+
+
+def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert "pip install 'extrapolate[lm-eval]'" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
