@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from extrapolate.data.build import StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
-from extrapolate.evaluation.protocols.base import known_by
+from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.model.config import ModelConfig
 from extrapolate.reports.published import published
 from extrapolate.runs.config import read_config_file
@@ -169,7 +169,7 @@ class _Reader:
             if name not in published():
                 known = did_you_mean(name, published())
                 raise self.wrong(("published",), f"unknown published table '{name}'; {known}")
-        if names and not any(known_by(protocol).paper for protocol in evaluated):
+        if names and not any(is_papers(protocol) for protocol in evaluated):
             raise self.wrong(
                 ("evaluate", "protocols"),
                 f"the published table {names[0]} is of the protocol windows, and without it none of our numbers stands "
