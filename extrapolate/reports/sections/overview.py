@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -81,6 +82,9 @@ _UNITS = {
 }
 
 
+NOTHING = "n/a"
+
+
 class _Cells:
     """The cells of one protocol's tables."""
 
@@ -101,7 +105,8 @@ class _Cells:
         return str(count), float(count)
 
     def loss(self, model: str, factor: float) -> Cell:
-        return self._cell(model, factor, self._losses.get((model, factor), math.nan), "{:.3f}")
+        found = self._cell(model, factor, self._losses.get((model, factor), math.nan), "{:.3f}")
+        return found if found.text == NOTHING else replace(found, note=self._note(model, factor))
 
     def perplexity(self, model: str, factor: float) -> Cell:
         loss = self._losses.get((model, factor), math.nan)
@@ -114,21 +119,21 @@ class _Cells:
         """With a mark where it is sure."""
         one = self._to_control.get((model, factor))
         if one is None or one.difference is None:
-            return Cell("n/a")
+            return Cell(NOTHING)
         return Cell(f"{one.difference.mean:+.3f}", one.difference.mean, self._note(model, factor))
 
     def _cell(self, model: str, factor: float, value: float, form: str) -> Cell:
         if math.isnan(value):
-            return Cell("n/a")
+            return Cell(NOTHING)
         kind = ""
         if self._losses[model, factor] == self._best[factor]:
             kind = "best"
         elif (one := self._to_best.get((model, factor))) is not None and one.verdict().startswith("tie"):
             kind = "tie"
-        return Cell(form.format(value), value if math.isfinite(value) else None, self._note(model, factor), kind)
+        return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 
     def _note(self, model: str, factor: float) -> str:
-        """What the reader can ask for: seeds, and both differences with their intervals."""
+        """What the reader can ask for: seeds, and both differences with their intervals. All are losses, in nats."""
         lines = []
         each = self._by_seed[model, factor]
         if len(each) > 1:

@@ -105,6 +105,7 @@ def test_the_notes_hold_the_intervals_and_the_seeds() -> None:
     to_best = next(one for one in with_best(settings(documents(MODELS))) if (one.model, one.factor) == ("C", 1.0))
     assert to_best.other == "A"
     assert note[2] == f"to the best: {to_best.difference.text()}"
+    assert cell(grids["perplexity"], "C", 1.0).note == ""  # the intervals are of losses
 
 
 def test_with_one_seed_it_is_about_this_run() -> None:
