@@ -19,10 +19,11 @@ L = 8  # of `random_run`
 
 
 class TestFolder:
-    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path) -> None:
-        xt.export(ckpt / "rope", tmp_path / "out")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-        ours, text = Run.open(ckpt / "rope").tokenizer, "What a day, and what a night!"
+    @pytest.mark.parametrize("name", ["rope", "learned"])
+    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path, name: str) -> None:
+        made = xt.export(ckpt / name, tmp_path / "out")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=made.remote_code)
+        ours, text = Run.open(ckpt / name).tokenizer, "What a day, and what a night!"
         assert tokenizer(text).input_ids == ours.encode(text).ids
         assert tokenizer.decode(tokenizer(text).input_ids) == text
         assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
