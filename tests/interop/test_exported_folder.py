@@ -1,6 +1,7 @@
 """What lies beside an exported model: its tokenizer and card; and users' own files in it."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,13 @@ transformers = pytest.importorskip("transformers")
 
 MY_ENCODING = f"{Path(__file__).parents[2]}/examples/my_encoding.py:LogBias:strength=2"
 L = 8  # of `random_run`
+
+
+@pytest.fixture(autouse=True)
+def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that is trusted is copied to a folder of the test, not of the developer."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 class TestFolder:
