@@ -28,7 +28,7 @@ LOAD = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}"{trusted})
 model = AutoModelForCausalLM.from_pretrained("{folder}"{trusted})
 inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))

@@ -48,6 +48,7 @@ ROPE_FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "linear": ({"factor"}, set()),
     "dynamic": ({"factor"}, set()),
     "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
+    "longrope": ({"long_factor", "short_factor"}, {"factor", "attention_factor"}),
     "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}),
 }
 ROPE_SHARED = {"type", "rope_type", "rope_theta", "original_max_position_embeddings", "partial_rotary_factor"}
@@ -222,6 +223,8 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         # Turns within L: more of them in a longer L, at the same frequency.
         slow, fast = (_number(source, rope, f"{name}_freq_factor") * length / original for name in ("low", "high"))
         parts.append(specs.spell("llama3", {"factor": _factor(source, rope), "slow": slow, "fast": fast}))
+    elif kind == "longrope":
+        parts.append(_longrope(source, rope, length, original))
     elif kind == "yarn":
         factor = _factor(source, rope)
         _check_yarn(source, rope, factor)
@@ -235,9 +238,9 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
     kinds = _kinds(source)
     if kinds.encoding == "none":
         parts = []  # nothing rotates that could be scaled
-    elif kinds.encoding != "rope" and kind == "yarn":  # ours sharpens the scores of all layers
+    elif kinds.encoding != "rope" and kind in ("yarn", "longrope"):  # ours sharpen the scores of all layers
         raise UserError(
-            f"{source.folder / CONFIG}: rope_type is yarn, and some layers have no rotation: no extension "
+            f"{source.folder / CONFIG}: rope_type is {kind}, and some layers have no rotation: no extension "
             "here reproduces that"
         )
     if kinds.window is not None:
@@ -290,6 +293,26 @@ def _check_yarn(source: Source, rope: Mapping[str, Any], factor: float) -> None:
         above, below = (0.1 * _number(source, rope, n) * math.log(factor) + 1 for n in ("mscale", "mscale_all_dim"))
         if not math.isclose(above / below, ours, rel_tol=1e-6):
             raise _refusal(source, "mscale", rope["mscale"])
+
+
+def _longrope(source: Source, rope: Mapping[str, Any], length: int, original: int) -> str:
+    """The extension of a longrope. Raises UserError unless scores are multiplied by 1 + ln s / ln L, for this L."""
+    if length != original:
+        raise UserError(
+            f"{source.folder / CONFIG}: its rope_type, longrope, depends on original_max_position_embeddings, which is "
+            f"{original}: the training length cannot be {length}"
+        )
+    lists = {}
+    for name in ("long", "short"):
+        numbers = rope[f"{name}_factor"]
+        if not isinstance(numbers, list) or not numbers or not all(type(one) in (int, float) for one in numbers):
+            raise _refusal(source, f"{name}_factor", numbers)
+        lists[name] = ",".join(map(str, numbers))
+    factor = _number(source, rope, "factor", _whole(source, "max_position_embeddings") / original)
+    ours = math.sqrt(1 + math.log(max(1.0, factor)) / math.log(original))
+    if not math.isclose(_number(source, rope, "attention_factor", ours), ours, rel_tol=1e-6):
+        raise _refusal(source, "attention_factor", rope["attention_factor"])
+    return specs.spell("longrope", {"factor": factor, **lists})
 
 
 def _factor(source: Source, rope: Mapping[str, Any]) -> float:

@@ -9,8 +9,7 @@ from extrapolate.evaluation.names import LONGEST
 
 @dataclass(frozen=True)
 class LayerKinds:
-    """The encoding that has these layers, its arguments but theta, and the window of all layers, tokens, if there is
-    one."""
+    """The encoding that has these layers, its arguments but theta, and a window that all layers have, tokens."""
 
     encoding: str
     arguments: Mapping[str, Any]

@@ -223,6 +223,7 @@ class TestInProcess:
         ]
         assert torch.equal(*texts)
 
+    @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
     @pytest.mark.parametrize("name", ["sinusoidal", "expe", "fox", "wall", "same-names"])
     def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
         import extrapolate.transformers  # noqa: F401
@@ -251,13 +252,15 @@ class TestInProcess:
         ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
         ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
         ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),
+        (f"rope+{TWO_LISTS}", "longrope:factor=4"),
     ],
 )  # fmt: skip
 def test_what_a_class_of_transformers_computes_can_be_imported_again(
     exported: Path, tmp_path: Path, name: str, extension: str | None
 ) -> None:
     again = import_checkpoint(str(exported / name), folder=tmp_path)
-    assert (again.config.seq_len, again.config.extension) == (L, extension)
+    assert again.config.seq_len == L
+    assert again.config.extension == extension or str(again.config.extension).startswith(f"{extension},long=")
     expected = load_file(exported / name / "expected.safetensors")
     plan = PLAIN if again.own_extension is None else again.own_extension.plan(again.model.encoding, L, 4 * L)
     with torch.no_grad():

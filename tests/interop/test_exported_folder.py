@@ -1,6 +1,7 @@
 """What lies beside an exported model: its tokenizer and card; and users' own files in it."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +19,19 @@ MY_ENCODING = f"{Path(__file__).parents[2]}/examples/my_encoding.py:LogBias:stre
 L = 8  # of `random_run`
 
 
+@pytest.fixture(autouse=True)
+def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that is trusted is copied to a folder of the test, not of the developer."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 class TestFolder:
-    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path) -> None:
-        xt.export(ckpt / "rope", tmp_path / "out")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-        ours, text = Run.open(ckpt / "rope").tokenizer, "What a day, and what a night!"
+    @pytest.mark.parametrize("name", ["rope", "learned"])
+    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path, name: str) -> None:
+        made = xt.export(ckpt / name, tmp_path / "out")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=made.remote_code)
+        ours, text = Run.open(ckpt / name).tokenizer, "What a day, and what a night!"
         assert tokenizer(text).input_ids == ours.encode(text).ids
         assert tokenizer.decode(tokenizer(text).input_ids) == text
         assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
