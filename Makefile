@@ -54,8 +54,7 @@ oldest: $(VENV)/bin/python  ## the test suite with the oldest versions that pypr
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
 	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[peers,int8,texts,ray,trackers]'
-	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python \
-	  pip 'setuptools>=77' pytest pytest-xdist hypothesis ipython selenium
+	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python -e '.[test]' pip 'setuptools>=77'  # keeps those
 	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(OLDEST)
 
 gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests, measurements and a small comparison, written to docs/gpu.md

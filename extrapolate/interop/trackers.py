@@ -85,7 +85,7 @@ class _Wandb:
                 x_disable_stats=True, x_disable_machine_info=True,
             ),
         )  # fmt: skip
-        self.place = self._run.url or str(run.path / "wandb")
+        self.place = str(run.path / "wandb") if self._run.offline else str(self._run.url)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)

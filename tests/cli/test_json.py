@@ -109,6 +109,7 @@ COMMANDS = [
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
     ("export", ["{evaluated}/rope", "--out", "exported"], printed.EXPORT),
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
+    ("doctor", [], printed.DOCTOR),
     ("bench", ["--encodings"], printed.BENCH),
     ("bench", ["--start-up"], printed.BENCH),
     ("encodings", [], printed.ENCODINGS),
@@ -118,7 +119,14 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.usefixtures("speeds", "study", "quick_measurements")
+@pytest.fixture
+def quick_examination(monkeypatch):
+    """A machine is examined without compiling."""
+    monkeypatch.setattr("torch.compile", lambda function: function)
+    monkeypatch.setattr("extrapolate.machine.examination._SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("speeds", "study", "quick_measurements", "quick_examination")
 @pytest.mark.parametrize(
     ("command", "arguments", "described"), COMMANDS, ids=lambda value: getattr(value, "name", None)
 )
