@@ -5,7 +5,7 @@ from collections import defaultdict
 from importlib import metadata
 
 DISTRIBUTION = "extrapolate"
-DEVELOPERS = frozenset({"test", "mutants"})  # extras for work on this project itself
+DEVELOPERS = frozenset({"test", "mutants", "site"})  # extras for work on this project itself
 _EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra == ["']([\w-]+)["']""")
 
 
