@@ -18,8 +18,8 @@ ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Their texts are pages, which are about the commands too.
 PAGES = (
-    "catalogue.py", "data/catalogue.py", "evaluation/catalogue.py", "inspection/measurements/", "inspection/page.py", "results/",
-    "reports/caption.py", "reports/published.py", "reports/sections/",
+    "catalogue.py", "data/catalogue.py", "evaluation/catalogue.py", "inspection/measurements/", "inspection/page.py",
+    "results/", "reports/caption.py", "reports/published.py", "reports/sections/",
 )  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 COMMAND = re.compile("extrapolate |hf download ")
@@ -56,7 +56,10 @@ def test_every_parameter_that_a_message_names_is_one_of_a_call_and_has_a_flag() 
 
 
 def test_no_message_of_the_library_names_a_flag_outside_a_command_to_type() -> None:
-    """`extrapolate train --out X --resume` is a command, and so is `hf download X --repo-type dataset`. A text that is a flag and nothing else is for a program."""
+    """`extrapolate train --out X --resume` is a command, and so is `hf download X --repo-type dataset`.
+
+    A text that is a flag and nothing else is for a program.
+    """
     found = [(module, text) for module, text in messages() if FLAG.search(COMMAND.split(text)[0])]
     assert [(module, text) for module, text in found if not re.fullmatch(r"--[\w=-]+", text)] == []
 
