@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 
 OWN_TASKS = Path(__file__).parent / "tasks"  # the probes: for lm-eval's own command, too
 MISSING = "benchmarks need the package lm-eval: pip install 'extrapolate[lm-eval]'"
+BOOTSTRAP = 1000  # times, for the standard error of a metric that is no mean, such as a perplexity
 COPIES = (
-    "without the Hub, copy a data set, hf download NAME --repo-type dataset --local-dir COPIES/NAME, and give the "
-    "folder of all copies with `data_dir`"
+    "without the Hub, put a copy of the data set into COPIES/NAME, NAME as it is there, and give `data_dir='COPIES'` "
+    "(docs/benchmarks.md)"
 )
 
 
@@ -96,9 +99,11 @@ class Tasks:
             if own is None or (shots is not None and own != 0):
                 task.set_config(key="num_fewshot", value=shots or 0)
             task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-        with warnings.catch_warnings():
+        os.environ.setdefault("DISABLE_MULTIPROC", "1")  # its workers end by a signal, which is Ctrl-C to this program
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):  # stdout is for results
             warnings.simplefilter("ignore")
-            return dict(evaluate(model, {"tasks": self.tasks, "groups": self.groups}, limit=limit))
+            task_dict = {"tasks": self.tasks, "groups": self.groups}
+            return dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
 
 
 def _matching(name: str, known: Sequence[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """Benchmarks: our class scores as lm-eval's own on the exported folder, and the rows say what was asked."""
 
 import json
-import math
 import random
 import re
 import shutil
@@ -176,7 +175,7 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
     rows = results.read(tmp_path / "report/eval_tasks.parquet", results.TASKS)
     mine = {row["task"]: row["value"] for row in rows if row["model"] == "RoPE" and row["metric"] == "acc"}
     assert "| Llama S (paper) | 0.29 | 0.26 | 0.24 | 0.30 |" in page
-    assert f"| RoPE, 0 examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
+    assert f"| RoPE, no examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
     lines = cli("eval-tasks", folder / "none", "--tasks", "hellaswag", "--limit", 2, "--json", *asked).succeeded().out
     names = {column.name for column in results.TASKS.columns}
     for line in lines.splitlines():
@@ -229,9 +228,8 @@ def test_an_oracle_passes_our_probes_and_a_run_is_asked_them(ckpt: Path, corpus:
         place = words.index(words[-1])
         assert words[place + 1] == question["answer"].strip()
     table = xt.evaluate_tasks(ckpt / "rope", "extrapolate_needle", length=512, limit=4, device="cpu")
-    found = dict(zip(table["metric"], table["value"], strict=True))
-    assert 0 <= found["acc"] <= 1
-    assert math.isfinite(found["perplexity"])
+    assert table["metric"].tolist() == ["acc"]
+    assert 0 <= table["value"].iloc[0] <= 1
     assert set(table["n_questions"]) == {4}
 
 
@@ -278,7 +276,7 @@ def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
     tasks = manager.load(["extrapolate_needle"])["tasks"]
     ours = benchmarks.Tasks(tasks, {}).questions(lm, None, None)
     assert found["results"] == ours["results"]
-    assert found["results"]["extrapolate_needle"]["perplexity,none"] > 1
+    assert found["n-samples"]["extrapolate_needle"]["effective"] == 5
 
 
 @pytest.mark.usefixtures("few_tasks")
