@@ -134,7 +134,8 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     known = {column.name for column in TASKS.columns}
     shared = {name: value for name, value in shared.items() if name in known}
     children = found.get("group_subtasks", {})
-    group_of = {child: group for group, inside in children.items() for child in inside}
+    scored = {name for name, metrics in found["results"].items() if any("," in metric for metric in metrics)}
+    group_of = {child: group for group, inside in children.items() if group in scored for child in inside}
     hashes = {task: _hash_of(samples) for task, samples in found["samples"].items()}
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)

@@ -20,6 +20,7 @@ from extrapolate import results
 from extrapolate.interop import benchmarks, probe_tasks
 from extrapolate.interop.generation import generated
 from extrapolate.model.plan import PLAIN
+from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 
 lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'extrapolate[lm-eval]'")
@@ -77,13 +78,13 @@ def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
-    from lm_eval import tasks
+    from lm_eval import tasks as known
 
-    class Few(tasks.TaskManager):  # type: ignore[misc, unused-ignore]
+    class Few(known.TaskManager):  # type: ignore[misc, unused-ignore]
         def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
             super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
 
-    monkeypatch.setattr(tasks, "TaskManager", Few)
+    monkeypatch.setattr(known, "TaskManager", Few)
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +150,30 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     with_shots = xt.evaluate_tasks(run, "hellaswag", length=LONG, shots=2, limit=0.5, **asked)
     assert set(with_shots["shots"]) == {2}
     assert set(with_shots["n_questions"]) == {QUESTIONS // 2}
+
+
+GROUP = """
+group: {name}
+task: [hellaswag, arc_easy]
+"""
+
+
+@pytest.mark.usefixtures("few_tasks")
+def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Path, tmp_path: Path) -> None:
+    scored = "aggregate_metric_list: [{metric: acc, weight_by_size: true}]"
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/both.yaml").write_text(GROUP.format(name="both") + scored)
+    (tmp_path / "tasks/loose.yaml").write_text(GROUP.format(name="loose"))
+    asked = {"include_path": tmp_path / "tasks", "data_dir": copies, "device": "cpu", "length": LONG}
+    both, loose = (xt.evaluate_tasks(ckpt / "rope", name, **asked) for name in ("both", "loose"))
+    accuracy = both[both["metric"] == "acc"].set_index("task")
+    assert accuracy["group"].fillna("").to_dict() == {"hellaswag": "both", "arc_easy": "both", "both": ""}
+    assert accuracy.loc["both", "n_questions"] == 2 * QUESTIONS
+    assert accuracy.loc["both", "value"] == pytest.approx(accuracy["value"].iloc[:2].mean())
+    assert [table["Model"].tolist() for _, table in tasks.by_shots(both)] == [["RoPE"]]
+    assert [set(table) for _, table in tasks.by_shots(both)] == [{"Model", "Length", "both acc"}]
+    assert set(loose["task"]) == {"hellaswag", "arc_easy"}
+    assert loose["group"].isna().all()
 
 
 def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
@@ -307,6 +332,11 @@ def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None
     with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
         lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
     assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
+
+
+def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:
+    (ckpt / "rope/eval_tasks.parquet").write_bytes(b"PAR1 and then nothing")
+    assert "eval_tasks.parquet is damaged" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
 
 
 @pytest.mark.usefixtures("few_tasks", "without_pictures")

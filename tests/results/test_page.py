@@ -48,7 +48,7 @@ OF_A_STUDY = pd.DataFrame(
 def scored(row: dict[str, Any]) -> dict[str, Any]:
     """A row of evals as one of a benchmark, which takes lm-eval to make."""
     own = {"task": "arc_easy", "metric": "acc", "filter": "none", "shots": 0, "value": 0.25, "stderr": 0.1}
-    own |= {"n_questions": 8, "n_cut": 0, "group": "arc", "task_version": "1.0", "lm_eval_version": "0.4.13"}
+    own |= {"n_questions": 8, "n_cut": 0, "task_version": "1.0", "lm_eval_version": "0.4.13"}
     known = {column.name for column in results.TASKS.columns}
     return {name: value for name, value in (row | own).items() if name in known}
 
