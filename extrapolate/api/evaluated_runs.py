@@ -38,7 +38,7 @@ def subjects(
         elif isinstance(one, Run):
             paths.append(one.path)
         elif str(one).startswith(PREFIX):
-            paths.append(_imported(str(one), seq_len, progress))
+            paths.append(imported(str(one), seq_len, progress))
         elif file.endswith(".py") and not Path(one).exists():  # a folder of that name is a folder
             models.append(foreign.loaded(Path(file), function))
         else:
@@ -47,7 +47,8 @@ def subjects(
     return [*found, *models], damaged
 
 
-def _imported(name: str, seq_len: int | None, progress: Progress) -> Path:
+def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
+    """The run that a checkpoint of Hugging Face became, `hf:NAME_OR_FOLDER`. Raises UserError where it cannot."""
     progress.say(f"reading {name}")
     run = import_checkpoint(name.removeprefix(PREFIX), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""

@@ -4,11 +4,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from extrapolate.api.evaluated_runs import imported
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.interop.imported import PREFIX
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
@@ -17,7 +19,7 @@ from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_na
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
-from extrapolate.training.fine_tuning import resolve_fine_tuning
+from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
 
 
 def train(
@@ -65,7 +67,8 @@ def train(
 
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`: bf16 where the hardware multiplies it.
     compile: torch.compile (default: where the run is long enough to pay for it). config: a TOML file, or a run's
-    config.json; arguments win over it. start: continue the weights of this run, as another run. extend: with `start`,
+    config.json; arguments win over it. start: continue the weights of this run, or
+    of a checkpoint of Hugging Face, `hf:NAME_OR_FOLDER`, as another run. extend: with `start`,
     an extension that belongs to the new run, such as `pi:factor=4`. fsdp: where torchrun starts several
     processes, each holds a part of the weights, gradients and moments (FSDP2); default: each holds them all. See
     docs/many-devices.md. trust_code: Python files that come with `config`, `start` or the run in `out` may run, though
@@ -113,6 +116,9 @@ def train_with(
             progress = QUIET
         folder = out
         extension: Recipe | None = None
+        if start is not None and str(start).startswith(PREFIX):
+            checkpoint = str(start)
+            start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
         there = run_in(folder) if resume and folder is not None else None
         if request.trust_code:
             for one in (there, Run.open(start) if start else None):
@@ -132,11 +138,7 @@ def train_with(
             store = store or Store.open(Path(resolved.data.path))
         else:
             if store is None:
-                store = (
-                    Store.open(Path(Run.open(start).trained.data.path))
-                    if start
-                    else ranks.in_turn(lambda: default_store(progress))
-                )
+                store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
             if start:
                 resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
             else:

@@ -63,7 +63,8 @@ def train(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="read settings from a TOML file, or a run's config.json")] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="start from the weights of this run, as another run")
+        Path | None,
+        typer.Option("--from", help="start from the weights of this run, or of hf:NAME_OR_FOLDER, as another run"),
     ] = None,
     extend: Annotated[
         str | None,

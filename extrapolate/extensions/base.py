@@ -1,5 +1,6 @@
 """What an extension is: a recipe that, for an encoding and a length, resolves to a plan."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -9,6 +10,9 @@ from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
+
+
+LONGEST = 24  # characters of an argument in a label
 
 
 class Extension(ABC):
@@ -50,7 +54,9 @@ class Extension(ABC):
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value in a label: of a long list its beginning, and a hash that tells it from others."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}...{hashlib.sha256(text.encode()).hexdigest()[:4]}"
 
 
 SCALE = "scale"  # the one slot that several may fill

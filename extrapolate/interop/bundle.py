@@ -6,15 +6,18 @@ each the statements that something needs. Their names stay, unless two modules h
 
 import graphlib
 import io
+import re
 import tokenize
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from extrapolate.errors import UserError
 from extrapolate.interop.modules import Module, Statement, file_of
 
 Name = tuple[str, str]  # a module, and a name in it
+_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class Bundle:
@@ -65,11 +68,11 @@ class Bundle:
         kept.add(statement)
         self.names |= {(name, own) for own in statement.defines}
         module, imports = self.module(name), self.imports.setdefault(name, set())
-        for needed in statement.needs - statement.defines:
+        for needed in sorted(statement.needs - statement.defines):
             source, known_as = (name, needed) if needed in module.defined else module.ours.get(needed, ("", None))
             if known_as is not None:
                 imports.add(self.need(source, known_as))
-        for alias, attribute in statement.attributes:
+        for alias, attribute in sorted(statement.attributes):
             source, known_as = module.ours.get(alias, ("", ""))
             if known_as is None:
                 imports.add(self.need(source, attribute))
@@ -116,7 +119,9 @@ class Bundle:
     def _order(self) -> list[str]:
         """The modules of which something is kept, each after those that it imports."""
         self._keep_nameless()
-        return list(graphlib.TopologicalSorter({at: of - {at} for at, of in self.imports.items()}).static_order())
+        # Sorted, so that one run always gives one file.
+        graph = {name: sorted(self.imports[name] - {name}) for name in sorted(self.imports)}
+        return list(graphlib.TopologicalSorter(graph).static_order())
 
     @cached_property
     def _unique(self) -> dict[Name, str]:
@@ -150,15 +155,18 @@ def _with_names(statement: Statement, renamed: Mapping[str, str], path: Path) ->
         return statement.text
     if both := sorted(wanted.keys() & statement.bound):
         raise UserError(f"{path}: call {both[0]} otherwise: it is the name of an argument, and one that the model has")
-    lines = statement.text.splitlines(keepends=True)
-    before = ""
-    found = []
+    inside = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, wanted))})\b")
+    starts = list(accumulate(map(len, statement.text.splitlines(keepends=True)), initial=0))
+    text, end, before = "", 0, ""
     for token in tokenize.generate_tokens(io.StringIO(statement.text).readline):
-        if token.type == tokenize.NAME and token.string in wanted and before != ".":
-            found.append(token)
+        new = token.string
+        if token.type == tokenize.NAME and before != ".":
+            new = wanted.get(new, new)
+        elif token.type == tokenize.STRING and "f" in new.partition(new[-1])[0].lower():
+            # A formatted text is one token before Python 3.12.
+            new = _BRACES.sub(lambda braces: inside.sub(lambda name: wanted[name[1]], braces[0]), new)
+        if new != token.string:
+            start = starts[token.start[0] - 1] + token.start[1]
+            text, end = text + statement.text[end:start] + new, start + len(token.string)
         before = token.string
-    for token in reversed(found):
-        row, start = token.start
-        line = lines[row - 1]
-        lines[row - 1] = line[:start] + wanted[token.string] + line[token.end[1] :]
-    return "".join(lines)
+    return text + statement.text[end:]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from extrapolate import results
-from extrapolate.encodings.base import Encoding
+from extrapolate import results, specs
+from extrapolate.catalogue import paragraphs
 from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.names import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
@@ -28,7 +28,7 @@ LOAD = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}"{trusted})
 model = AutoModelForCausalLM.from_pretrained("{folder}"{trusted})
 inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))
@@ -54,7 +54,7 @@ def card(run: Run, folder: Path, architecture: str, remote_code: bool, use_cache
         "## Loss by length",
         *_losses(run),
         "## The encoding",
-        *map(_paragraph, _encoding(run.model.encoding)),
+        *map(_paragraph, _encoding(run)),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -150,9 +150,10 @@ def _row(row: dict[str, Any]) -> str:
     )
 
 
-def _encoding(encoding: Encoding) -> Iterator[str]:
+def _encoding(run: Run) -> Iterator[str]:
+    encoding, name = run.model.encoding, run.config.encoding.name
     text = inspect.getdoc(type(encoding)) or ""
-    for paragraph in text.split("\n\n"):
-        yield " ".join(paragraph.split())
+    yield from (markdown(paragraph) for paragraph in paragraphs(text).splitlines() if paragraph)
+    yield f"In this model: `{specs.spell(name, encoding.arguments())}`."
     if encoding.caption:
-        yield f"{encoding.caption}."
+        yield f"{markdown(encoding.caption)}."

@@ -2,13 +2,14 @@
 
 import hashlib
 import inspect
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from extrapolate import files, specs
@@ -27,9 +28,11 @@ from extrapolate.version import __version__
 OWN = "modeling_extrapolate"  # the file with the model's code, where no class of transformers computes the same
 CLASSES, CONFIG_CLASS, MODEL_CLASS = "extrapolate.transformers.model", "ExtrapolateConfig", "ExtrapolateForCausalLM"
 ENCODINGS, EXTENSIONS = ("extrapolate.encodings.base", "encodings"), ("extrapolate.extensions.base", "extensions")
+# Of a model with code of a user's file, which `import extrapolate.transformers` does not know.
+USERS_TYPE = "extrapolate-with-users-file"
 TITLE = '''"""The model of this folder, for transformers: it is loaded with trust_remote_code=True.
 
-Made by extrapolate {version} from its own source: the encoding {label}, and what it needs.
+Made by extrapolate {version} from its own source, licence Apache-2.0: the encoding {label}, and what it needs.
 """
 
 '''
@@ -61,32 +64,31 @@ def write(run: Run, out: Path) -> Exported:
     tokenizer = run.tokenizer
     with files.new_folder(out) as folder:
         content = content_of(run.model, run.config.encoding.name, run.own_extension, run.config.trained_length)
-        exported = Exported(
-            out, content.config["architectures"][0], content.code is not None, content.config["use_cache"]
-        )
+        made = Exported(out, content.config["architectures"][0], content.code is not None, content.config["use_cache"])
         end = eos_id(tokenizer)
-        files.write_json(folder / "config.json", content.config | {"eos_token_id": end})
-        generation = {"use_cache": exported.use_cache, "eos_token_id": end, "pad_token_id": end}
-        files.write_json(folder / "generation_config.json", generation)
-        files.write_bytes(folder / "model.safetensors", save(content.weights, {"format": "pt"}))
-        if content.code is not None:
-            files.write_text(folder / f"{OWN}.py", content.code)
-        files.write_bytes(folder / TOKENIZER, (run.path / TOKENIZER).read_bytes())
-        tokens = (
-            {} if end is None else {"eos_token": tokenizer.id_to_token(end), "pad_token": tokenizer.id_to_token(end)}
-        )
-        files.write_json(folder / "special_tokens_map.json", tokens)
-        settings = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": content.config["max_position_embeddings"],
-            "padding_side": "right",
-            "clean_up_tokenization_spaces": False,
+        name = None if end is None else tokenizer.id_to_token(end)
+        tokens = {} if name is None else {"eos_token": name, "pad_token": name}
+        records = {
+            "config.json": content.config | {"eos_token_id": end},
+            "generation_config.json": {"use_cache": made.use_cache, "eos_token_id": end, "pad_token_id": end},
+            "special_tokens_map.json": tokens,
+            "tokenizer_config.json": {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "model_max_length": content.config["max_position_embeddings"],
+                "padding_side": "right",
+                "clean_up_tokenization_spaces": False,
+                **tokens,
+            },
         }
-        files.write_json(folder / "tokenizer_config.json", settings | tokens)
-        files.write_text(
-            folder / "README.md", card(run, out, exported.architecture, exported.remote_code, exported.use_cache)
-        )
-    return exported
+        for file, record in records.items():
+            (folder / file).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        save_file(content.weights, folder / "model.safetensors", {"format": "pt"})
+        (folder / TOKENIZER).write_bytes((run.path / TOKENIZER).read_bytes())
+        if content.code is not None:
+            (folder / f"{OWN}.py").write_text(content.code, encoding="utf-8")
+        text = card(run, out, made.architecture, made.remote_code, made.use_cache)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    return made
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     names = [specs.parse(text).name for text in texts]
     own = {
         "architectures": [MODEL_CLASS],
-        "model_type": "extrapolate",
+        "model_type": "extrapolate",  # as the class says
         "auto_map": {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OWN}.{MODEL_CLASS}"},
         "vocab_size": sizes.vocab_size,
         "hidden_size": sizes.width,
@@ -136,6 +138,8 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "length_dependent": dependent,
     }
     classes = {type(model.encoding): name} | {type(part): text for text, part in zip(names, parts, strict=True)}
+    if any(_of_user(cls) for cls in classes):
+        own["model_type"] = USERS_TYPE
     inner = [type(module) for module in model.modules() if isinstance(module, Encoding)]
     said = TITLE.format(version=__version__, label=model.encoding.label())
     return Content({**own, **common}, _own_weights(model), said + _code(classes, inner))
@@ -177,13 +181,17 @@ def _own_weights(model: Decoder) -> dict[str, Tensor]:
     return {f"decoder.{name}": tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
 
 
+def _of_user(cls: type) -> bool:
+    return cls.__module__.startswith(specs.USER_MODULE)
+
+
 def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
     """The file with a model's code.
 
     classes: those of its encoding and extensions, and what the configuration calls them. inner: others that it needs.
     """
     needed = dict.fromkeys((*classes, *inner))
-    files_of = {cls: Path(inspect.getfile(cls)) for cls in needed if cls.__module__.startswith(specs.USER_MODULE)}
+    files_of = {cls: Path(inspect.getfile(cls)) for cls in needed if _of_user(cls)}
     users = {path: f"user_file_{number}" for number, path in enumerate(dict.fromkeys(files_of.values()))}
     bundle = Bundle({name: path for path, name in users.items()})
     for name in (CONFIG_CLASS, MODEL_CLASS):
@@ -191,6 +199,8 @@ def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
     for cls in needed:
         bundle.need(users[files_of[cls]] if cls in files_of else cls.__module__, cls.__name__)
     text = bundle.text()
+    if users:
+        text += f"{bundle.called(CLASSES, CONFIG_CLASS)}.model_type = {USERS_TYPE!r}\n"
     for cls, name in classes.items():
         if cls in files_of:  # nothing registers a user's own
             registry = bundle.called(*(ENCODINGS if issubclass(cls, Encoding) else EXTENSIONS))

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from extrapolate import files, specs
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
+from extrapolate.interop.layer_kinds import LayerKinds, layer_kinds
 from extrapolate.model.config import ModelConfig
 
 WEIGHTS, INDEX, CONFIG, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json"
@@ -30,6 +31,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "LlamaForCausalLM": {},
     "MistralForCausalLM": {"num_key_value_heads": 8, "sliding_window": 4096},
     "Qwen3ForCausalLM": {"num_key_value_heads": 32, "head_dim": 128},
+    "SmolLM3ForCausalLM": {"num_key_value_heads": 4, "rope_theta": 2_000_000.0, "tie_word_embeddings": True},
 }
 # Fields that mean another model where they have another value; left out, they have the first.
 ONLY: dict[str, tuple[Any, ...]] = {
@@ -46,6 +48,7 @@ ROPE_FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "linear": ({"factor"}, set()),
     "dynamic": ({"factor"}, set()),
     "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
+    "longrope": ({"long_factor", "short_factor"}, {"factor", "attention_factor"}),
     "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}),
 }
 ROPE_SHARED = {"type", "rope_type", "rope_theta", "original_max_position_embeddings", "partial_rotary_factor"}
@@ -76,11 +79,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Rotary:
-    """How position enters: the base theta, L in tokens, and what always applies, as a recipe's text."""
+    """How position enters: the base theta, L in tokens, what always applies, as a recipe's text, and the encoding."""
 
     theta: float
     seq_len: int
     extension: str | None
+    encoding: str = "rope"
+    others: Mapping[str, Any] = field(default_factory=dict)  # arguments of the encoding
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the encoding."""
+        return {} if self.encoding == "none" else {"theta": self.theta, **self.others}
 
 
 def find(name: str) -> Source:
@@ -120,9 +130,12 @@ def _completed(config: dict[str, Any], path: Path) -> dict[str, Any]:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise UserError(f"{path}: architectures is {architectures}; what can be read: {', '.join(ARCHITECTURES)}")
     config = {**ARCHITECTURES[name], **config, "architecture": name}
-    for field, allowed in ONLY.items():
-        if config.get(field, allowed[0]) not in allowed:
-            raise UserError(f"{path}: {field} is {_short(config[field])}, which this project's decoder does not have")
+    of_layers = name == "SmolLM3ForCausalLM"  # it says of each layer what it has
+    for only, allowed in ONLY.items():
+        if config.get(only, allowed[0]) not in allowed and not (of_layers and only == "use_sliding_window"):
+            raise UserError(f"{path}: {only} is {_short(config[only])}, which this project's decoder does not have")
+    if of_layers:
+        return config
     layer_types = config.get("layer_types") or []
     if not isinstance(layer_types, list) or any(kind != "full_attention" for kind in layer_types):
         raise UserError(f"{path}: layer_types is {_short(config['layer_types'])}, and only full_attention is read")
@@ -210,6 +223,8 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         # Turns within L: more of them in a longer L, at the same frequency.
         slow, fast = (_number(source, rope, f"{name}_freq_factor") * length / original for name in ("low", "high"))
         parts.append(specs.spell("llama3", {"factor": _factor(source, rope), "slow": slow, "fast": fast}))
+    elif kind == "longrope":
+        parts.append(_longrope(source, rope, length, original))
     elif kind == "yarn":
         factor = _factor(source, rope)
         _check_yarn(source, rope, factor)
@@ -220,7 +235,33 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         parts.append(specs.spell("yarn", {"factor": factor, "fast": fast, "slow": slow}))
     if config["architecture"] == "MistralForCausalLM" and config["sliding_window"] is not None:
         parts.append(specs.spell("window", {"size": _whole(source, "sliding_window")}))
-    return Rotary(theta, length, recipes.parse(" + ".join(parts)).text if parts else None)
+    kinds = _kinds(source)
+    if kinds.encoding == "none":
+        parts = []  # nothing rotates that could be scaled
+    elif kinds.encoding != "rope" and kind in ("yarn", "longrope"):  # ours sharpen the scores of all layers
+        raise UserError(
+            f"{source.folder / CONFIG}: rope_type is {kind}, and some layers have no rotation: no extension "
+            "here reproduces that"
+        )
+    if kinds.window is not None:
+        parts.append(specs.spell("window", {"size": _whole(source, "sliding_window")}))
+    extension = recipes.parse(" + ".join(parts)).text if parts else None
+    return Rotary(theta, length, extension, kinds.encoding, kinds.arguments)
+
+
+def _kinds(source: Source) -> LayerKinds:
+    if source.config["architecture"] != "SmolLM3ForCausalLM":
+        return LayerKinds("rope", {}, None)
+    try:
+        kinds = layer_kinds(source.config, _whole(source, "num_hidden_layers"))
+    except (TypeError, ValueError, ArithmeticError):
+        kinds = None
+    if kinds is None:
+        raise UserError(
+            f"{source.folder / CONFIG}: no_rope_layers is {_short(source.config.get('no_rope_layers'))}, and "
+            f"layer_types is {_short(source.config.get('layer_types'))}: no encoding here has such layers"
+        )
+    return kinds
 
 
 def _rope_kind(source: Source, rope: Mapping[str, Any]) -> str:
@@ -252,6 +293,26 @@ def _check_yarn(source: Source, rope: Mapping[str, Any], factor: float) -> None:
         above, below = (0.1 * _number(source, rope, n) * math.log(factor) + 1 for n in ("mscale", "mscale_all_dim"))
         if not math.isclose(above / below, ours, rel_tol=1e-6):
             raise _refusal(source, "mscale", rope["mscale"])
+
+
+def _longrope(source: Source, rope: Mapping[str, Any], length: int, original: int) -> str:
+    """The extension of a longrope. Raises UserError unless scores are multiplied by 1 + ln s / ln L, for this L."""
+    if length != original:
+        raise UserError(
+            f"{source.folder / CONFIG}: its rope_type, longrope, depends on original_max_position_embeddings, which is "
+            f"{original}: the training length cannot be {length}"
+        )
+    lists = {}
+    for name in ("long", "short"):
+        numbers = rope[f"{name}_factor"]
+        if not isinstance(numbers, list) or not numbers or not all(type(one) in (int, float) for one in numbers):
+            raise _refusal(source, f"{name}_factor", numbers)
+        lists[name] = ",".join(map(str, numbers))
+    factor = _number(source, rope, "factor", _whole(source, "max_position_embeddings") / original)
+    ours = math.sqrt(1 + math.log(max(1.0, factor)) / math.log(original))
+    if not math.isclose(_number(source, rope, "attention_factor", ours), ours, rel_tol=1e-6):
+        raise _refusal(source, "attention_factor", rope["attention_factor"])
+    return specs.spell("longrope", {"factor": factor, **lists})
 
 
 def _factor(source: Source, rope: Mapping[str, Any]) -> float:

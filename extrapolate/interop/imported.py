@@ -30,7 +30,7 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
     model_name = source.folder.resolve().name if Path(name).expanduser().is_dir() else name.rpartition("/")[2]
     other_length = f"-L{rotary.seq_len}" if rotary.seq_len != usual.seq_len else ""
     raw = {
-        "encoding": {"name": "rope", "arguments": {"theta": rotary.theta}},
+        "encoding": {"name": rotary.encoding, "arguments": rotary.arguments},
         "model": huggingface.sizes_of(source).model_dump(),
         "extension": rotary.extension,
         "imported": {

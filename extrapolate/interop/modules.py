@@ -126,11 +126,9 @@ def _statement(node: ast.stmt, lines: list[str]) -> Statement:
 def _defined_by(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    targets = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)}
-    inside = {
-        inner.name for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef | ast.ClassDef)
-    }  # of a condition
-    return targets | inside
+    inside = list(ast.walk(node))  # a condition may define what is in it
+    names = {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return names | {one.name for one in inside if isinstance(one, ast.FunctionDef | ast.ClassDef)}
 
 
 class _Names(ast.NodeVisitor):

@@ -95,8 +95,8 @@ class Run:
             return self.config
         source = self.config.imported.source if isinstance(self.config, ImportedConfig) else "another library"
         raise UserError(
-            f"{self.path} was imported from {source}: how it was trained is not known, and it can be evaluated but not "
-            "continued"
+            f"{self.path} was imported from {source}: how it was trained is not known, so it cannot be resumed; "
+            "another run can start from it, with `start`"
         )
 
     @property

@@ -8,15 +8,17 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.rows import label_of
+from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
-from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import Run
+from extrapolate.training.config import TrainingConfig
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1
@@ -29,10 +31,10 @@ def resolve_fine_tuning(
 
     Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
     belongs to the new run. Raises UserError where that run is not finished, the corpus is another, or something is
-    asked for that its weights decide.
+    asked for that its weights decide; and where it was imported, and the learning rate or the budget is not given.
     """
     parent = Run.open(start)
-    known = parent.trained
+    known = _of_imported(parent, request, store) if isinstance(parent.config, ImportedConfig) else parent.trained
     if store.corpus_hash != known.data.corpus_hash:
         raise UserError(
             f"{start} was trained on corpus {known.data.corpus_hash}, and {store.path} is "
@@ -42,6 +44,37 @@ def resolve_fine_tuning(
         raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
     own_encoding = parent.own_encoding() if known.encoding.file_sha256 else None
     return continued(known, str(start), own_encoding, parent.own_extension, origin_of(start), request, extend)
+
+
+def store_of(start: Path) -> Path:
+    """The token store that a run was trained on. Raises UserError where it was imported: that is not known."""
+    run = Run.open(start)
+    if isinstance(run.config, ImportedConfig):
+        raise UserError(f"what {start} was trained on is not known: name a token store with its tokens as `data`")
+    return Path(run.trained.data.path)
+
+
+def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedConfig:
+    """A checkpoint's configuration, as if it had been trained on the store with the settings that were asked for."""
+    config = run.config
+    assert isinstance(config, ImportedConfig)
+    given = resolve.given_values(request.training)
+    if missing := [f"`{name}`" for name in ("lr", "tokens") if name not in given]:
+        raise UserError(f"how {run.path} was trained is not known: give {' and '.join(missing)} of the fine-tuning")
+    check_text(run, store)
+    if store.vocab_size > config.vocab_size:
+        raise UserError(
+            f"{store.path} has {store.vocab_size} tokens, with its end of text, and {run.path} has embeddings for "
+            f"{config.vocab_size}: use a checkpoint whose tokenizer has an end-of-text token"
+        )
+    # A step is what any run has, or a window; the budget that was asked for is checked with all that was.
+    step = max(TrainingConfig.model_fields["batch_tokens"].default, config.seq_len)
+    raw = config.model_dump(exclude={"imported"}) | {
+        "preset": config.imported.name,
+        "training": {"seq_len": config.seq_len, "batch_tokens": step, "tokens": max(given["tokens"], step)},
+        "data": resolve.data_section(store),
+    }
+    return configs.validate(raw, str(run.path))
 
 
 def continued(
@@ -101,7 +134,6 @@ def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None
 def origin_of(start: Path) -> dict[str, Any]:
     """What a run keeps of the one that it starts from. Raises UserError where that one is not finished."""
     parent = Run.open(start)
-    _ = parent.trained  # raises where it was trained elsewhere
     return {
         "run": parent.name,
         "weights_sha256": parent.checkpoints("last")[-1].sha256,

@@ -87,6 +87,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     """
 
     config_class = ExtrapolateConfig
+    _keep_in_fp32_modules_strict = {"encoding"}  # noqa: RUF012 (so it is declared there)
 
     def __init__(self, config: ExtrapolateConfig) -> None:
         super().__init__(config)
@@ -168,9 +169,12 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         plan = self.plan(length)
         if not self.decoder.defined_at(length, plan):
             raise ValueError(f"{self.decoder.encoding.display} is not defined for a text of {length} tokens")
-        hidden_BTD = self.decoder.hidden(input_ids, plan, cache=cache)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits_BTV = self.decoder.head(hidden_BTD[:, kept])
+        dtype = self.decoder.head.weight.dtype
+        # Weights in few bits: positions, and what encodings make of them, stay float32, as in evaluations here.
+        with torch.autocast(input_ids.device.type, dtype, enabled=dtype != torch.float32):
+            hidden_BTD = self.decoder.hidden(input_ids, plan, cache=cache)
+            logits_BTV = self.decoder.head(hidden_BTD[:, kept])
         loss = None if labels is None else self.loss_function(logits_BTV, labels, self.config.vocab_size)
         output = CausalLMOutputWithPast(loss=loss, logits=logits_BTV, past_key_values=past_key_values)
         return output if return_dict in (None, True) else output.to_tuple()

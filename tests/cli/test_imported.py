@@ -23,6 +23,7 @@ transformers = pytest.importorskip("transformers")
 
 SEQ_LEN = 16
 FEW = ["--factors", "1,2,4", "--max-targets", "512"]
+VOCAB_SIZE = 400  # of `store`
 UNKNOWN = [
     "tokens", "seed", "preset", "training_precision", "training_seconds", "training_version", "training_commit",
     "training_machine",
@@ -176,14 +177,14 @@ class TestBesideOwnRuns:
         assert found["difference"] == pytest.approx(expected.mean, abs=1e-9)
         assert set(rows["n_seeds"]) == {1}
 
-    def test_it_is_neither_continued_nor_trained_again(self, cli, both, refused, tiny) -> None:
+    def test_it_is_neither_resumed_nor_trained_again(self, cli, both, refused, tiny) -> None:
         run = "ckpt/hf-small-llama"
         refused(
-            ["train", "--from", run, "--seq-len", 32, "--out", "ckpt/new"], "imported from small-llama", "not known"
+            ["train", "--from", run, "--seq-len", 32, "--out", "ckpt/new"], f"what {run} was trained on is not known"
         )
         refused(["train", "--config", f"{run}/config.json", "--out", "ckpt/new"], "imported checkpoint")
         refused(["train", "--pe", "rope", *tiny, "--out", run], "already holds a run")
-        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "imported from", "not continued")
+        refused(["train", "--pe", "rope", *tiny, "--out", run, "--resume"], "imported from", "cannot be resumed")
 
 
 class TestTheRun:
@@ -244,6 +245,59 @@ class TestTheRun:
         ):
             files.write_sealed(path, record | {"config": record["config"] | changed})
             refused(["eval-lengths", ckpt / "hf-small-llama", "--data", bpe_store], words)
+
+
+class TestFineTuning:
+    @pytest.fixture
+    def flags(self, store, tmp_path) -> list[object]:
+        """What fine-tunes a checkpoint, `hf:known`, whose tokenizer is that of `store`, for a few steps."""
+        save_llama(tmp_path / "known", Store.open(store).tokenizer(), vocab_size=VOCAB_SIZE)
+        return [
+            "train", "--from", "hf:known", "--data", store, "--lr", "1e-2", "--tokens", "4096", "--batch-tokens", "256",
+            "--precision", "fp32", "--no-compile", "--out", "ckpt/new",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("more", "model"),
+        [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE, tuned")],
+    )
+    def test_a_checkpoint_learns_with_an_extension_or_another_encoding(
+        self, cli, flags, store, tmp_path, more, model
+    ) -> None:
+        ended = cli(*flags, *more).succeeded()
+        assert "trained ckpt/new" in ended.err
+        run, start = Run.open(tmp_path / "ckpt/new"), Run.open(tmp_path / "ckpt/hf-known")
+        config = run.trained
+        assert (config.origin.run, config.seq_len) == ("hf-known", SEQ_LEN)
+        assert (config.preset, config.training.lr, config.training.tokens) == ("known", 1e-2, 4096)
+        losses = pd.read_parquet(run.path / "metrics.parquet")["val_loss"].dropna()
+        few = ["--factors", "1,2", "--max-targets", "512", "--protocol", "windows", "--data", store]
+        cli("eval-lengths", "ckpt", *few).succeeded()
+        rows = {name: rows_of(tmp_path / "ckpt" / name).set_index("factor")["loss"] for name in ("new", "hf-known")}
+        assert rows["new"][1] < rows["hf-known"][1] - 0.1
+        assert losses.iloc[-1] < losses.iloc[0]
+        assert run.model.parameter_count() == start.model.parameter_count()
+
+    def test_it_starts_from_the_checkpoints_weights(self, cli, flags, tmp_path) -> None:
+        cli(*flags, "--lr", "1e-12", "--tokens", "256").succeeded()
+        new, old = (Run.open(tmp_path / "ckpt" / name).model.state_dict() for name in ("new", "hf-known"))
+        for name, weight in old.items():
+            torch.testing.assert_close(new[name], weight, rtol=0, atol=1e-9)
+
+    def test_what_is_not_known_must_be_said(self, cli, flags) -> None:
+        without = [flag for flag in flags if flag not in ("--lr", "1e-2", "--tokens", "4096")]
+        message = cli(*without).error()
+        assert "ckpt/hf-known was trained is not known: give --lr and --tokens of the fine-tuning" in message
+        data = flags.index("--data")
+        assert "name a token store with its tokens as --data" in cli(*flags[:data], *flags[data + 2 :]).error()
+        assert "sizes are those of" in cli(*flags, "--layers", 2).error()
+
+    def test_text_in_other_tokens_is_refused(self, cli, flags, llama, bpe_store, tmp_path) -> None:
+        assert "another tokenizer" in cli(*flags, "--data", bpe_store).error()
+        message = cli(*flags, "--from", "hf:small-llama", "--data", bpe_store).error()
+        assert "301 tokens, with its end of text" in message
+        assert "embeddings for 300" in message
+        assert not (tmp_path / "ckpt/new").exists()
 
 
 class TestText:

@@ -106,6 +106,7 @@ COMMANDS = [
     ("compare", ["{evaluated}", "--extensions", "--correct", "holm"], printed.COMPARE),
     ("status", ["begun"], printed.STATUS),
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
+    ("export", ["{evaluated}/rope", "--out", "exported"], printed.EXPORT),
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
     ("bench", ["--encodings"], printed.BENCH),
     ("bench", ["--start-up"], printed.BENCH),

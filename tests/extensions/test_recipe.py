@@ -244,6 +244,7 @@ def test_what_is_refused(text: str, message: str) -> None:
         ("ntk-by-parts:ramp=turns", "NTK-by-parts(turns)"),
         ("yarn:factor=8 + log-n", "YaRN(8) + log-n"),
         ("longrope:long=(1,2)", "LongRoPE(1,2)"),
+        ("longrope:long=(1,1.5,2,2.5,3,3.5,4,4.5,5)", "LongRoPE(1,1.5,2,2.5,3,3.5,4,4.5,...5483)"),
         ("llama3:factor=8,fast=5", "Llama 3(8, 5)"),
         ("p-rope", "p-RoPE"),
         ("p-rope:p=0.5", "p-RoPE(0.5)"),

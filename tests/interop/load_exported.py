@@ -1,6 +1,6 @@
 """Loads exported folders as a stranger does: without this package, and says what came of it.
 
-python load_exported.py FOLDER: every folder in it is an exported run, with `expected.safetensors` beside the model, which
+python load_exported.py FOLDER: every folder in it is an exported run, with `expected.safetensors` beside the model: it
 has tokens and logits by length. Prints one JSON object: the folder's name, and what was found.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 sys.modules["extrapolate"] = None  # type: ignore[assignment] # importing it fails
 
-import torch
-import transformers
-from safetensors.torch import load_file
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

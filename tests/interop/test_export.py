@@ -1,5 +1,6 @@
 """Runs as transformers loads them: the same logits, short and long, and the same text with a cache and without."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -11,22 +12,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 
 import extrapolate as xt
 from extrapolate.encodings.base import encodings
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.interop.imported import import_checkpoint
 from extrapolate.model.plan import PLAIN
-from extrapolate.runs import resolve
-from extrapolate.runs.config import EncodingConfig, ImportedConfig, ImportSource
 from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")
 
 ROOT = Path(__file__).parent.parent.parent
-L, VOCABULARY, PROMPT, NEW = 8, 300, 6, 6
-SIZES = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+L, VOCABULARY = 8, 300  # of `random_run`
+PROMPT, NEW = 6, 4
 OWN, LLAMA, SMOLLM = "ExtrapolateForCausalLM", "LlamaForCausalLM", "SmolLM3ForCausalLM"
 TWO_LISTS = "longrope:factor=4,long=(1,1.5,2,2,3,3,3,4),short=(1,1,1,1,1.1,1.2,1.3,1.4)"
 ONE_LIST = "longrope:factor=4,long=(1,1.5,2,2,3,3,3,4),short=(1,1.5,2,2,3,3,3,4)"
@@ -88,34 +85,6 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
 }
 
 
-def run_of(path: Path, tokenizer: Tokenizer, encoding: str, extension: str | None, changes: dict[str, Any]) -> Run:
-    """A finished run with random weights, large enough that every part matters. Nothing is trained."""
-    from extrapolate import specs
-    from extrapolate.extensions import recipe as recipes
-
-    spec = specs.parse(encoding)
-    recipe = None if extension is None else recipes.parse(extension)
-    config = ImportedConfig(
-        encoding=EncodingConfig(name=spec.name, arguments=dict(spec.arguments)),
-        model=ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | changes),
-        extension=recipe.text if recipe else None,
-        extension_sha256=recipe.sha256() if recipe else None,
-        imported=ImportSource(name="random", source="random", sha256="0" * 64, seq_len=L),
-    )
-    config, user_file = resolve.with_resolved_encoding(config)
-    run = Run.create(path, config, tokenizer.to_str().encode(), user_file)
-    run.keep_extensions(recipe.files if recipe else ())
-    model = run.build_model()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn(weight.shape, generator=generator)
-            weight.copy_(weight + 0.1 * noise if ".encoding." in name else 0.15 * noise + (weight.ndim == 1))
-    model.constrain()
-    run.save_weights(model, 0, 0, final=True)
-    return Run.open(path)
-
-
 def expected_of(run: Run) -> dict[str, torch.Tensor]:
     """Tokens and logits by length, and what to generate."""
     model = run.model
@@ -134,14 +103,17 @@ def expected_of(run: Run) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, bpe: Tokenizer) -> Path:
+def exported(tmp_path_factory: pytest.TempPathFactory, random_run: Callable[..., Run]) -> Path:
     """A folder with every case, exported."""
     folder = tmp_path_factory.mktemp("exported")
-    for name, (encoding, extension, changes, _, _) in CASES.items():
-        run = run_of(folder / "runs" / name, bpe, encoding, extension, changes)
-        made = xt.export(run, folder / name)
-        assert (made.folder, made.remote_code) == (folder / name, (folder / name / "modeling_extrapolate.py").exists())
-        save_file(expected_of(run), folder / name / "expected.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take seconds
+        for name, (encoding, extension, changes, _, _) in CASES.items():
+            run = random_run(folder / "runs" / name, encoding, extension, changes)
+            made = xt.export(run, folder / name)
+            code = folder / name / "modeling_extrapolate.py"
+            assert (made.folder, made.remote_code) == (folder / name, code.exists())
+            save_file(expected_of(run), folder / name / "expected.safetensors")
     return folder
 
 
@@ -178,3 +150,119 @@ def test_the_logits_of_these_models_are_not_alike(exported: Path) -> None:
         assert shown[name][f"logits{L}"].std() > 0.3, name
         if encoding == "rope" and extension is not None and not changes:
             assert (shown[name][f"logits{4 * L}"] - shown["rope"][f"logits{4 * L}"]).abs().max() > 1e-3, name
+
+
+class TestInProcess:
+    """With `import extrapolate.transformers`, and no code of the folder."""
+
+    @pytest.fixture
+    def load(self, exported: Path) -> Callable[[str], Any]:
+        import extrapolate.transformers  # noqa: F401 (it registers the classes)
+
+        return lambda name: transformers.AutoModelForCausalLM.from_pretrained(exported / name).eval()
+
+    @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
+    def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
+        model = load(name)
+        assert type(model).__module__ == "extrapolate.transformers.model"
+        expected = load_file(exported / name / "expected.safetensors")
+        with torch.no_grad():
+            logits = model(expected[f"tokens{L}"]).logits
+        torch.testing.assert_close(logits, expected[f"logits{L}"], rtol=0, atol=1e-5)
+
+    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared"])
+    def test_what_layers_share_stays_shared(self, load: Callable[[str], Any], tmp_path: Path, name: str) -> None:
+        model = load(name)
+        shared = {"t5": "table_RH", "shared": "c"}.get(name)
+        model.save_pretrained(tmp_path / "again")
+        again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+        for one in (model, again):
+            first, second = one.decoder.encodings
+            assert shared is None or getattr(first, shared) is getattr(second, shared)
+            assert (one.decoder.head.weight is one.decoder.embedding.weight) == (name == "tied-own")
+        tokens = torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens).logits, again(tokens).logits, rtol=0, atol=0)
+
+    def test_it_has_a_loss_and_gradients(self, load: Callable[[str], Any]) -> None:
+        model = load("kerple")
+        tokens = torch.arange(2 * L).reshape(2, L)
+        output = model(tokens, labels=tokens)
+        logits = output.logits[:, :-1].flatten(0, 1).log_softmax(-1)
+        expected = -logits.gather(1, tokens[:, 1:].reshape(-1, 1)).mean()
+        torch.testing.assert_close(output.loss, expected)
+        output.loss.backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+
+    def test_the_last_logits_alone(self, load: Callable[[str], Any]) -> None:
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, model(tokens).logits[:, -2:])
+
+    def test_padding_on_the_right_changes_nothing_and_on_the_left_is_refused(self, load: Callable[[str], Any]) -> None:
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        mask = torch.ones_like(tokens)
+        mask[:, -3:] = 0
+        with torch.no_grad():
+            padded = model(tokens, attention_mask=mask).logits[:, :-3]
+            torch.testing.assert_close(padded, model(tokens[:, :-3]).logits)
+        with pytest.raises(ValueError, match="texts must start at the left"):
+            model(tokens, attention_mask=mask.flip(1))
+
+    def test_a_cache_that_would_mean_nothing_is_refused(self, load: Callable[[str], Any]) -> None:
+        with pytest.raises(ValueError, match="use it with use_cache=False"):
+            load("rope+pi").generate(torch.arange(1, 5)[None], max_new_tokens=2, use_cache=True)
+        with pytest.raises(ValueError, match="keeps its past in a DynamicCache, not in a StaticCache"):
+            load("alibi").generate(torch.arange(1, 5)[None], max_new_tokens=2, cache_implementation="static")
+
+    def test_beams_take_their_past_with_them(self, load: Callable[[str], Any]) -> None:
+        model, prompt = load("fox"), torch.arange(1, 5)[None]
+        texts = [
+            model.generate(prompt, max_new_tokens=4, num_beams=3, do_sample=False, use_cache=use_cache)
+            for use_cache in (True, False)
+        ]
+        assert torch.equal(*texts)
+
+    @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
+    @pytest.mark.parametrize("name", ["sinusoidal", "expe", "fox", "wall", "same-names"])
+    def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
+        import extrapolate.transformers  # noqa: F401
+
+        model = transformers.AutoModelForCausalLM.from_pretrained(exported / name, dtype=torch.bfloat16)
+        state = model.state_dict()
+        assert {tensor.dtype for key, tensor in state.items() if "encoding" in key} <= {torch.float32}
+        assert state["decoder.head.weight"].dtype == torch.bfloat16
+        expected = load_file(exported / name / "expected.safetensors")
+        with torch.no_grad():
+            difference = model(expected[f"tokens{4 * L}"]).logits - expected[f"logits{4 * L}"]
+        assert 0 < difference.abs().max() < 0.2
+        model.generate(expected["prompt"], max_new_tokens=2, do_sample=False)
+
+    def test_without_transformers_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        monkeypatch.delitem(sys.modules, "extrapolate.transformers", raising=False)
+        with pytest.raises(ImportError, match=r"pip install 'extrapolate\[peers\]'"):
+            importlib.import_module("extrapolate.transformers")
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("tied", None), ("none", None),
+        ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
+        ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
+        ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),
+        (f"rope+{TWO_LISTS}", "longrope:factor=4"),
+    ],
+)  # fmt: skip
+def test_what_a_class_of_transformers_computes_can_be_imported_again(
+    exported: Path, tmp_path: Path, name: str, extension: str | None
+) -> None:
+    again = import_checkpoint(str(exported / name), folder=tmp_path)
+    assert again.config.seq_len == L
+    assert again.config.extension == extension or str(again.config.extension).startswith(f"{extension},long=")
+    expected = load_file(exported / name / "expected.safetensors")
+    plan = PLAIN if again.own_extension is None else again.own_extension.plan(again.model.encoding, L, 4 * L)
+    with torch.no_grad():
+        logits = again.model(expected[f"tokens{4 * L}"], plan)
+    torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)

@@ -27,8 +27,11 @@ SIZES: dict[str, Any] = {
 ORIGINAL = {"original_max_position_embeddings": 32, "rope_theta": 500.0}
 LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
+LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4, 4, 4, 5.5], "short_factor": [1.1] * 8}
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
+SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
 
 
 def random_model(kind: str, **changes: Any) -> torch.nn.Module:
@@ -67,7 +70,7 @@ def ours(folder: Path, tokens: Tensor, seq_len: int | None = None) -> Tensor:
     """Logits of the checkpoint as this project reads it."""
     source = huggingface.find(str(folder))
     rotary, sizes = huggingface.rotary_of(source, seq_len), huggingface.sizes_of(source)
-    model = Model(sizes, "rope", {"theta": rotary.theta}, rotary.seq_len).eval()
+    model = Model(sizes, rotary.encoding, rotary.arguments, rotary.seq_len).eval()
     load_weights(model, huggingface.weights_of(source, sizes), str(folder))
     plan = PLAIN
     if rotary.extension is not None:
@@ -103,10 +106,15 @@ def agree(folder: Path, length: int, seq_len: int | None = None) -> None:
         ("Mistral", {"sliding_window": 24, "rope_parameters": LINEAR}),
         ("Qwen3", {"head_dim": 24}),
         ("Qwen3", {"head_dim": 16, "tie_word_embeddings": True, "rope_parameters": YARN}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layer_interval": 3, "rope_parameters": LINEAR}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]} | SLIDING),
+        ("SmolLM3", NOPE_LAYERS | SLIDING | {"layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
+        ("SmolLM3", SLIDING | {"no_rope_layers": [1, 1], "layer_types": ["sliding_attention"] * 2}),
         ("Llama", {"rope_parameters": LINEAR}),
         ("Llama", {"rope_parameters": DYNAMIC}),
         ("Llama", {"rope_parameters": LLAMA3}),
         ("Llama", {"rope_parameters": LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 3.0}}),
+        ("Llama", {"rope_parameters": LONGROPE}),
         ("Llama", {"rope_parameters": YARN}),
         ("Llama", {"rope_parameters": YARN | {"beta_fast": 6.0, "beta_slow": 0.5}}),
         ("Llama", {"rope_parameters": YARN | {"attention_factor": 1.1386294361119891}}),
@@ -210,7 +218,9 @@ def test_frequencies_in_old_weights_are_left_aside(saved) -> None:
         ({"rms_norm_eps": "small"}, "rms_norm_eps is small, not a positive number"),
         ({"original_max_position_embeddings": 0.5}, "original_max_position_embeddings is 0.5"),
         ({"rope_scaling": "linear"}, "rope_scaling is linear, not an object"),
-        ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "rope_type is longrope; what can be read"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "longrope, lacks long_factor, short_factor"),
+        ({"rope_parameters": LONGROPE | {"long_factor": [1, "2"]}}, "long_factor is "),
+        ({"rope_parameters": LONGROPE | {"attention_factor": 1.0}}, "attention_factor is 1"),
         ({"rope_parameters": {"rope_type": "proportional"}}, "rope_type is proportional"),
         ({"rope_parameters": {"full_attention": LINEAR}}, "does not go with full_attention"),
         ({"rope_parameters": LINEAR | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is 0.5"),
@@ -231,10 +241,26 @@ def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], wo
         ours(folder, torch.zeros(1, 4, dtype=torch.long))
 
 
-def test_dynamic_scaling_has_the_length_that_it_was_made_for(saved) -> None:
-    folder, _ = saved(rope_parameters=DYNAMIC)
-    with pytest.raises(ValueError, match="training length cannot be 32"):
-        huggingface.rotary_of(huggingface.find(str(folder)), 32)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such layers"),
+        ({"no_rope_layers": 5}, "no_rope_layers is 5"),
+        ({"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]}, "yarn, and some layers have no rotation"),
+    ],
+)
+def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any], words: str) -> None:
+    folder, _ = saved("SmolLM3", **NOPE_LAYERS)
+    rewrite(folder, **changes)
+    with pytest.raises(UserError, match=words):
+        ours(folder, torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("rope", [DYNAMIC, LONGROPE])
+def test_some_scalings_have_the_length_that_they_were_made_for(saved, rope: dict[str, Any]) -> None:
+    folder, _ = saved(rope_parameters=rope)
+    with pytest.raises(ValueError, match="training length cannot be 48"):
+        huggingface.rotary_of(huggingface.find(str(folder)), 48)
 
 
 def without(name: str) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:

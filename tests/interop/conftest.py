@@ -1,0 +1,49 @@
+"""A finished run of any encoding, without training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from extrapolate import specs
+from extrapolate.extensions import recipe as recipes
+from extrapolate.model.config import ModelConfig
+from extrapolate.runs import resolve
+from extrapolate.runs.config import EncodingConfig, ImportedConfig, ImportSource
+from extrapolate.runs.run import Run
+
+L, VOCABULARY = 8, 300
+SIZES = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+
+
+@pytest.fixture(scope="session")
+def random_run(bpe: Tokenizer) -> Callable[..., Run]:
+    """Makes a run of L = 8 with random weights, large enough that every part matters."""
+
+    def make(path: Path, encoding: str, extension: str | None = None, changes: dict[str, Any] | None = None) -> Run:
+        spec = specs.parse(encoding)
+        recipe = None if extension is None else recipes.parse(extension)
+        config = ImportedConfig(
+            encoding=EncodingConfig(name=spec.name, arguments=dict(spec.arguments)),
+            model=ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | (changes or {})),
+            extension=recipe.text if recipe else None,
+            extension_sha256=recipe.sha256() if recipe else None,
+            imported=ImportSource(name="random", source="random", sha256="0" * 64, seq_len=L),
+        )
+        config, user_file = resolve.with_resolved_encoding(config)
+        run = Run.create(path, config, bpe.to_str().encode(), user_file)
+        run.keep_extensions(recipe.files if recipe else ())
+        model = run.build_model()
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                noise = torch.randn(weight.shape, generator=generator)
+                weight.copy_(weight + 0.1 * noise if ".encoding." in name else 0.15 * noise + (weight.ndim == 1))
+        model.constrain()
+        run.save_weights(model, 0, 0, final=True)
+        return Run.open(path)
+
+    return make

@@ -1,0 +1,133 @@
+"""What lies beside an exported model: its tokenizer and card; and users' own files in it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import extrapolate as xt
+from extrapolate.errors import UserError
+from extrapolate.runs.run import Run
+
+transformers = pytest.importorskip("transformers")
+
+MY_ENCODING = f"{Path(__file__).parents[2]}/examples/my_encoding.py:LogBias:strength=2"
+L = 8  # of `random_run`
+
+
+@pytest.fixture(autouse=True)
+def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that is trusted is copied to a folder of the test, not of the developer."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+class TestFolder:
+    @pytest.mark.parametrize("name", ["rope", "learned"])
+    def test_the_tokenizer_is_the_runs(self, ckpt: Path, tmp_path: Path, name: str) -> None:
+        made = xt.export(ckpt / name, tmp_path / "out")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=made.remote_code)
+        ours, text = Run.open(ckpt / name).tokenizer, "What a day, and what a night!"
+        assert tokenizer(text).input_ids == ours.encode(text).ids
+        assert tokenizer.decode(tokenizer(text).input_ids) == text
+        assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
+        config = json.loads((tmp_path / "out" / "config.json").read_text())
+        assert config["eos_token_id"] == tokenizer.eos_token_id
+
+    def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
+        xt.export(evaluated / "expe", tmp_path / "out")
+        card = (tmp_path / "out" / "README.md").read_text()
+        rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
+        assert len(rows) == 6
+        for row in rows.itertuples():
+            assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
+        assert "our reading of arXiv 2509.19569" in card
+        assert "corpus " + rows["corpus_hash"].iloc[0] in card
+        assert "trust_remote_code=True" in card
+        for extension in ("pi", "ntk"):
+            assert f" {extension}" not in card.lower().replace("description", "")
+
+    def test_the_card_of_a_run_that_was_not_evaluated_says_so(self, ckpt: Path, tmp_path: Path) -> None:
+        xt.export(ckpt / "none", tmp_path / "out")
+        card = (tmp_path / "out" / "README.md").read_text()
+        assert "It was not evaluated" in card
+        assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
+        assert "trust_remote_code" not in card
+
+    def test_a_model_without_a_cache_says_so(self, random_run: Callable[..., Run], tmp_path: Path) -> None:
+        for name in ("random", "alibi"):
+            xt.export(random_run(tmp_path / "runs" / name, name), tmp_path / name)
+            card = (tmp_path / name / "README.md").read_text()
+            assert ("used without a cache" in card) == (name == "random")
+
+    def test_it_appears_whole_or_not_at_all(
+        self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leftovers: Callable[[Path], list[str]]
+    ) -> None:
+        monkeypatch.setattr("extrapolate.interop.export.card", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            xt.export(ckpt / "rope", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        assert not leftovers(tmp_path)
+
+
+class TestUsersFiles:
+    def test_names_that_both_have_stay_apart(self, tmp_path: Path, random_run: Callable[..., Run]) -> None:
+        """Of the user's file, which has a `slopes`, a `register` and an `Attention` of its own."""
+        (tmp_path / "mine.py").write_text(MINE)
+        run = random_run(tmp_path / "run", f"{tmp_path / 'mine.py'}:Mine")
+        xt.export(run, tmp_path / "out")
+        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
+        tokens = torch.arange(L)[None]
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens).logits, run.model(tokens), rtol=0, atol=1e-5)
+            assert (run.model(tokens) - random_run(tmp_path / "other", "alibi").model(tokens)).abs().max() > 1e-3
+
+    def test_code_that_came_with_a_run_is_read_first(
+        self, tmp_path: Path, random_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = random_run(tmp_path / "run", MY_ENCODING)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
+        monkeypatch.setattr("extrapolate.runs.trust._now", set())
+        with pytest.raises(UserError, match="Python code that came with data"):
+            xt.export(run.path, tmp_path / "out")
+        assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
+
+    def test_in_this_process_they_need_the_folders_code(self, random_run: Callable[..., Run], tmp_path: Path) -> None:
+        import extrapolate.transformers  # noqa: F401
+
+        xt.export(random_run(tmp_path / "run", MY_ENCODING), tmp_path / "out")
+        with pytest.raises(ValueError, match="trust_remote_code=True"):
+            transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
+
+
+MINE = """
+import extrapolate as xt
+from math import log as scaled
+
+import torch
+
+
+def slopes(heads):
+    return [2.0 ** -h for h in range(heads)]
+
+
+def register(encoding):
+    return encoding
+
+
+class Attention:
+    strength = scaled(3.0)
+
+
+@register
+class Mine(xt.Encoding):
+    display = "Mine"
+
+    def bias(self, pos_T, pos_S):
+        slope_H = torch.tensor(slopes(self.dims.heads)) * Attention.strength
+        return -slope_H[:, None, None] * (pos_T[:, None] - pos_S[None, :])
+"""
