@@ -83,6 +83,9 @@ class Tasks:
                     raise UserError(f"the task {name} or its data cannot be loaded: {reason}; {COPIES}") from error
                 tasks |= found["tasks"]
                 groups |= found.get("groups", {})
+        for name, task in tasks.items():
+            if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
+                raise UserError(f"the task {name} runs what a model writes, or shows it pictures: neither is done here")
         return cls(tasks, groups)
 
     def questions(self, model: Any, shots: int | None, limit: float | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.published import PublishedTable
 
 SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
@@ -82,10 +81,9 @@ def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
         values = zip(published.columns, row.values, strict=True)
         lines.append({"Model": f"{row.name} (paper)"} | {column.name: f"{value:.2f}" for column, value in values})
     for (model, length, shots), mine in ours.groupby(["model", "length", "shots"], sort=False):
-        applied = "" if set(mine["extension"]) == {AS_TRAINED} else f", at length {length:,}"
         found = {column.name: mine.loc[mine["task"] == column.task, "value"] for column in published.columns}
         cells = {name: f"{values.mean():.3f}" if len(values) else "" for name, values in found.items()}
-        lines.append({"Model": f"{model}{applied}, {_examples(shots)}"} | cells)
+        lines.append({"Model": f"{model}, length {length:,}, {_examples(shots)}"} | cells)
     return pd.DataFrame(lines)
 
 

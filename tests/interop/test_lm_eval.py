@@ -14,6 +14,7 @@ import huggingface_hub
 import numpy as np
 import pandas as pd
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
@@ -31,6 +32,7 @@ RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
 HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
 QUESTIONS, LONG = 12, 48
+SUBJECT = ("config", "path", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -200,7 +202,7 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
     rows = results.read(tmp_path / "report/eval_tasks.parquet", results.TASKS)
     mine = {row["task"]: row["value"] for row in rows if row["model"] == "RoPE" and row["metric"] == "acc"}
     assert "| Llama S (paper) | 0.29 | 0.26 | 0.24 | 0.30 |" in page
-    assert f"| RoPE, no examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
+    assert f"| RoPE, length {LONG}, no examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
     lines = cli("eval-tasks", folder / "none", "--tasks", "hellaswag", "--limit", 2, "--json", *asked).succeeded().out
     names = {column.name for column in results.TASKS.columns}
     for line in lines.splitlines():
@@ -323,6 +325,27 @@ def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
 def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckpt: Path, cli: Any) -> None:
     assert re.search(message, cli("eval-tasks", ckpt / "rope", *arguments).error())
     assert not (ckpt / "rope/eval_tasks.parquet").exists()
+
+
+def test_a_task_that_runs_what_a_model_writes_is_refused(tmp_path: Path, copies: Path, ckpt: Path) -> None:
+    shutil.copytree(ARC, tmp_path / "tasks")
+    with (tmp_path / "tasks/arc_easy.yaml").open("a") as file:
+        file.write("unsafe_code: true\n")
+    with pytest.raises(xt.UserError, match="the task arc_easy runs what a model writes"):
+        xt.evaluate_tasks(ckpt / "rope", "arc_easy", include_path=tmp_path / "tasks", data_dir=copies)
+
+
+def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
+    plain, other = RunLM(ckpt / "rope", device="cpu"), Run.open(ckpt / "rope").tokenizer
+    other.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", plain.eot_token_id)])
+    other.enable_truncation(2)
+    subject = SimpleNamespace(**{name: getattr(plain.run, name) for name in SUBJECT}, tokenizer=other)
+    lm = RunLM(subject, device="cpu")
+    text = plain.tok_encode("some words of a text")
+    assert lm.tok_encode("some words of a text") == [lm.prefix_token_id, *text]
+    assert lm.tok_encode("some words of a text", add_special_tokens=False) == text
+    assert len(text) > 2
+    assert lm.prefix_token_id == plain.prefix_token_id == plain.eot_token_id
 
 
 def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None:
