@@ -178,6 +178,20 @@ def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Pa
     assert loose["group"].isna().all()
 
 
+def test_a_model_of_another_library_is_asked_too(ckpt: Path, copies: Path, tmp_path: Path) -> None:
+    run = Run.open(ckpt / "rope")
+    other = xt.foreign(run.model, "Other", seq_len=16, tokenizer=run.path, out=tmp_path / "other")
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "length": LONG}
+    table = xt.evaluate_tasks([run, other], "hellaswag", **asked)
+    ours, theirs = (mine for _, mine in table.groupby("model", sort=False))
+    assert scores_of(ours) == scores_of(theirs)
+    assert theirs["imported"].notna().all()
+    assert set(theirs["targets_hash"]) == set(ours["targets_hash"])
+    prompt = [Instance("generate_until", {}, ("some words", {"until": [], "max_gen_toks": 9}), 0)]
+    lms = (RunLM(one, length=LONG, device="cpu") for one in (run, other))
+    assert next(lms).generate_until(prompt) == next(lms).generate_until(prompt)
+
+
 def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
     run = Run.open(ckpt / "rope")
     request = [Instance("loglikelihood", {}, ("some words", " more"), 0)]
