@@ -1,5 +1,6 @@
 """xt.evaluate_tasks"""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def evaluate_tasks(
         raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
     if shots is not None and shots < 0:
         raise UserError(f"`shots` must be 0 or more, not {shots}")
-    if limit is not None and not limit > 0:
+    if limit is not None and not 0 < limit < math.inf:
         raise UserError(f"`limit` must be above 0, not {limit:g}")
     extensions = (extend,) if isinstance(extend, str) else tuple(extend)
     found, damaged = subjects(runs, seq_len, progress)

@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 
 OWN_TASKS = Path(__file__).parent / "tasks"  # the probes: for lm-eval's own command, too
 MISSING = "benchmarks need the package lm-eval: pip install 'extrapolate[lm-eval]'"
+BOOTSTRAP = 1000  # times, for the standard error of a metric that is no mean, such as a perplexity
 COPIES = (
-    "without the Hub, copy a data set, hf download NAME --repo-type dataset --local-dir COPIES/NAME, and give the "
-    "folder of all copies with `data_dir`"
+    "without the Hub, put a copy of the data set into COPIES/NAME, NAME as it is there, and give `data_dir='COPIES'` "
+    "(docs/benchmarks.md)"
 )
 
 
@@ -80,6 +83,9 @@ class Tasks:
                     raise UserError(f"the task {name} or its data cannot be loaded: {reason}; {COPIES}") from error
                 tasks |= found["tasks"]
                 groups |= found.get("groups", {})
+        for name, task in tasks.items():
+            if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
+                raise UserError(f"the task {name} runs what a model writes, or shows it pictures: neither is done here")
         return cls(tasks, groups)
 
     def questions(self, model: Any, shots: int | None, limit: float | None) -> dict[str, Any]:
@@ -96,9 +102,11 @@ class Tasks:
             if own is None or (shots is not None and own != 0):
                 task.set_config(key="num_fewshot", value=shots or 0)
             task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-        with warnings.catch_warnings():
+        os.environ.setdefault("DISABLE_MULTIPROC", "1")  # its workers end by a signal, which is Ctrl-C to this program
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):  # stdout is for results
             warnings.simplefilter("ignore")
-            return dict(evaluate(model, {"tasks": self.tasks, "groups": self.groups}, limit=limit))
+            task_dict = {"tasks": self.tasks, "groups": self.groups}
+            return dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
 
 
 def _matching(name: str, known: Sequence[str]) -> list[str]:
@@ -129,7 +137,8 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     known = {column.name for column in TASKS.columns}
     shared = {name: value for name, value in shared.items() if name in known}
     children = found.get("group_subtasks", {})
-    group_of = {child: group for group, inside in children.items() for child in inside}
+    scored = {name for name, metrics in found["results"].items() if any("," in metric for metric in metrics)}
+    group_of = {child: group for group, inside in children.items() if group in scored for child in inside}
     hashes = {task: _hash_of(samples) for task, samples in found["samples"].items()}
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)

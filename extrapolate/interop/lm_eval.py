@@ -70,7 +70,10 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return self.run.tokenizer
+        made = self.run.tokenizer
+        made.no_truncation()  # a file of transformers may say how long its texts were
+        made.no_padding()
+        return made
 
     @property
     def eot_token_id(self) -> int:

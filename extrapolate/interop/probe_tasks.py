@@ -77,7 +77,7 @@ def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, 
                 answer = source.spelt(tokens_N[places.start : places.stop])
                 context = source.spelt(tokens_N[: places.start])
                 found.append({"context": context, "answer": f" {answer}", "depth": depth, "window": number})
-    return found
+    return sorted(found, key=lambda question: question["window"])  # the first ones have every depth
 
 
 def dataset(probe: str, words: int = 256, trials: int = 16, text: str = "stdlib", **others: Any) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Tables of benchmarks, from the rows of `eval_tasks.parquet` alone."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.published import PublishedTable
 
 SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
@@ -34,7 +34,7 @@ def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """
     asked = rows[rows["group"].isna()]
     for shots, mine in asked.groupby("shots"):
-        yield f"benchmarks, {shots} examples before each question", by_model(mine)
+        yield f"benchmarks, {_examples(shots)} before each question", by_model(mine)
 
 
 def by_model(rows: pd.DataFrame) -> pd.DataFrame:
@@ -51,13 +51,21 @@ def by_model(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines).fillna("")
 
 
+def _examples(shots: Any) -> str:
+    return f"{shots or 'no'} example{'' if shots == 1 else 's'}"
+
+
 def _column(task: str, metric: str, filtered: str) -> str:
     return f"{task} {metric}" + ("" if filtered == "none" else f" ({filtered})")
 
 
 def _cell(rows: pd.DataFrame) -> str:
     value, error = rows["value"].mean(), rows["stderr"].astype(float).mean()
-    return f"{value:.3f}" + ("" if pd.isna(error) else f" ± {error:.3f}")
+    return _number(value) + ("" if pd.isna(error) else f" ± {_number(error)}")
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"  # a perplexity can be any
 
 
 def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
@@ -73,10 +81,9 @@ def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
         values = zip(published.columns, row.values, strict=True)
         lines.append({"Model": f"{row.name} (paper)"} | {column.name: f"{value:.2f}" for column, value in values})
     for (model, length, shots), mine in ours.groupby(["model", "length", "shots"], sort=False):
-        applied = "" if set(mine["extension"]) == {AS_TRAINED} else f", at length {length:,}"
         found = {column.name: mine.loc[mine["task"] == column.task, "value"] for column in published.columns}
         cells = {name: f"{values.mean():.3f}" if len(values) else "" for name, values in found.items()}
-        lines.append({"Model": f"{model}{applied}, {shots} examples"} | cells)
+        lines.append({"Model": f"{model}, length {length:,}, {_examples(shots)}"} | cells)
     return pd.DataFrame(lines)
 
 

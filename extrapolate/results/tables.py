@@ -298,7 +298,10 @@ TASKS = Table(
         Group(
             "task", "which edition of the task",
             (
-                sometimes("group", TEXT, "", "The group that the task was asked in.", "it was asked by itself"),
+                sometimes(
+                    "group", TEXT, "", "The group that the task was asked in.",
+                    "it was asked by itself, or the group has no score",
+                ),
                 sometimes("task_version", TEXT, "", "The version that the task says.", "it says none"),
                 always("lm_eval_version", TEXT, "", "The version of lm-eval."),
             ),

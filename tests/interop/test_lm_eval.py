@@ -1,7 +1,6 @@
 """Benchmarks: our class scores as lm-eval's own on the exported folder, and the rows say what was asked."""
 
 import json
-import math
 import random
 import re
 import shutil
@@ -15,12 +14,14 @@ import huggingface_hub
 import numpy as np
 import pandas as pd
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.interop import benchmarks, probe_tasks
 from extrapolate.interop.generation import generated
 from extrapolate.model.plan import PLAIN
+from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 
 lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'extrapolate[lm-eval]'")
@@ -31,6 +32,7 @@ RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
 HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
 QUESTIONS, LONG = 12, 48
+SUBJECT = ("config", "path", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -78,13 +80,13 @@ def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
-    from lm_eval import tasks
+    from lm_eval import tasks as known
 
-    class Few(tasks.TaskManager):  # type: ignore[misc, unused-ignore]
+    class Few(known.TaskManager):  # type: ignore[misc, unused-ignore]
         def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
             super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
 
-    monkeypatch.setattr(tasks, "TaskManager", Few)
+    monkeypatch.setattr(known, "TaskManager", Few)
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +154,44 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     assert set(with_shots["n_questions"]) == {QUESTIONS // 2}
 
 
+GROUP = """
+group: {name}
+task: [hellaswag, arc_easy]
+"""
+
+
+@pytest.mark.usefixtures("few_tasks")
+def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Path, tmp_path: Path) -> None:
+    scored = "aggregate_metric_list: [{metric: acc, weight_by_size: true}]"
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/both.yaml").write_text(GROUP.format(name="both") + scored)
+    (tmp_path / "tasks/loose.yaml").write_text(GROUP.format(name="loose"))
+    asked = {"include_path": tmp_path / "tasks", "data_dir": copies, "device": "cpu", "length": LONG}
+    both, loose = (xt.evaluate_tasks(ckpt / "rope", name, **asked) for name in ("both", "loose"))
+    accuracy = both[both["metric"] == "acc"].set_index("task")
+    assert accuracy["group"].fillna("").to_dict() == {"hellaswag": "both", "arc_easy": "both", "both": ""}
+    assert accuracy.loc["both", "n_questions"] == 2 * QUESTIONS
+    assert accuracy.loc["both", "value"] == pytest.approx(accuracy["value"].iloc[:2].mean())
+    assert [table["Model"].tolist() for _, table in tasks.by_shots(both)] == [["RoPE"]]
+    assert [set(table) for _, table in tasks.by_shots(both)] == [{"Model", "Length", "both acc"}]
+    assert set(loose["task"]) == {"hellaswag", "arc_easy"}
+    assert loose["group"].isna().all()
+
+
+def test_a_model_of_another_library_is_asked_too(ckpt: Path, copies: Path, tmp_path: Path) -> None:
+    run = Run.open(ckpt / "rope")
+    other = xt.foreign(run.model, "Other", seq_len=16, tokenizer=run.path, out=tmp_path / "other")
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "length": LONG}
+    table = xt.evaluate_tasks([run, other], "hellaswag", **asked)
+    ours, theirs = (mine for _, mine in table.groupby("model", sort=False))
+    assert scores_of(ours) == scores_of(theirs)
+    assert theirs["imported"].notna().all()
+    assert set(theirs["targets_hash"]) == set(ours["targets_hash"])
+    prompt = [Instance("generate_until", {}, ("some words", {"until": [], "max_gen_toks": 9}), 0)]
+    lms = (RunLM(one, length=LONG, device="cpu") for one in (run, other))
+    assert next(lms).generate_until(prompt) == next(lms).generate_until(prompt)
+
+
 def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
     run = Run.open(ckpt / "rope")
     request = [Instance("loglikelihood", {}, ("some words", " more"), 0)]
@@ -176,7 +216,7 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
     rows = results.read(tmp_path / "report/eval_tasks.parquet", results.TASKS)
     mine = {row["task"]: row["value"] for row in rows if row["model"] == "RoPE" and row["metric"] == "acc"}
     assert "| Llama S (paper) | 0.29 | 0.26 | 0.24 | 0.30 |" in page
-    assert f"| RoPE, 0 examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
+    assert f"| RoPE, length {LONG}, no examples | {mine['hellaswag']:.3f} |  |  | {mine['arc_easy']:.3f} |" in page
     lines = cli("eval-tasks", folder / "none", "--tasks", "hellaswag", "--limit", 2, "--json", *asked).succeeded().out
     names = {column.name for column in results.TASKS.columns}
     for line in lines.splitlines():
@@ -229,9 +269,8 @@ def test_an_oracle_passes_our_probes_and_a_run_is_asked_them(ckpt: Path, corpus:
         place = words.index(words[-1])
         assert words[place + 1] == question["answer"].strip()
     table = xt.evaluate_tasks(ckpt / "rope", "extrapolate_needle", length=512, limit=4, device="cpu")
-    found = dict(zip(table["metric"], table["value"], strict=True))
-    assert 0 <= found["acc"] <= 1
-    assert math.isfinite(found["perplexity"])
+    assert table["metric"].tolist() == ["acc"]
+    assert 0 <= table["value"].iloc[0] <= 1
     assert set(table["n_questions"]) == {4}
 
 
@@ -278,7 +317,7 @@ def test_lm_eval_finds_the_class_by_its_name(ckpt: Path) -> None:
     tasks = manager.load(["extrapolate_needle"])["tasks"]
     ours = benchmarks.Tasks(tasks, {}).questions(lm, None, None)
     assert found["results"] == ours["results"]
-    assert found["results"]["extrapolate_needle"]["perplexity,none"] > 1
+    assert found["n-samples"]["extrapolate_needle"]["effective"] == 5
 
 
 @pytest.mark.usefixtures("few_tasks")
@@ -302,6 +341,27 @@ def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckp
     assert not (ckpt / "rope/eval_tasks.parquet").exists()
 
 
+def test_a_task_that_runs_what_a_model_writes_is_refused(tmp_path: Path, copies: Path, ckpt: Path) -> None:
+    shutil.copytree(ARC, tmp_path / "tasks")
+    with (tmp_path / "tasks/arc_easy.yaml").open("a") as file:
+        file.write("unsafe_code: true\n")
+    with pytest.raises(xt.UserError, match="the task arc_easy runs what a model writes"):
+        xt.evaluate_tasks(ckpt / "rope", "arc_easy", include_path=tmp_path / "tasks", data_dir=copies)
+
+
+def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
+    plain, other = RunLM(ckpt / "rope", device="cpu"), Run.open(ckpt / "rope").tokenizer
+    other.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", plain.eot_token_id)])
+    other.enable_truncation(2)
+    subject = SimpleNamespace(**{name: getattr(plain.run, name) for name in SUBJECT}, tokenizer=other)
+    lm = RunLM(subject, device="cpu")
+    text = plain.tok_encode("some words of a text")
+    assert lm.tok_encode("some words of a text") == [lm.prefix_token_id, *text]
+    assert lm.tok_encode("some words of a text", add_special_tokens=False) == text
+    assert len(text) > 2
+    assert lm.prefix_token_id == plain.prefix_token_id == plain.eot_token_id
+
+
 def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None:
     with pytest.raises(xt.UserError, match="not defined at 17 tokens"):
         xt.evaluate_tasks(ckpt / "learned", "hellaswag", length=17)
@@ -309,6 +369,11 @@ def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None
     with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
         lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
     assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
+
+
+def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:
+    (ckpt / "rope/eval_tasks.parquet").write_bytes(b"PAR1 and then nothing")
+    assert "eval_tasks.parquet is damaged" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
 
 
 @pytest.mark.usefixtures("few_tasks", "without_pictures")

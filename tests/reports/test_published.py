@@ -8,7 +8,7 @@ import pytest
 from extrapolate import results
 from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.extensions import recipe
-from extrapolate.reports.published import CELLS, FILE, Repeating, cell_rows, published, write_cells
+from extrapolate.reports.published import CELLS, FILE, Repeating, cell_rows, of_tasks, published, write_cells
 from extrapolate.runs.presets import preset
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
@@ -58,6 +58,17 @@ def test_numbers_are_those_of_the_papers() -> None:
     assert number("expe-table-7", "first block only", "ev=4") == 6.18
     assert number("p-rope-table-2", "0.75-RoPE", "Wiki") == 4.4414
     assert number("depth", "RoPE (12 layers)", "Time of 1,000 steps") == pytest.approx(2.6053 / 2.4168, abs=5e-4)
+
+
+def test_a_table_of_benchmarks_names_a_task_for_each_column() -> None:
+    (table,) = of_tasks()
+    assert table.name not in published()
+    assert [column.task for column in table.columns] == ["hellaswag", "mmlu", "arc_challenge", "arc_easy"]
+    assert {row.name: row.values for row in table.rows}["ExQPE M scaled"] == [0.32, 0.26, 0.25, 0.31]
+    for row in table.rows:
+        assert len(row.values) == len(table.columns)
+        if row.extension != AS_TRAINED:
+            assert recipe.parse(row.extension).text == row.extension
 
 
 @pytest.mark.parametrize("scale", [None, "tiny"])

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -44,6 +45,14 @@ OF_A_STUDY = pd.DataFrame(
 )
 
 
+def scored(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of evals as one of a benchmark, which takes lm-eval to make."""
+    own = {"task": "arc_easy", "metric": "acc", "filter": "none", "shots": 0, "value": 0.25, "stderr": 0.1}
+    own |= {"n_questions": 8, "n_cut": 0, "task_version": "1.0", "lm_eval_version": "0.4.13"}
+    known = {column.name for column in results.TASKS.columns}
+    return {name: value for name, value in (row | own).items() if name in known}
+
+
 @pytest.fixture(scope="module")
 def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evaluated runs in `ckpt`, one of them on a probe too and inspected, and their report in `report`."""
@@ -52,6 +61,8 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("results")
     shutil.copytree(evaluated, made / "ckpt")
     probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
+    evals = results.read(made / "ckpt/rope/evals.parquet", results.EVALS)
+    results.write(made / "ckpt/rope/eval_tasks.parquet", [scored(evals[0])], results.TASKS)
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],

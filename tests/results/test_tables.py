@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
-from extrapolate.results.columns import Column, Group, Table
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES
+from extrapolate.results.columns import REAL, Column, Group, Table
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, TASKS
 
 
 def fill(table: Table, **values: Any) -> dict[str, Any]:
@@ -24,7 +24,9 @@ def fill(table: Table, **values: Any) -> dict[str, Any]:
     return {column.name: made[column.type] for column in table.columns} | values
 
 
-@pytest.mark.parametrize("table", [EVALS, EVAL_DOCUMENTS, PROBES], ids=["evals", "eval_documents", "eval_probes"])
+@pytest.mark.parametrize(
+    "table", [EVALS, EVAL_DOCUMENTS, PROBES, TASKS], ids=["evals", "eval_documents", "eval_probes", "eval_tasks"]
+)
 class TestDeclaredTables:
     def test_names_are_unique_and_keys_are_required_columns(self, table: Table) -> None:
         names = [column.name for column in table.columns]
@@ -37,10 +39,12 @@ class TestDeclaredTables:
         assert all(group.name and group.meaning and group.columns for group in table.groups)
 
     def test_a_full_row_survives_two_merges(self, tmp_path: Path, table: Table) -> None:
-        rows = [fill(table, run="a"), fill(table, run="b", loss=None)]
+        number = next(column.name for column in table.columns if column.type == REAL and not column.required)
+        rows = [fill(table, run="a"), fill(table, run="b", **{number: None})]
+        again = fill(table, run="b", **{number: 0.5})
         results.merge(tmp_path / "t.parquet", rows, table)
-        results.merge(tmp_path / "t.parquet", [fill(table, run="b", loss=0.5)], table)
-        assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [rows[0], fill(table, run="b", loss=0.5)]
+        results.merge(tmp_path / "t.parquet", [again], table)
+        assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [rows[0], again]
 
     def test_every_part_of_the_key_tells_rows_apart(self, tmp_path: Path, table: Table) -> None:
         results.merge(tmp_path / "t.parquet", [fill(table)], table)
