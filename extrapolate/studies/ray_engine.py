@@ -140,6 +140,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
             configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": path}},
         )  # fmt: skip
     except (OSError, OverflowError, ValueError) as error:
+        ray.shutdown()  # or what it began for ray:// is in the way of the next cluster of this process
         raise UserError(f"there is no Ray cluster at `address={address}`: {error}") from None
     try:
         yield
@@ -148,8 +149,8 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _reach(address: str | None) -> None:
-    """Raises OSError where nothing answers at HOST:PORT: Ray would try for minutes."""
-    host, _, port = (address or "").rpartition(":")
+    """Raises OSError where nothing answers at HOST:PORT or ray://HOST:PORT: Ray would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         with socket.create_connection((host, int(port)), timeout=ANSWER_S):
             pass
