@@ -74,7 +74,8 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
     Raises UserError where the file is damaged, of a newer format, or lacks a required column.
     """
-    return _columns(path, table).to_pylist()
+    with _damage(path, AGAIN):
+        return _columns(path, table).to_pylist()
 
 
 def read_columns(path: Path, table: Table) -> pa.Table:
@@ -83,6 +84,8 @@ def read_columns(path: Path, table: Table) -> pa.Table:
     Texts are dictionaries, because few rows have a text of their own.
     """
     data = _columns(path, table)
+    with _damage(path, AGAIN):
+        data.validate(full=True)  # of texts: they are UTF-8
     for at, column in enumerate(table.columns):
         if column.type == TEXT:
             data = data.set_column(at, column.name, data.column(at).dictionary_encode())
