@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import math
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
@@ -26,6 +27,21 @@ class EncodingConfig(Section):
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
     file_sha256: str | None = None
+
+    @field_validator("arguments")
+    @classmethod
+    def _numbers(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Other settings refuse NaN by their types. It equals nothing, so a configuration would not equal itself."""
+        if _has_nan(arguments):
+            raise ValueError("an argument is NaN, which is no number")
+        return arguments
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isnan(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(map(_has_nan, parts))
 
 
 class DataConfig(Section):

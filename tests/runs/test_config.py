@@ -144,6 +144,11 @@ class TestValidation:
         with pytest.raises(ValueError, match="test: Input should be"):
             validate(content, "test")
 
+    @pytest.mark.parametrize("value", [float("nan"), [1.0, float("nan")], {"a": [float("nan")]}])
+    def test_an_argument_that_is_no_number_is_refused(self, value: Any) -> None:
+        with pytest.raises(ValueError, match=r"test: encoding\.arguments: an argument is NaN"):
+            config(encoding={"name": "rope", "arguments": {"theta": value}})
+
     def test_it_is_frozen(self) -> None:
         with pytest.raises(ValidationError):
             config().training.lr = 1.0
