@@ -20,7 +20,7 @@ from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.bundle import Bundle
 from extrapolate.interop.card import card
-from extrapolate.interop.stock import stock_config, stock_weights
+from extrapolate.interop.stock import named_sizes, stock_config, stock_weights
 from extrapolate.model.decoder import Decoder
 from extrapolate.runs.run import TOKENIZER, Run
 from extrapolate.version import __version__
@@ -119,18 +119,10 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "architectures": [MODEL_CLASS],
         "model_type": "extrapolate",  # as the class says
         "auto_map": {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OWN}.{MODEL_CLASS}"},
-        "vocab_size": sizes.vocab_size,
-        "hidden_size": sizes.width,
-        "intermediate_size": sizes.ff_width,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.kv_heads,
-        "head_dim": sizes.head_dim,
-        "rms_norm_eps": sizes.norm_eps,
+        **named_sizes(sizes),
         "dropout": sizes.dropout,
         "qk_norm": sizes.qk_norm,
         "ssmax": sizes.ssmax,
-        "tie_word_embeddings": sizes.tied_embeddings,
         "max_position_embeddings": trained_length,
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},

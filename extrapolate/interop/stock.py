@@ -17,6 +17,7 @@ from extrapolate.extensions.base import Extension
 from extrapolate.extensions.frequencies import NTK, Llama3, LongRoPE, NTKByParts, YaRN
 from extrapolate.extensions.positions import PositionInterpolation
 from extrapolate.extensions.windows import Window
+from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Decoder
 
 # The names of a layer's weights there and here, but for those that are one matrix here.
@@ -40,6 +41,21 @@ class Rope:
     longest: int
 
 
+def named_sizes(sizes: ModelConfig) -> dict[str, Any]:
+    """The sizes of a model by their names in `LlamaConfig`."""
+    return {
+        "vocab_size": sizes.vocab_size,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.ff_width,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.kv_heads,
+        "head_dim": sizes.head_dim,
+        "rms_norm_eps": sizes.norm_eps,
+        "tie_word_embeddings": sizes.tied_embeddings,
+    }
+
+
 def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int) -> dict[str, Any] | None:
     """The fields of config.json that name a class and say what it computes; None where no class computes the same.
 
@@ -60,17 +76,9 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
     if rope is None or len(sizes_of_windows) > 1:
         return None
     fields: dict[str, Any] = {
-        "vocab_size": sizes.vocab_size,
-        "hidden_size": sizes.width,
-        "intermediate_size": sizes.ff_width,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.kv_heads,
-        "head_dim": sizes.head_dim,
+        **named_sizes(sizes),
         "hidden_act": "silu",
-        "rms_norm_eps": sizes.norm_eps,
         "attention_bias": False,
-        "tie_word_embeddings": sizes.tied_embeddings,
         "max_position_embeddings": rope.longest,
         "rope_parameters": {"rope_type": "default", "rope_theta": rope.base, **rope.scaling},
         # As versions of transformers before 5 say it.

@@ -45,7 +45,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor, from the header alone. Raises UserError where the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (a file is no dict)
     except (SafetensorError, OSError) as error:
         raise _damaged(path, error) from error
 
