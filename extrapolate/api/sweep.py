@@ -287,7 +287,7 @@ def _find_done(tasks: Tasks, folder: Path) -> None:
     for cell in tasks.cells.values():
         if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
             continue
-        if state.read(folder, cell.name).evaluated == state.evaluation_key(cell.path, cell.evaluation):
+        if state.evaluated(folder, cell.name, cell.path, cell.evaluation):
             tasks.finish(Task("evaluate", cell.name))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.names import PROBES_TABLE
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
@@ -54,6 +55,15 @@ def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
     """A hash of the weights of a finished run and of how they are evaluated."""
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
     return _hash([weights, asdict(settings) | {"probes": [str(probe) for probe in settings.probes]}])
+
+
+def evaluated(folder: Path, name: str, run: Path, settings: EvaluationSettings) -> bool:
+    """Whether a cell's finished run is evaluated so, and its tables are still there."""
+    tables = ["evals.parquet", "eval_documents.parquet"] if settings.protocols else []
+    if settings.probes:
+        tables.append(PROBES_TABLE)
+    known = read(folder, name).evaluated == evaluation_key(run, settings)
+    return known and all((run / table).is_file() for table in tables)
 
 
 def settings_key(config: TrainedConfig) -> str:

@@ -105,6 +105,20 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("table", ["evals.parquet", "eval_documents.parquet"])
+def test_a_run_whose_table_is_gone_is_evaluated_again(
+    cli: Cli, study: Path, done: Path, tmp_path: Path, table: str
+) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    run = out / "runs" / BEST
+    weights = (run / "model.safetensors").stat().st_mtime_ns
+    (run / table).unlink()
+    cli("sweep", study, "--out", out).succeeded()
+    losses = [pd.read_parquet(folder / "runs" / BEST / table)["loss"] for folder in (out, done)]
+    pd.testing.assert_series_equal(*losses)
+    assert (run / "model.safetensors").stat().st_mtime_ns == weights
+
+
 def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.toml"
     changed.write_text(study.read_text().replace("tokens = 5300", "tokens = 6144"))
