@@ -1,11 +1,11 @@
-"""What the fields of a configuration say of its layers; test_huggingface.py compares logits."""
+"""What the fields of a configuration say of its layers; test_logits.py compares logits."""
 
 from typing import Any
 
 import pytest
 
 from extrapolate.evaluation.names import LONGEST
-from extrapolate.interop.layer_kinds import LayerKinds, layer_kinds
+from extrapolate.interop.huggingface.layer_kinds import LayerKinds, layer_kinds
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 12}
 ALL, LAST = ["sliding_attention"], ["full_attention"]

@@ -1,0 +1,122 @@
+"""The files of a checkpoint: missing ones, damaged ones, and those of the Hub."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from extrapolate.errors import UserError
+from extrapolate.interop import huggingface
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_is_named(saved, name: str) -> None:
+    checkpoint = saved()
+    (checkpoint.folder / name).unlink()
+    with pytest.raises(ValueError, match=f"has n.*{name}"):
+        checkpoint.source()
+
+
+def test_a_missing_shard_is_named(saved) -> None:
+    checkpoint = saved(options={"max_shard_size": "60KB"})
+    shard = sorted(checkpoint.folder.glob("model-*.safetensors"))[1]
+    shard.unlink()
+    with pytest.raises(ValueError, match=f"lacks {shard.name}"):
+        checkpoint.source()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": {"a": "../b.safetensors"}}',
+        '{"weight_map": {"a": "/b.safetensors"}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_index(saved, content: str) -> None:
+    checkpoint = saved()
+    (checkpoint.folder / "model.safetensors").unlink()
+    (checkpoint.folder / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ValueError, match=r"index\.json is damaged"):
+        checkpoint.source()
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_configuration(saved, content: str) -> None:
+    checkpoint = saved()
+    (checkpoint.folder / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        checkpoint.source()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"layer_types": 5}, {"rms_norm_eps": 10**400}, {"num_hidden_layers": 10**18},
+        {"vocab_size": 10**300},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)  # fmt: skip
+def test_numbers_that_no_model_has(saved, changed: dict[str, Any]) -> None:
+    checkpoint = saved()
+    checkpoint.rewrite(**changed)
+    with pytest.raises(UserError, match=r"config\.json: "):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("kept", [0, 100, 3000])
+def test_damaged_weights(saved, kept: int) -> None:
+    checkpoint = saved()
+    path = checkpoint.folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    source = checkpoint.source()
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        huggingface.weights_of(source, huggingface.sizes_of(source))
+
+
+@pytest.mark.parametrize("name", ["", "/no/such/folder", "./nowhere", "a/b/c", "a b", "~/nowhere/at/all"])
+def test_what_is_neither_a_folder_nor_a_name(name: str) -> None:
+    with pytest.raises(ValueError, match="no such folder, and not a name on the Hugging Face Hub"):
+        huggingface.find(name)
+
+
+def test_what_the_hub_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def refuse(name: str, **options: Any) -> str:
+        assert name == "nobody/nothing"
+        raise OSError("the line is dead")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(ValueError, match=r"hf:nobody/nothing: there is no folder nobody/nothing.*line is dead"):
+        huggingface.find("nobody/nothing")
+
+
+def test_only_what_is_needed_is_downloaded(saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.utils import filter_repo_objects
+
+    checkpoint = saved()
+    wanted = ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"]
+    wanted.append("model-00001-of-00002.safetensors")
+    there = [*wanted, "pytorch_model.bin", "consolidated.safetensors", "original/model-1.safetensors", "README.md"]
+    asked: list[str] = []
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.extend(filter_repo_objects(there, allow_patterns=allow_patterns))
+        return str(checkpoint.folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert huggingface.find("some/model").folder == checkpoint.folder
+    assert asked == wanted
+
+
+def test_the_hash_tells_checkpoints_apart(saved) -> None:
+    checkpoint = saved()
+    before = checkpoint.source().sha256()
+    assert checkpoint.source().sha256() == before
+    checkpoint.rewrite(rms_norm_eps=1e-4)
+    other = checkpoint.source().sha256()
+    with torch.no_grad():
+        next(checkpoint.model.parameters())[0, 0] += 1
+    checkpoint.model.save_pretrained(checkpoint.folder)
+    assert len({before, other, checkpoint.source().sha256()}) == 3

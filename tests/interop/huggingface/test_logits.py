@@ -1,0 +1,125 @@
+"""Checkpoints of Hugging Face against transformers' own models: the same logits."""
+
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from extrapolate.interop import huggingface
+
+ORIGINAL = {"original_max_position_embeddings": 32, "rope_theta": 500.0}
+LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
+LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4, 4, 4, 5.5], "short_factor": [1.1] * 8}
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
+SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("Llama", {}),
+        ("Llama", {"num_key_value_heads": 4}),
+        ("Llama", {"num_key_value_heads": 1, "head_dim": 24}),
+        ("Llama", {"tie_word_embeddings": True, "rms_norm_eps": 1e-3}),
+        ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 300.0}}),
+        ("Mistral", {"sliding_window": None}),
+        ("Mistral", {"sliding_window": 24}),
+        ("Mistral", {"sliding_window": 24, "rope_parameters": LINEAR}),
+        ("Qwen3", {"head_dim": 24}),
+        ("Qwen3", {"head_dim": 16, "tie_word_embeddings": True, "rope_parameters": YARN}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layer_interval": 3, "rope_parameters": LINEAR}),
+        ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]} | SLIDING),
+        ("SmolLM3", NOPE_LAYERS | SLIDING | {"layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
+        ("SmolLM3", SLIDING | {"no_rope_layers": [1, 1], "layer_types": ["sliding_attention"] * 2}),
+        ("Llama", {"rope_parameters": LINEAR}),
+        ("Llama", {"rope_parameters": DYNAMIC}),
+        ("Llama", {"rope_parameters": LLAMA3}),
+        ("Llama", {"rope_parameters": LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 3.0}}),
+        ("Llama", {"rope_parameters": LONGROPE}),
+        ("Llama", {"rope_parameters": YARN}),
+        ("Llama", {"rope_parameters": YARN | {"beta_fast": 6.0, "beta_slow": 0.5}}),
+        ("Llama", {"rope_parameters": YARN | {"attention_factor": 1.1386294361119891}}),
+    ],
+)
+@pytest.mark.parametrize("length", [20, 100])  # below and above what the model was trained at
+def test_logits_are_those_of_transformers(saved, kind: str, changes: dict[str, Any], length: int) -> None:
+    checkpoint = saved(kind, **changes)
+    checkpoint.agree(length)
+
+
+@pytest.mark.parametrize("rope", [LINEAR, LLAMA3, YARN, YARN | {"beta_fast": 6.0}])
+def test_another_training_length_is_the_same_function(saved, rope: dict[str, Any]) -> None:
+    """It decides what factors count in, not what the model computes."""
+    checkpoint = saved(rope_parameters=rope)
+    checkpoint.agree(100, seq_len=256)
+    assert huggingface.rotary_of(checkpoint.source(), 256).seq_len == 256
+
+
+@pytest.mark.parametrize("rope", [LINEAR, DYNAMIC, LLAMA3, YARN])
+def test_the_scaling_matters_in_these_tests(saved, rope: dict[str, Any]) -> None:
+    checkpoint = saved(rope_parameters=rope)
+    tokens = torch.randint(0, 97, (1, 100), generator=torch.Generator().manual_seed(0))
+    scaled = checkpoint.theirs(tokens)
+    checkpoint.rewrite(rope_parameters={"rope_theta": rope["rope_theta"], "rope_type": "default"})
+    assert (scaled - checkpoint.theirs(tokens)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("rope", "length", "extension"),
+    [
+        (LINEAR, 64, "pi:factor=4"),
+        (DYNAMIC, 64, "dynamic-ntk:factor=2"),
+        (LLAMA3, 32, "llama3:factor=8,slow=1,fast=4"),
+        (YARN, 32, "yarn:factor=4,fast=32,slow=1"),
+        ({"rope_type": "default", "rope_theta": 10_000.0}, 64, None),
+    ],
+)
+@pytest.mark.parametrize("old", [True, False])
+def test_old_and_new_spelling_of_a_scaling(saved, old: bool, rope: Any, length: int, extension: str | None) -> None:
+    checkpoint = saved()
+    if old:
+        scaling = {("type" if name == "rope_type" else name): rope[name] for name in rope if name != "rope_theta"}
+        scaling = None if rope["rope_type"] == "default" else scaling
+        checkpoint.rewrite(rope_parameters=..., rope_theta=rope["rope_theta"], rope_scaling=scaling)
+    else:
+        checkpoint.rewrite(rope_parameters=rope)
+    found = huggingface.rotary_of(checkpoint.source())
+    assert (found.theta, found.seq_len, found.extension) == (rope["rope_theta"], length, extension)
+    checkpoint.agree(50)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_becomes_float32(saved, dtype: torch.dtype) -> None:
+    checkpoint = saved()
+    checkpoint.model.to(dtype).save_pretrained(checkpoint.folder)
+    assert load_file(checkpoint.folder / "model.safetensors")["model.norm.weight"].dtype == dtype
+    checkpoint.agree(30)
+
+
+def test_sharded_weights(saved) -> None:
+    checkpoint = saved(options={"max_shard_size": "60KB"})
+    assert not (checkpoint.folder / "model.safetensors").exists()
+    assert len(list(checkpoint.folder.glob("model-*.safetensors"))) > 2
+    checkpoint.agree(30)
+
+
+def test_what_a_configuration_leaves_out(saved) -> None:
+    """As the first Llama's, which has no field for the base, the head size or the key and value heads."""
+    checkpoint = saved(num_key_value_heads=4)
+    left_out = dict.fromkeys(("rope_parameters", "head_dim", "num_key_value_heads", "rms_norm_eps", "hidden_act"), ...)
+    checkpoint.rewrite(**left_out, attention_bias=..., mlp_bias=..., tie_word_embeddings=...)
+    checkpoint.agree(30)
+
+
+def test_frequencies_in_old_weights_are_left_aside(saved) -> None:
+    checkpoint = saved()
+    weights = load_file(checkpoint.folder / "model.safetensors")
+    save_file(
+        weights | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)},
+        checkpoint.folder / "model.safetensors",
+    )
+    checkpoint.agree(30)

@@ -1,0 +1,119 @@
+"""What a checkpoint asks for and the decoder does not have is refused, by the name of the field."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from extrapolate.errors import UserError
+from extrapolate.interop import huggingface
+
+ORIGINAL = {"original_max_position_embeddings": 32, "rope_theta": 500.0}
+LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
+LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4, 4, 4, 5.5], "short_factor": [1.1] * 8}
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
+SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "architectures is .*GPT2LMHeadModel.*LlamaForCausalLM"),
+        ({"architectures": ["LlamaForCausalLM", "Other"]}, "architectures is "),
+        ({"architectures": ...}, "architectures is None"),
+        ({"hidden_act": "gelu"}, "hidden_act is gelu"),
+        ({"attention_bias": True}, "attention_bias is True"),
+        ({"mlp_bias": True}, "mlp_bias is True"),
+        ({"partial_rotary_factor": 0.5}, r"partial_rotary_factor is 0\.5"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config is .*awq"),
+        ({"use_sliding_window": True}, "use_sliding_window is True"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is .*only full_attention"),
+        ({"hidden_size": ...}, "has no hidden_size"),
+        ({"hidden_size": 66, "head_dim": ...}, "hidden_size 66 is not a multiple of 4 heads"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads is 3, of 4 heads"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers is 2.5, not a positive whole number"),
+        ({"max_position_embeddings": ...}, "has no max_position_embeddings"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps is small, not a positive number"),
+        ({"original_max_position_embeddings": 0.5}, "original_max_position_embeddings is 0.5"),
+        ({"rope_scaling": "linear"}, "rope_scaling is linear, not an object"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "longrope, lacks long_factor, short_factor"),
+        ({"rope_parameters": LONGROPE | {"long_factor": [1, "2"]}}, "long_factor is "),
+        ({"rope_parameters": LONGROPE | {"attention_factor": 1.0}}, "attention_factor is 1"),
+        ({"rope_parameters": {"rope_type": "proportional"}}, "rope_type is proportional"),
+        ({"rope_parameters": {"full_attention": LINEAR}}, "does not go with full_attention"),
+        ({"rope_parameters": LINEAR | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is 0.5"),
+        ({"rope_parameters": LINEAR | {"mrope_section": [1, 2]}}, "linear, does not go with mrope_section"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "linear, lacks factor"),
+        ({"rope_parameters": LINEAR | {"factor": 0.5}}, "factor is 0.5"),
+        ({"rope_parameters": LINEAR | {"factor": "two"}}, "factor is two, not a positive number"),
+        ({"rope_parameters": DYNAMIC | ORIGINAL}, "max_position_embeddings, which is 64"),
+        ({"rope_parameters": YARN | {"attention_factor": 1.0}}, "attention_factor is 1"),
+        ({"rope_parameters": YARN | {"truncate": False}}, "truncate is False"),
+        ({"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5}}, "mscale is 1"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], words: str) -> None:
+    checkpoint = saved()
+    checkpoint.rewrite(**changes)
+    with pytest.raises(ValueError, match=words):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such layers"),
+        ({"no_rope_layers": 5}, "no_rope_layers is 5"),
+        ({"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]}, "yarn, and some layers have no rotation"),
+    ],
+)
+def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any], words: str) -> None:
+    checkpoint = saved("SmolLM3", **NOPE_LAYERS)
+    checkpoint.rewrite(**changes)
+    with pytest.raises(UserError, match=words):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("rope", [DYNAMIC, LONGROPE])
+def test_some_scalings_have_the_length_that_they_were_made_for(saved, rope: dict[str, Any]) -> None:
+    checkpoint = saved(rope_parameters=rope)
+    with pytest.raises(ValueError, match="training length cannot be 48"):
+        huggingface.rotary_of(checkpoint.source(), 48)
+
+
+def without(name: str) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+    return lambda weights: {key: value for key, value in weights.items() if key != name}
+
+
+NORM = "model.norm.weight"
+BIAS = "model.layers.0.self_attn.q_proj.bias"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (without("lm_head.weight"), r"lack lm_head\.weight"),
+        (without("model.layers.1.self_attn.k_proj.weight"), r"lack model\.layers\.1\.self_attn\.k_proj"),
+        (lambda weights: weights | {BIAS: torch.zeros(64)}, r"no place for model\.layers\.0\.self_attn\.q_proj\.bias"),
+        (lambda weights: weights | {NORM: torch.ones(64, dtype=torch.int8)}, "int8, and quantised weights"),
+        (lambda weights: weights | {NORM: torch.ones(65)}, r"norm\.weight differ"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(saved, changed: Any, words: str) -> None:
+    checkpoint = saved()
+    save_file(changed(load_file(checkpoint.folder / "model.safetensors")), checkpoint.folder / "model.safetensors")
+    with pytest.raises(ValueError, match=words):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
+
+
+def test_a_head_that_should_be_tied_and_is_not_is_refused(saved) -> None:
+    checkpoint = saved()
+    checkpoint.rewrite(tie_word_embeddings=True)
+    with pytest.raises(ValueError, match="tie_word_embeddings is true, and lm_head"):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
