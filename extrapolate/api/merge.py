@@ -24,7 +24,7 @@ def merge(
     folders have are taken once. Runs of one name with different weights get their folders' names before their own.
 
     Raises UserError where rows cannot be compared, because corpus, training length, precision, split or targets differ,
-    two runs are one model with one seed, or two folders have different losses of the same weights.
+    two runs are one model with one seed, or two folders have different numbers of the same weights.
     """
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     given = {name: value for name, value in only.items() if value is not None}

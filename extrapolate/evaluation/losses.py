@@ -1,7 +1,8 @@
 """What a model makes of the targets of some windows: their negative log-likelihood, and which are the likeliest token.
 
 Shapes: W windows, B windows of a batch, T inputs and the next token, P scored places, N = B P, R of these at a time,
-D width, V vocabulary, K numbers of each: its loss, and where asked whether it is the likeliest.
+D width, V vocabulary, A tokens scored at the last place, K numbers of each: its loss, and where asked whether it is the
+likeliest.
 """
 
 from collections.abc import Callable
@@ -86,12 +87,14 @@ def scores_at(
     *,
     precision: str,
     likeliest: bool = False,
+    last_WA: np.ndarray | None = None,
     batch_tokens: int | None = None,
     progress: Callable[[int], None],
 ) -> Scores:
     """Scores the same places of `count` windows of `length` inputs, in batches of BATCH_TOKENS inputs.
 
     `tokens_of` gives the tokens of some of the windows, [B, length + 1]; a place is the index of the last input seen.
+    last_WA: the tokens to score after the last place, instead of the window's own; its scores are then [W, P - 1 + A].
     places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
     are computed for these places only; memory grows with the window's length, not with its square. Processes that work
     together compute a batch each in turn, and all have all scores.
@@ -102,7 +105,8 @@ def scores_at(
     wanted_P = to_device(torch.from_numpy(places_P), device)
     everything = len(places_P) == length - first
     # On the device to the end: to fetch what each batch gives would be to wait for it.
-    found_KWP = torch.zeros(1 + likeliest, count, len(places_P), device=device)
+    others = 0 if last_WA is None else last_WA.shape[1] - 1
+    found_KWP = torch.zeros(1 + likeliest, count, len(places_P) + others, device=device)
 
     def batch(row: int, end: int, windows: int, setting: Any) -> int:
         """Scores some windows from number `row` on, up to `end`, and returns how many."""
@@ -113,6 +117,10 @@ def scores_at(
             hidden_BPD = model.hidden(tokens_BT[:, :-1], setting, first)
             if not everything:
                 hidden_BPD = hidden_BPD[:, wanted_P - first]
+            if last_WA is not None:
+                last_BA = to_device(torch.from_numpy(last_WA[rows].astype(np.int64)), device)
+                targets_BP = torch.cat([targets_BP[:, :-1], last_BA], dim=1)
+                hidden_BPD = torch.cat([hidden_BPD, hidden_BPD[:, -1:].expand(-1, others, -1)], dim=1)
             found_KN = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest)
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT)

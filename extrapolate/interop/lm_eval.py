@@ -1,10 +1,11 @@
 """A run as a model of lm-eval, which asks it for likelihoods of texts, and for texts that follow.
 
 Importing this registers it: `simple_evaluate(model="extrapolate", model_args={"run": "ckpt/rope"})`.
-Shapes: W texts of one length, T tokens and the next one, P places at the end of a text.
+Shapes: W windows of one length, T tokens and the next one, P places at the end of a window, A texts that differ in
+their last token alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -40,8 +41,9 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
     training windows). Of a longer text the first tokens are cut off. extend: one extension. precision: `fp32`, `bf16`
     or `int8`. device: `cpu`, `cuda` or `auto`. advance: told the inputs of every batch.
 
-    Texts are not padded: those of one length are computed together. `cut` has the task and the number of every question
-    that was cut. Raises UserError where the run cannot be evaluated so.
+    Texts are not padded: those of one length are computed together, and those that differ in their last token alone
+    are computed once. `cut` has the task and the number of every question that was cut. Raises UserError where the run
+    cannot be evaluated so.
     """
 
     def __init__(
@@ -117,21 +119,20 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
             whole = [*context, *answer]
             self._cut_requests.append(len(whole) > self.max_length + 1)
             wholes.append(whole[-(self.max_length + 1) :])
-        together: dict[int, list[int]] = {}
-        for number, whole in enumerate(wholes):
-            together.setdefault(len(whole) - 1, []).append(number)
         found: dict[int, tuple[float, bool]] = {}
-        for inputs, numbers in sorted(together.items(), reverse=True):
-            tokens_WT = np.array([wholes[number] for number in numbers])
-            longest = max(len(requests[number][2]) for number in numbers)
+        for inputs, numbers_WA in _together(wholes):
+            tokens_WT = np.array([wholes[numbers[0]] for numbers in numbers_WA])
+            last_WA = np.array([[wholes[number][-1] for number in numbers] for numbers in numbers_WA])
+            longest = max(len(requests[number][2]) for numbers in numbers_WA for number in numbers)
             scores = scores_at(
-                self.model, tokens_WT.__getitem__, len(numbers), inputs, np.arange(inputs - longest, inputs), self.plan,
-                precision=self.precision, likeliest=True, progress=self.advance,
+                self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - longest, inputs),
+                self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,
             )  # fmt: skip
             assert scores.likeliest_WP is not None
-            for number, loss_P, likeliest_P in zip(numbers, scores.loss_WP, scores.likeliest_WP, strict=True):
-                count = len(requests[number][2])
-                found[number] = -float(loss_P[-count:].sum(dtype=np.float64)), bool(likeliest_P[-count:].all())
+            for numbers, loss_P, likeliest_P in zip(numbers_WA, scores.loss_WP, scores.likeliest_WP, strict=True):
+                for at, number in enumerate(numbers):
+                    own = [*range(longest - len(requests[number][2]), longest - 1), longest - 1 + at]
+                    found[number] = -float(loss_P[own].sum(dtype=np.float64)), bool(likeliest_P[own].all())
         for number, (asked, _, _) in enumerate(requests):
             if asked is not None:
                 self.cache_hook.add_partial("loglikelihood", asked, found[number])
@@ -193,3 +194,18 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
             new = generated(self.model, kept, most, setting, ended)
         self.advance(len(kept) + len(new))
         return text_of(new), len(kept) < len(tokens)
+
+
+def _together(wholes: Sequence[Tokens]) -> list[tuple[int, list[list[int]]]]:
+    """The numbers of texts that are computed together, with the length of their inputs, the longest first.
+
+    Texts that differ in their last token alone have the same inputs, as the answers A, B, C and D to a question have.
+    They are one window. In one batch are windows of one length that stand for as many texts.
+    """
+    same_inputs: dict[tuple[int, ...], list[int]] = {}
+    for number, whole in enumerate(wholes):
+        same_inputs.setdefault(tuple(whole[:-1]), []).append(number)
+    found: dict[tuple[int, int], list[list[int]]] = {}
+    for inputs, numbers in same_inputs.items():
+        found.setdefault((len(inputs), len(numbers)), []).append(numbers)
+    return [(length, windows) for (length, _), windows in sorted(found.items(), reverse=True)]

@@ -11,16 +11,40 @@ import pyarrow as pa
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
+from extrapolate.evaluation.names import AS_TRAINED, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.folders import listed
 from extrapolate.reports import tables
 from extrapolate.reports.documents import as_frame, numbered
 from extrapolate.reports.gather import DOCUMENTS, TEXT, called, gather, table_in
+from extrapolate.results.columns import Table
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # by file
-TABLES = {TEXT: results.EVALS, PROBES_TABLE: results.PROBES}
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What is known of a table that is merged. value: the column in which rows of one key must agree.
+
+    place: rows that are equal in these columns must score the same targets, which `settings` decide. Without a place
+    nobody compares rows of one run with those of another.
+    """
+
+    table: Table
+    value: str
+    place: tuple[str, ...] = ()
+    settings: str = ""
+
+
+_KINDS = {
+    TEXT: _Kind(results.EVALS, "loss", ("protocol",), "`factors` and `max_targets`"),
+    PROBES_TABLE: _Kind(results.PROBES, "loss", ("probe", "factor", "depth"), "`trials`"),
+    TASKS_TABLE: _Kind(
+        results.TASKS, "value", ("task", "metric", "filter", "shots"), "`limit`, on one edition of the task"
+    ),
+    INSPECTIONS_TABLE: _Kind(results.INSPECTIONS, "value"),
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +69,7 @@ class _Run:
 
     source: str
     weights: dict[int, str]
-    rows: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {file: {} for file in TABLES})
+    rows: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {file: {} for file in _KINDS})
     documents: list[pa.Table] = field(default_factory=list)
 
     def has(self, weights: Mapping[int, str]) -> bool:
@@ -61,16 +85,17 @@ class _Run:
         """Adds rows. Those that are there already must say the same; else it raises UserError."""
         self.weights |= weights
         taken = set()
-        for file in TABLES:
+        for file, kind in _KINDS.items():
             for row in rows[file]:
-                key = _key(row, file)
+                key = tuple(row[name] for name in kind.table.key)
                 before = self.rows[file].setdefault(key, row)
                 if before is row:
                     taken.add(key)
-                elif str(before["loss"]) != str(row["loss"]):  # NaN is like NaN
+                elif str(before[kind.value]) != str(row[kind.value]):  # NaN is like NaN
                     raise UserError(
-                        f"{self.source} and {source} have different losses of the same weights, {row['run']}: "
-                        f"{row['model']} at {row['factor']:g}x has {before['loss']} and {row['loss']}. Leave out one"
+                        f"{self.source} and {source} differ in {file} for the same weights, {row['run']}: the "
+                        f"{kind.value} of {row['model']} at {row['factor']:g}x is {before[kind.value]} and "
+                        f"{row[kind.value]}. Leave out one"
                     )
         self.documents.append(documents.of(taken))
 
@@ -90,10 +115,6 @@ class _Documents:
         return self._rows.filter(pa.array(self._group.isin([self._groups[key] for key in keys if key in self._groups])))
 
 
-def _key(row: Row, file: str) -> tuple[Any, ...]:
-    return tuple(row[name] for name in TABLES[file].key)
-
-
 def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Merged:
     """Puts the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
 
@@ -105,14 +126,14 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
     for folder, source in _sources(list(found.names)).items():
         documents = _Documents(folder)
         for name, rows in _read(folder, only).items():
-            weights = {row["step"]: row["weights_sha256"] for row in rows[TEXT] + rows[PROBES_TABLE]}
+            weights = {row["step"]: row["weights_sha256"] for mine in rows.values() for row in mine}
             same = next((run for run in runs.get(name, []) if run.has(weights)), None)
             if same is None:
                 same = _Run(source, {})
                 runs.setdefault(name, []).append(same)
             same.add(rows, documents, weights, source)
     named = [(name if len(same) == 1 else run.named(name), run) for name, same in runs.items() for run in same]
-    made = {file: [row | {"run": name} for name, run in named for row in run.rows[file].values()] for file in TABLES}
+    made = {file: [row | {"run": name} for name, run in named for row in run.rows[file].values()] for file in _KINDS}
     made = {file: rows for file, rows in made.items() if rows}
     if not made:
         raise UserError(f"no row has {', '.join(f'{column} {value}' for column, value in only.items())}")
@@ -121,7 +142,7 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
     documents = pa.concat_tables([called(rows, name) for name, run in named for rows in run.documents])
     with files.new_folder(out) as folder:
         for file, mine in made.items():
-            results.write(folder / file, mine, TABLES[file])
+            results.write(folder / file, mine, _KINDS[file].table)
         if len(documents):
             results.write_columns(folder / DOCUMENTS, documents, results.EVAL_DOCUMENTS)
     every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
@@ -139,39 +160,41 @@ def _sources(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def _read(folder: Path, only: Mapping[str, Any]) -> dict[str, Rows]:
-    """The rows of losses in a folder, by run."""
+    """The rows in a folder, by run."""
     by_run: dict[str, Rows] = {}
-    for file, table in TABLES.items():
+    for file, kind in _KINDS.items():
         path = table_in(folder, file)
-        for row in [] if path is None else results.read(path, table):
+        for row in [] if path is None else results.read(path, kind.table):
             if all(str(row.get(column, value)) == str(value) for column, value in only.items()):
-                by_run.setdefault(row["run"], {file: [] for file in TABLES})[file].append(row)
-    return {name: rows for name, rows in by_run.items() if rows[TEXT] or rows[PROBES_TABLE]}
+                by_run.setdefault(row["run"], {file: [] for file in _KINDS})[file].append(row)
+    return by_run
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
-    return pd.DataFrame(rows).astype({"loss": float, "tokens": "Int64", "seed": "Int64"})
+    frame = pd.DataFrame(rows).astype({"tokens": "Int64", "seed": "Int64"})
+    return frame.astype({"loss": float}) if "loss" in frame else frame
 
 
 def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Iterator[str]:
     """Warnings on rows that can be compared. Raises UserError where they cannot, and says whose rows differ."""
-    from_ = rows["run"].map(sources)
+    kind, from_ = _KINDS[file], rows["run"].map(sources)
+    if not kind.place:
+        return
     for column in tables.COMPARABLE:
-        if rows[column].nunique() > 1:
+        if column in rows and rows[column].nunique() > 1:
             parameter = {"corpus_hash": "corpus"}.get(column, column)
             raise UserError(
                 f"the rows differ in {column}, and their losses cannot be compared: {_whose(rows[column], from_)}. "
                 f"Choose with `{parameter}`, or leave out a folder"
             )
-    place = ["protocol"] if file == TEXT else ["probe", "factor", "depth"]
+    place = list(kind.place)
     for where, mine in rows.groupby(place):
         if mine["targets_hash"].nunique() > 1:
-            settings = "`factors` and `max_targets`" if file == TEXT else "`trials`"
             raise UserError(
                 f"the rows of {where[0]} score different targets, and cannot be compared: "
-                f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {settings}"
+                f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {kind.settings}"
             )
-    last = tables.last_checkpoints(tables.of_all_checkpoints(rows, {}))
+    last = tables.last_checkpoints(tables.told_apart(rows))
     for _, mine in last.groupby(place):
         tables.check_replicates(mine)
     yield from tables.unequal_training(last)

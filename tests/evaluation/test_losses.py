@@ -96,6 +96,21 @@ def test_int8_is_not_under_autocast(split: Split) -> None:
     assert np.array_equal(exact, int8)
 
 
+def test_several_tokens_at_the_last_place_are_those_of_as_many_windows() -> None:
+    made, rng = model("rope"), np.random.default_rng(1)
+    tokens_WT, last_WA = rng.integers(V, size=(3, 9)), rng.integers(V, size=(3, 4))
+    last_WA[0, 0] = made(torch.from_numpy(tokens_WT[:1, :-1]))[0, -1].argmax()
+    places, asked = np.array([2, 7]), {"precision": "fp32", "likeliest": True, "progress": lambda inputs: None}
+    found = losses.scores_at(made, tokens_WT.__getitem__, 3, 8, places, PLAIN, last_WA=last_WA, **asked)
+    assert found.loss_WP.shape == found.likeliest_WP.shape == (3, 5)
+    for at in range(4):
+        windows = np.concatenate([tokens_WT[:, :-1], last_WA[:, at : at + 1]], axis=1)
+        own = losses.scores_at(made, windows.__getitem__, 3, 8, places, PLAIN, **asked)
+        np.testing.assert_allclose(found.loss_WP[:, [0, 1 + at]], own.loss_WP, rtol=0, atol=1e-6)
+        assert np.array_equal(found.likeliest_WP[:, [0, 1 + at]], own.likeliest_WP)
+    assert found.likeliest_WP[0, 1]
+
+
 def test_progress_counts_every_input(split: Split) -> None:
     seen: list[int] = []
     group = protocols["windows"]().layout(split.lengths, 8, [16], 64).rows[16][0]

@@ -121,12 +121,34 @@ def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
     # And every likelihood, of which the scores are made.
     requests = [Instance("loglikelihood", {}, sample["arguments"][0], 0) for sample in found["samples"]["hellaswag"]]
     requests.append(Instance("loglikelihood", {}, ("", "no context"), 0))
+    requests += [Instance("loglikelihood", {}, ("some words", f" {letter}"), 0) for letter in "abcd"]
     lm = RunLM(run, length=length, device="cpu")
     for mine, other in zip(lm.loglikelihood(requests), theirs.loglikelihood(requests), strict=True):
         assert mine[0] == pytest.approx(other[0], abs=1e-4)
         assert mine[1] == other[1]
     whole = [Instance("loglikelihood_rolling", {}, (requests[0].args[0] * 9,), 0)]
     assert lm.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-3)
+
+
+def test_texts_that_differ_in_their_last_token_alone_are_computed_once(
+    ckpt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = RunLM(ckpt / "rope", length=LONG, device="cpu")
+    asked = [(None, list(range(5, 25)), [last]) for last in (30, 31, 32, 33)]  # as MMLU's answers
+    asked += [(None, list(range(6, 25)), [40, last]) for last in (30, 31)]  # of one length with those
+    asked += [(None, [*range(6, 25), 40], [32]), (None, list(range(60)), [34]), (None, list(range(60)), [34])]
+    alone = [lm._loglikelihood_tokens([one])[0] for one in asked]
+    inputs, plain = [], lm.model.hidden
+
+    def hidden(tokens_BT: Any, *others: Any) -> Any:
+        inputs.append(tokens_BT.numel())
+        return plain(tokens_BT, *others)
+
+    monkeypatch.setattr(lm.model, "hidden", hidden)
+    together = lm._loglikelihood_tokens(asked)
+    assert [one for one, _ in together] == pytest.approx([one for one, _ in alone], abs=1e-5)
+    assert [likeliest for _, likeliest in together] == [likeliest for _, likeliest in alone]
+    assert sorted(inputs) == [20, 20, LONG]
 
 
 def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:

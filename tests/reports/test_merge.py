@@ -24,6 +24,20 @@ def of(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(results.read(folder / "evals.parquet", results.EVALS))
 
 
+def write_more(folder: Path, score: float = 0.25) -> None:
+    """Beside the losses of a run: what it scored on a benchmark, and what an inspection found."""
+    losses = results.read(folder / "evals.parquet", results.EVALS)[:1]
+    of_task = {"task": "arc_easy", "metric": "acc", "filter": "none", "shots": 0, "value": score, "stderr": 0.1}
+    of_task |= {"n_questions": 8, "n_cut": 0, "lm_eval_version": "0.4.13", "targets_hash": "questions"}
+    looked_at = {"measurement": "truncation", "quantity": "loss", "value": 4.25, "n_windows": 2}
+    for file, table, own in (
+        ("eval_tasks.parquet", results.TASKS, of_task),
+        ("inspections.parquet", results.INSPECTIONS, looked_at),
+    ):
+        names = [column.name for column in table.columns]
+        results.write(folder / file, [{name: (row | own).get(name) for name in names} for row in losses], table)
+
+
 def test_runs_and_reports_of_several_people_become_one_folder(cli, write_run, tmp_path):
     write_run(tmp_path / "people/alice/rope", seeded(0))
     (write_run(tmp_path / "people/bob/report", seeded(1)) / "report.md").touch()
@@ -84,6 +98,39 @@ def test_probes_of_a_report_are_merged_and_reported_again(write_run, tmp_path):
     assert xt.merge(tmp_path / "people", tmp_path / "probes").files == ["eval_probes.parquet"]
 
 
+def test_benchmarks_and_inspections_are_merged_and_reported(write_run, tmp_path):
+    for seed, name in enumerate(("alice", "bob")):
+        write_more(write_run(tmp_path / f"runs/{name}/rope", seeded(seed)), 0.25 + 0.5 * seed)
+        xt.report(tmp_path / "runs" / name, tmp_path / "people" / name)
+    merged = xt.merge(tmp_path / "people", tmp_path / "all")
+    assert {"eval_tasks.parquet", "inspections.parquet"} <= set(merged.files)
+    xt.report(tmp_path / "all", tmp_path / "report")
+    page = (tmp_path / "report/report.md").read_text()
+    assert "| RoPE | 16 | 0.500 ± 0.100 |" in page  # the mean over seeds
+    for name in ("alice/rope", "bob/rope"):
+        assert f"## How RoPE ({name}) uses position" in page
+    for path in (tmp_path / "people").glob("*/eval*"):
+        path.unlink()
+    assert xt.merge(tmp_path / "people", tmp_path / "inspected").files == ["inspections.parquet"]
+
+
+def test_other_scores_of_the_same_weights_and_other_questions_are_refused(cli, write_run, tmp_path):
+    write_more(write_run(tmp_path / "a/rope"))
+    write_more(write_run(tmp_path / "b/rope"), 0.5)
+    message = cli("merge", "a", "b", "--out", "all").error()
+    assert message == (
+        "a/rope and b/rope differ in eval_tasks.parquet for the same weights, rope: the value of RoPE at 1x is 0.25 "
+        "and 0.5. Leave out one"
+    )
+    write_more(write_run(tmp_path / "c/rope", seeded(1)))
+    rows = results.read(tmp_path / "c/rope/eval_tasks.parquet", results.TASKS)
+    results.write(tmp_path / "c/rope/eval_tasks.parquet", [row | {"targets_hash": "o"} for row in rows], results.TASKS)
+    (tmp_path / "c/rope/evals.parquet").unlink()
+    message = cli("merge", "a", "c", "--out", "all").error()
+    assert "the rows of arc_easy score different targets" in message
+    assert message.endswith("Evaluate every run with the same --limit, on one edition of the task")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -108,7 +155,9 @@ def test_different_losses_of_the_same_weights_are_refused(cli, write_run, tmp_pa
     write_run(tmp_path / "a/rope")
     write_run(tmp_path / "b/rope", lambda row: row | {"loss": row["loss"] + 1e-9})
     message = cli("merge", "a", "b", "--out", "all").error()
-    assert message.startswith("a/rope and b/rope have different losses of the same weights, rope: RoPE at 1x has 3.7")
+    assert message.startswith(
+        "a/rope and b/rope differ in evals.parquet for the same weights, rope: the loss of RoPE at 1x is 3.7"
+    )
     assert not (tmp_path / "all").exists()
 
 

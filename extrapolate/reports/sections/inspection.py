@@ -31,12 +31,11 @@ class Inspection(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["inspected runs"] if any((folder / INSPECTIONS_TABLE).exists() for folder in _shown(material)) else []
+        return ["inspected runs"] if material.rows_of(INSPECTIONS_TABLE, results.INSPECTIONS) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        names = set(_shown(material).values())
-        found = [row for row in material.evaluated.rows(INSPECTIONS_TABLE, results.INSPECTIONS) if row["run"] in names]
+        found = material.rows_of(INSPECTIONS_TABLE, results.INSPECTIONS)
         blocks: list[Block] = [Text(WHAT)]
         files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
         for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
@@ -54,15 +53,6 @@ class Inspection(Section):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
             blocks += map(Text, inspection.reasons(mine))
         return Part(blocks, files)
-
-
-def _shown(material: Material) -> dict[Path, str]:
-    """The folders of the runs that the report shows, by its other tables, or of all where it has none."""
-    names = dict(material.evaluated.names)
-    if not material.rows:
-        return names
-    kept = set(pd.concat(material.rows.values())["run"])
-    return {folder: name for folder, name in names.items() if name in kept}
 
 
 def draw_curves(mine: pd.DataFrame, path: Path) -> None:

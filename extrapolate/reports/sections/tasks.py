@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -27,11 +26,11 @@ class Tasks(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["benchmarks"] if _rows(material) else []
+        return ["benchmarks"] if material.rows_of(TASKS_TABLE, results.TASKS) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = _rows(material)
+        found = material.rows_of(TASKS_TABLE, results.TASKS)
         shown, notes = tasks.comparable(pd.DataFrame(found))
         blocks: list[Block] = []
         for title, table in tasks.by_shots(shown):
@@ -43,12 +42,3 @@ class Tasks(Section):
                 said = BESIDE.format(published.title, published.source, published.theirs, published.note)
                 blocks += [Heading(2, f"Beside {published.title}"), Table(table), Text(said)]
         return Part(blocks, {TASKS_TABLE: partial(results.write, rows=found, table=results.TASKS)})
-
-
-def _rows(material: Material) -> list[dict[str, Any]]:
-    """The rows of the runs that the report shows by its losses, or of all where it has none."""
-    rows = material.evaluated.rows(TASKS_TABLE, results.TASKS)
-    if not material.rows:
-        return rows
-    kept = set(pd.concat(material.rows.values())["run"])
-    return [row for row in rows if row["run"] in kept]
