@@ -12,6 +12,9 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<=\]\()(?:\.\./|docs/)+")  # from docs/ to what lies beside it, and the other way round
+FILE_NAME = re.compile(r"\[[\w/.-]+\.md\]\(([\w-]+\.md)")  # a link that shows the name of its file
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+FLAG = re.compile(r"(?<![\w-])--?\w[\w-]*")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -37,7 +40,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """In the site, all of them lie in one folder."""
+    """In the site, all of them lie in one folder, and a link shows a page's title."""
     if page.file.src_uri.count("/"):
         return markdown.replace("](../../", "](../")
-    return LINK.sub("", markdown).replace("](README.md", "](index.md")
+    markdown = LINK.sub("", markdown).replace("](README.md", "](index.md")
+    return FILE_NAME.sub(lambda link: f"[{files.src_uris[link[1]].page.title}]({link[1]}", markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """No line ends within a flag in the text."""
+    return CODE.sub(lambda code: FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html)

@@ -51,6 +51,7 @@ axes = table.T.plot(marker="o", logx=True)
 axes.set_xlabel("evaluation length / training length")
 axes.set_ylabel("loss, nats per token")
 axes.set_xticks(FACTORS, [f"{factor}x" for factor in FACTORS])
+axes.minorticks_off()
 plt.savefig(FOLDER / "loss.png")
 print(f"wrote {FOLDER / 'loss.png'}")
 
