@@ -36,6 +36,7 @@ def train_many(
     layers: int | None = None,
     ssmax: bool | None = None,
     qk_norm: bool | None = None,
+    qkv_bias: bool | None = None,
     probes: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -74,7 +75,7 @@ def train_many(
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
             spec, preset, None if config is None else Path(config),
-            {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm}, training, trust_code,
+            {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, training, trust_code,
         )  # fmt: skip
         store = opened_store(data if data is not None else data_path(request)) or default_store(progress)
         planned = [

@@ -47,6 +47,7 @@ def train(
     layers: Annotated[int | None, _MODEL(help="number of blocks, in place of the preset's")] = None,
     ssmax: Annotated[bool | None, _MODEL("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, _MODEL("--qk-norm", help="normalise queries and keys per head")] = None,
+    qkv_bias: Annotated[bool | None, _MODEL("--qkv-bias", help="biases of queries, keys and values")] = None,
     probes: Annotated[
         str | None,
         _DATA(help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"),
@@ -115,8 +116,8 @@ def train(
         train_many(
             encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,),
             lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
-            tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes,
-            out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
+            tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias,
+            probes=probes, out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
             precision=precision.value, compile=compile, config=config, tracker=tracked, trust_code=trust_code,
             progress=CommandLine(),
         )  # fmt: skip
@@ -124,10 +125,10 @@ def train(
         return
     run = trained(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
-        layers=layers, ssmax=ssmax, qk_norm=qk_norm, probes=probes, seed=seed, out=out, resume=resume,
-        save_every=save_every, keep_every=keep_every, device=device.value, precision=precision.value,
-        compile=compile, config=config, start=start, extend=extend, fsdp=fsdp, tracker=tracked,
-        trust_code=trust_code, progress=CommandLine(),
+        layers=layers, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes, seed=seed, out=out,
+        resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
+        precision=precision.value, compile=compile, config=config, start=start, extend=extend, fsdp=fsdp,
+        tracker=tracked, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {quote(str(run.path))}")
 

@@ -5,12 +5,11 @@ from typing import Literal
 from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Rotations, register
-from extrapolate.encodings.rope import RoPE
-from extrapolate.errors import UserError
+from extrapolate.encodings.local_global import MostlyLocal
 
 
 @register("rnope")
-class RNoPE(RoPE):
+class RNoPE(MostlyLocal):
     """Every fourth layer has no encoding and sees everything; the others have RoPE and see a window of recent keys.
 
     Layer l, counted from 0, is NoPE where (l + 1) mod every = 0. The others rotate as RoPE does and query i sees
@@ -27,6 +26,7 @@ class RNoPE(RoPE):
 
     display = "RNoPE"
     source = "arXiv 2501.18795"
+    name = "rnope"
 
     def __init__(
         self,
@@ -37,21 +37,10 @@ class RNoPE(RoPE):
         theta: float = 10_000.0,
         pairing: Literal["half", "interleaved"] = "half",
     ) -> None:
-        super().__init__(dims, theta=theta, pairing=pairing)
-        self.every = min(4, dims.layers) if every is None else every
-        if not 1 <= self.every <= dims.layers:
-            raise UserError(f"rnope: every must be between 1 and the {dims.layers} layers, not {every}")
-        self.size = max(1, dims.seq_len // 2) if window is None else window
-        if self.size < 1:
-            raise UserError(f"rnope: window must be at least 1 token, not {window}")
-        self.unencoded = (dims.layer + 1) % self.every == 0
-        self.window = None if self.unencoded else self.size
-
-    def arguments(self) -> dict[str, object]:
-        return super().arguments() | {"window": self.size}  # the same for every layer
+        super().__init__(dims, min(4, dims.layers) if every is None else every, window, theta, pairing)
 
     def rotations(self) -> Rotations | None:
-        return None if self.unencoded else super().rotations()
+        return None if self.sees_all else super().rotations()
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        return (q_BHTK, k_BGSK) if self.unencoded else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S)
+        return (q_BHTK, k_BGSK) if self.sees_all else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S)

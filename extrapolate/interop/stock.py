@@ -28,6 +28,8 @@ LAYER = {
     "mlp.down_proj.weight": "feed_forward.down.weight",
 }
 
+ACTIVATIONS = {"silu": "silu", "gelu_tanh": "gelu_pytorch_tanh"}
+
 
 @dataclass(frozen=True)
 class Rope:
@@ -65,9 +67,11 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
     layers = model.encodings
     windows = [part for part in parts if type(part) is Window]
     others = [part for part in parts if type(part) is not Window]
-    if sizes.ssmax or type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
+    if sizes.ssmax or sizes.post_norms or (sizes.qk_norm and sizes.qkv_bias):
         return None
-    rotates = [type(layer) is not NoPE and not getattr(layer, "unencoded", False) for layer in layers]
+    if type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
+        return None
+    rotates = [type(layer) is not NoPE and not (type(layer) is RNoPE and layer.sees_all) for layer in layers]
     if not all(rotates) and isinstance((*others, None)[0], YaRN | LongRoPE):  # they sharpen all scores here
         return None
     extended = [layer.extended(windows[0].plan(layer, model.seq_len, 2**53)) if windows else layer for layer in layers]
@@ -77,7 +81,7 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
         return None
     fields: dict[str, Any] = {
         **named_sizes(sizes),
-        "hidden_act": "silu",
+        "hidden_act": ACTIVATIONS[sizes.activation],
         "attention_bias": False,
         "max_position_embeddings": rope.longest,
         "rope_parameters": {"rope_type": "default", "rope_theta": rope.base, **rope.scaling},
@@ -88,6 +92,8 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
     plain = all(rotates) and not sizes_of_windows
     if sizes.qk_norm:
         return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **fields} if plain else None
+    if sizes.qkv_bias:
+        return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", **fields} if plain else None
     if plain and sizes.width % sizes.heads == 0:  # Llama asks for that, though it has a head_dim
         return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False, **fields}
     return {
@@ -154,9 +160,10 @@ def stock_weights(model: Decoder) -> dict[str, Tensor]:
     for i in range(sizes.layers):
         there, here = f"model.layers.{i}", f"blocks.{i}"
         found |= {f"{there}.{name}": ours[f"{here}.{own}"] for name, own in LAYER.items()}
-        q, k, v = ours[f"{here}.attention.qkv.weight"].split([queries, keys, keys])
-        for name, weight in (("q", _reordered(q, channel_K)), ("k", _reordered(k, channel_K)), ("v", v)):
-            found[f"{there}.self_attn.{name}_proj.weight"] = weight
+        for kind in ("weight", "bias") if sizes.qkv_bias else ("weight",):
+            q, k, v = ours[f"{here}.attention.qkv.{kind}"].split([queries, keys, keys])
+            for name, part in (("q", _reordered(q, channel_K)), ("k", _reordered(k, channel_K)), ("v", v)):
+                found[f"{there}.self_attn.{name}_proj.{kind}"] = part
         for name in ("q_norm", "k_norm") if sizes.qk_norm else ():
             found[f"{there}.self_attn.{name}.weight"] = ours[f"{here}.attention.{name}.weight"][channel_K]
         gate, up = ours[f"{here}.feed_forward.gate_up.weight"].chunk(2)
@@ -165,5 +172,5 @@ def stock_weights(model: Decoder) -> dict[str, Tensor]:
 
 
 def _reordered(weight: Tensor, channel_K: Tensor) -> Tensor:
-    """A projection, [H K, D], with the channels of every head in another order."""
+    """A projection, [H K, D], or its biases, [H K], with the channels of every head in another order."""
     return weight.unflatten(0, (-1, len(channel_K)))[:, channel_K].flatten(0, 1)

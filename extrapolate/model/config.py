@@ -1,19 +1,27 @@
 """The model's sizes."""
 
-from pydantic import Field, model_validator
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from extrapolate.errors import UserError
 from extrapolate.sections import Count, Section
 
 # No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
 MOST_LAYERS = 10_000
+# Settings that configurations did not have at first: at their defaults they are not written, so that a configuration
+# has the text, and the hash, that it always had.
+LATER = ("qkv_bias", "activation", "post_norms")
 
 
 class ModelConfig(Section):
     """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs.
 
     ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv 2501.19399); qk_norm normalises
-    queries and keys per head before the encoding rotates them. Both combine with any encoding.
+    queries and keys per head before the encoding rotates them; qkv_bias adds a learned vector, 0 at first, to queries,
+    keys and values, as Qwen's models do to reach longer texts (arXiv 2309.16609). They combine with any encoding.
+    activation is that of the feed-forward gate: silu, or gelu_tanh, GELU's approximation by a tanh. post_norms
+    normalises what attention and feed-forward give, as Gemma 2 does (arXiv 2408.00118).
     Whether a model of these sizes fits into this machine's memory is asked before one is built: see `model.size`.
     """
 
@@ -29,6 +37,15 @@ class ModelConfig(Section):
     norm_eps: float = Field(1e-5, gt=0, le=1)
     ssmax: bool = False
     qk_norm: bool = False
+    qkv_bias: bool = False
+    activation: Literal["silu", "gelu_tanh"] = "silu"
+    post_norms: bool = False
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        written = handler(self)
+        return {name: value for name, value in written.items() if name not in LATER or value != fields[name].default}
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":

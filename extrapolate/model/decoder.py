@@ -34,6 +34,8 @@ class Attention(nn.Module):
         queries, keys = self.sizes
         # One matrix: one product where queries, keys and values read the same input.
         self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
+        if config.qkv_bias:  # added here, for Linear's own would draw random numbers, which move all later weights
+            self.qkv.bias = nn.Parameter(torch.zeros(queries + 2 * keys))
         self.out = nn.Linear(queries, config.width, bias=False)
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
@@ -64,8 +66,10 @@ class Attention(nn.Module):
             q, k = self.qkv(qk_input_BTD)[..., : queries + keys].split([queries, keys], dim=-1)
             v = self.qkv(v_input_BTD)[..., queries + keys :]
         else:
-            q, k = F.linear(qk_input_BTD, self.qkv.weight[: queries + keys]).split([queries, keys], dim=-1)
-            v = F.linear(v_input_BTD, self.qkv.weight[queries + keys :])
+            weight, bias = self.qkv.weight, self.qkv.bias
+            qk_bias, v_bias = (None, None) if bias is None else (bias[: queries + keys], bias[queries + keys :])
+            q, k = F.linear(qk_input_BTD, weight[: queries + keys], qk_bias).split([queries, keys], dim=-1)
+            v = F.linear(v_input_BTD, weight[queries + keys :], v_bias)
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
@@ -105,20 +109,22 @@ class SSMax(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU."""
+    """SwiGLU, or GeGLU."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.gelu = config.activation == "gelu_tanh"
         self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
         self.down = nn.Linear(config.ff_width, config.width, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
-        return self.down(F.silu(gate_BTF) * up_BTF)
+        opened_BTF = F.gelu(gate_BTF, approximate="tanh") if self.gelu else F.silu(gate_BTF)
+        return self.down(opened_BTF * up_BTF)
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each on the normalised residual stream."""
+    """Attention, then feed-forward, each on the normalised residual stream; what they give is normalised on demand."""
 
     def __init__(self, config: ModelConfig, encoding: Encoding, seq_len: int) -> None:
         super().__init__()
@@ -127,6 +133,9 @@ class Block(nn.Module):
         self.attention = Attention(config, seq_len)
         self.feed_forward_norm = RMSNorm(config.width, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
+        self.attention_post_norm, self.feed_forward_post_norm = (
+            RMSNorm(config.width, eps=config.norm_eps) if config.post_norms else None for _ in range(2)
+        )
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -146,8 +155,13 @@ class Block(nn.Module):
         """
         normed_BTD = self.attention_norm(x_BTD)
         mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
+        if self.attention_post_norm is not None:
+            mixed_BTD = self.attention_post_norm(mixed_BTD)
         x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
-        return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
+        fed_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
+        if self.feed_forward_post_norm is not None:
+            fed_BTD = self.feed_forward_post_norm(fed_BTD)
+        return x_BTD + self.dropout(fed_BTD)
 
 
 class Decoder(nn.Module):
@@ -253,7 +267,8 @@ class Model(Decoder):
 
     def label(self) -> str:
         """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
-        combined = (("SSMax", self.config.ssmax), ("QK-norm", self.config.qk_norm))
+        sizes = self.config
+        combined = (("SSMax", sizes.ssmax), ("QK-norm", sizes.qk_norm), ("QKV-bias", sizes.qkv_bias))
         return "+".join([self.encoding.label(), *(name for name, used in combined if used)])
 
     def parameter_count(self) -> int:

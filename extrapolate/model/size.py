@@ -49,6 +49,10 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     }
     if config.qk_norm:
         shapes |= {"attention.q_norm.weight": (config.head_dim,), "attention.k_norm.weight": (config.head_dim,)}
+    if config.qkv_bias:
+        shapes["attention.qkv.bias"] = (queries + 2 * keys,)
+    if config.post_norms:
+        shapes |= {f"{part}_post_norm.weight": (config.width,) for part in ("attention", "feed_forward")}
     if config.ssmax:
         shapes["attention.ssmax.s_H"] = (config.heads,)
     return shapes

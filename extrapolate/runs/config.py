@@ -253,7 +253,9 @@ def _known_settings(kind: type[RunConfig], location: tuple[int | str, ...]) -> l
 def differences(old: TrainedConfig, new: TrainedConfig) -> list[str]:
     """`training.lr: 0.003 in the run, 0.001 now`, for every setting that decides the weights and differs."""
     names = {"data": {"path"}, "origin": {"run"}}  # where things are, and what they are called
-    return _differences(old.model_dump(exclude=names), new.model_dump(exclude=names), "")
+    # The model's settings are told in full: at their defaults some are not written.
+    before, now = (config.model_dump(exclude=names) | {"model": dict(config.model)} for config in (old, new))
+    return _differences(before, now, "")
 
 
 def _differences(old: Any, new: Any, place: str) -> list[str]:

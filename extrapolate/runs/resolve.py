@@ -104,7 +104,9 @@ def run_name(config: TrainedConfig) -> str:
         unusual = layer_encodings(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
     given = [f"{key}={value}" for key, value in unusual.items()]
     parts = [] if config.preset == "tiny" else [config.preset]
-    combined = [name for name, used in (("ssmax", config.model.ssmax), ("qk-norm", config.model.qk_norm)) if used]
+    model = config.model
+    settings = (("ssmax", model.ssmax), ("qk-norm", model.qk_norm), ("qkv-bias", model.qkv_bias))
+    combined = [name for name, used in settings if used]
     parts += [
         encoding.name.rpartition(":")[2],
         *given,

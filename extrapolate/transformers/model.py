@@ -22,7 +22,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
     in. length_dependent: what an earlier token is depends on the length of the whole text, so that nothing can be
-    cached. qk_norm and ssmax: normalised queries and keys, and scalable softmax.
+    cached. qk_norm, qkv_bias, activation, post_norms and ssmax: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -49,6 +49,9 @@ class ExtrapolateConfig(PretrainedConfig):
         rms_norm_eps: float = 1e-5,
         dropout: float = 0.0,
         qk_norm: bool = False,
+        qkv_bias: bool = False,
+        activation: str = "silu",
+        post_norms: bool = False,
         ssmax: bool = False,
         max_position_embeddings: int = 64,
         training_length: int = 64,
@@ -69,6 +72,9 @@ class ExtrapolateConfig(PretrainedConfig):
         self.rms_norm_eps = rms_norm_eps
         self.dropout = dropout
         self.qk_norm = qk_norm
+        self.qkv_bias = qkv_bias
+        self.activation = activation
+        self.post_norms = post_norms
         self.ssmax = ssmax
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length

@@ -64,7 +64,19 @@ class TestWithoutFlags:
         assert "already finished" in cli("train", "--resume", "--out", "run").succeeded().err
 
     def test_settings_that_no_default_has_are_kept(self, cli, tiny, stopped, tmp_path):
-        flags = ["--pe", "expe:size=4", *tiny, "--lr", "0.01", "--seed", "3", "--qk-norm", "--probes", "needle=0.25"]
+        flags = [
+            "--pe",
+            "expe:size=4",
+            *tiny,
+            "--lr",
+            "0.01",
+            "--seed",
+            "3",
+            "--qk-norm",
+            "--qkv-bias",
+            "--probes",
+            "needle=0.25",
+        ]
         cli("train", *flags, "--out", "whole").succeeded()
         stopped(*flags, "--out", "half")
         cli("train", "--resume", "--out", "half").succeeded()
@@ -96,6 +108,7 @@ class TestSomeFlags:
             (["--seq-len", "32"], ["training.seq_len: 16 in the run, 32 now"]),
             (["--layers", "2"], ["model.layers: 1 in the run, 2 now"]),
             (["--qk-norm"], ["model.qk_norm: False in the run, True now"]),
+            (["--qkv-bias"], ["model.qkv_bias: False in the run, True now"]),
             (["--preset", "gpt-256"], ["preset: tiny in the run, gpt-256 now"]),
             (["--probes", "needle=0.5"], ["training.probes: None in the run, needle=0.5 now"]),
             (["--pe", "rope:theta=500"], ["encoding.arguments.theta: 10000.0 in the run, 500.0 now"]),

@@ -15,11 +15,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import Dims, Encoding, scaled_product
+from extrapolate.encodings.base import Dims, Encoding, Spectrum, scaled_product
 from extrapolate.encodings.fope import FoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.model.attention import Scoring, attend
 from extrapolate.model.layers import layer_encodings
+from extrapolate.model.plan import Plan
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)
@@ -27,10 +28,11 @@ REFERENCE = load_file(Path(__file__).parents[1] / "reference" / "rotary.safetens
 # The frequencies of each rotated pair of 16 channels, by hand: with a theta of 10 000, RoPE's are powers of the root
 # of 1/10. Of them two make a turn within 32 tokens, and a partial RoPE of 8 channels has every second one.
 RISING = [10 ** (-m / 2) for m in range(8)]
+FAR_FREQUENCIES = [500_000 ** (-m / 8) for m in range(8)]
 FREQUENCIES = {
     "rope": RISING,
     "rope:pairing=interleaved": RISING,
-    "rope:theta=500000": [500_000 ** (-m / 8) for m in range(8)],
+    "rope:theta=500000": FAR_FREQUENCIES,
     "p-rope": [*RISING[:6], 0, 0],
     "p-rope:p=0.3,pairing=interleaved": [*RISING[:2], 0, 0, 0, 0, 0, 0],
     "p-rope:p=0.3,theta=100": [1, 100 ** (-1 / 8), 0, 0, 0, 0, 0, 0],
@@ -44,6 +46,10 @@ FREQUENCIES = {
     "hope:kept=5,pairing=interleaved": [*RISING[:5], 0, 0, 0],
     "rnope:every=1": [],
     "rnope:every=2": RISING,
+    "local-global:every=1": [1_000_000 ** (-m / 8) for m in range(8)],
+    "local-global:every=1,theta=10000,factor=8": [frequency / 8 for frequency in RISING],
+    "local-global:every=2": RISING,
+    "local-global:every=2,local_theta=500000": FAR_FREQUENCIES,
 }
 RELATIVE = [spec for spec in FREQUENCIES if spec != "rnope:every=1"] + [
     "xpos", "xpos:scale_base=9,gamma=2", "pope", "pope:delta=uniform", "fope:gain=0",
@@ -53,7 +59,7 @@ RELATIVE = [spec for spec in FREQUENCIES if spec != "rnope:every=1"] + [
 def make(spec: str, dims: Dims = DIMS, layer: int = 0) -> Encoding:
     torch.manual_seed(0)
     parsed = specs.parse(spec)
-    layers = 4 if parsed.name == "rnope" else 1
+    layers = 4 if parsed.name in ("rnope", "local-global") else 1
     return layer_encodings(parsed.name, parsed.arguments, dataclasses.replace(dims, layers=layers))[layer]
 
 
@@ -382,14 +388,40 @@ def test_rnope_of_few_layers_ends_without_an_encoding() -> None:
     assert windows(5) == [16, 16, 16, None, 16]
 
 
+def test_local_global_has_gemma_3s_pattern_of_layers_and_frequencies() -> None:
+    from transformers import Gemma3TextConfig
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
+
+    config = Gemma3TextConfig(num_hidden_layers=14, head_dim=K, sliding_window=9)
+    rotary = Gemma3RotaryEmbedding(config)
+    arguments = {"window": 9, "theta": 1_000_000.0, "local_theta": 10_000.0}
+    instances = layer_encodings("local-global", arguments, dataclasses.replace(DIMS, layers=14))
+    for instance, kind in zip(instances, config.layer_types, strict=True):
+        assert instance.window == (9 if kind == "sliding_attention" else None)
+        expected = getattr(rotary, f"{kind}_inv_freq")
+        torch.testing.assert_close(instance.scaled_frequencies(torch.device("cpu")), expected, rtol=1e-6, atol=0)
+
+
+def test_extensions_of_frequencies_leave_local_layers_alone() -> None:
+    layers = layer_encodings("local-global", {"every": 2}, dataclasses.replace(DIMS, layers=4))
+    plan = Plan(frequency_scale=tuple(1 / (m + 1) for m in range(8)))
+    for layer in layers:
+        before, after = (one.scaled_frequencies(torch.device("cpu")) for one in (layer, layer.extended(plan)))
+        assert torch.equal(after, before * torch.tensor(plan.frequency_scale) if layer.window is None else before)
+        assert layer.spectrum() == Spectrum(1_000_000.0, 8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "far"), [("rnope:window=3", []), ("local-global:every=4,window=3,theta=500000", FAR_FREQUENCIES)]
+)
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_rnope_sees_a_window_where_it_rotates(kv_heads: int) -> None:
-    """Query i sees keys i - window + 1..i, with RoPE's scores; or all of them, with plain ones."""
+def test_most_layers_see_a_window_and_every_fourth_all(spec: str, far: list[float], kv_heads: int) -> None:
+    """Query i sees keys i - window + 1..i, with RoPE's scores; or all of them, with other frequencies or none."""
     q, k = random(1, 4, 12, K), random(1, kv_heads, 12, K)
     shared = k.repeat_interleave(4 // kv_heads, dim=1)
     for layer in range(4):
-        encoding = make("rnope:window=3", layer=layer)
-        frequencies, window = ([], 12) if layer == 3 else (RISING, 3)
+        encoding = make(spec, layer=layer)
+        frequencies, window = (far, 12) if layer == 3 else (RISING, 3)
         scores = turned(q, frequencies, range(12)) @ turned(shared, frequencies, range(12)).swapaxes(-1, -2) / 4
         for i in range(12):
             for j in range(12):

@@ -33,13 +33,17 @@ def test_int8_is_near_and_leaves_the_model_alone(name: str) -> None:
     torch.testing.assert_close(rounded, before, atol=0.1 * before.abs().max().item(), rtol=0)
 
 
+@pytest.mark.parametrize("qkv_bias", [False, True])
 @pytest.mark.parametrize("name", ["expe", "exqpe"])
-def test_int8_values_are_read_from_what_they_should_be_read_from(name: str) -> None:
+def test_int8_values_are_read_from_what_they_should_be_read_from(name: str, qkv_bias: bool) -> None:
     """The quantised product of queries, keys and values is one, and yet values need not read what queries read."""
     found = []
     for value_input in (False, True):
         torch.manual_seed(0)
-        found.append(Model(SIZES, name, {"value_input": value_input, "size": 16}, 19).eval())
+        sizes = SIZES.model_copy(update={"qkv_bias": qkv_bias})
+        found.append(Model(sizes, name, {"value_input": value_input, "size": 16}, 19).eval())
+        for block in found[-1].blocks if qkv_bias else ():
+            torch.nn.init.normal_(block.attention.qkv.bias, std=0.1)
     with torch.inference_mode():
         exact, other = (model(TOKENS) for model in found)
         rounded, other_rounded = (in_precision(model, "int8")(TOKENS) for model in found)

@@ -25,6 +25,7 @@ layers = 2
 heads = 2
 head_dim = 8
 ff_width = 24
+qkv_bias = true
 dropout = {dropout}
 [training]
 seq_len = 16

@@ -267,6 +267,7 @@ def test_every_layer_learns_a_factor_for_each_head() -> None:
         ({"ssmax": True}, "RoPE+SSMax", "rope-ssmax-L64-s0"),
         ({"qk_norm": True}, "RoPE+QK-norm", "rope-qk-norm-L64-s0"),
         ({"ssmax": True, "qk_norm": True}, "RoPE+SSMax+QK-norm", "rope-ssmax-qk-norm-L64-s0"),
+        ({"qk_norm": True, "qkv_bias": True}, "RoPE+QK-norm+QKV-bias", "rope-qk-norm-qkv-bias-L64-s0"),
     ],
 )
 def test_what_is_combined_with_an_encoding_is_in_its_names(used: dict[str, bool], label: str, folder: str) -> None:

@@ -43,8 +43,8 @@ def make(text: str, seed: int = 0, sizes: ModelConfig = SIZES) -> Model:
     return Model(sizes, spec.name, spec.arguments, L)
 
 
-def learner(text: str, seed: int, training: TrainingConfig) -> Learner:
-    model = make(text, seed)
+def learner(text: str, seed: int, training: TrainingConfig, sizes: ModelConfig = SIZES) -> Learner:
+    model = make(text, seed, sizes)
     return Learner(model, optimizer_of(model, training), PLAIN, training)
 
 
@@ -63,14 +63,14 @@ def step(one: Learner, lr: float) -> None:
 
 
 def losses_both_ways(
-    text: str, training: TrainingConfig, steps: int, weights: bool = False
+    text: str, training: TrainingConfig, steps: int, weights: bool = False, sizes: ModelConfig = SIZES
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Of three models, a list each: trained at once, and one after another."""
     # Small: AdamW makes what is rounding in a gradient near 0 a step, and large steps make that a difference in losses.
     rates, windows = (1e-4, 3e-4, 1e-3), training.batch_size
     tokens = torch.randint(V, (steps, 3, windows, L + 1), generator=torch.Generator().manual_seed(1))
     weight = torch.rand(windows, L, generator=torch.Generator().manual_seed(2)).softmax(-1) if weights else None
-    together = [learner(text, seed, training) for seed in range(3)]
+    together = [learner(text, seed, training, sizes) for seed in range(3)]
     stack, at_once = Stacked(together), []
     for now in tokens:
         at_once.append(stack.gradients([(one, weight) for one in now]))
@@ -78,7 +78,7 @@ def losses_both_ways(
             step(one, lr)
     alone = []
     for seed, lr in enumerate(rates):
-        one, losses = learner(text, seed, training), []
+        one, losses = learner(text, seed, training, sizes), []
         for now in tokens:
             losses.append(one.gradients(now[seed], weight))
             step(one, lr)
@@ -94,6 +94,14 @@ def test_models_at_once_learn_as_each_alone(text: str) -> None:
         assert ours == pytest.approx(theirs, rel=1e-5)
     assert len({round(losses[0], 6) for losses in alone}) == 3  # three different trainings
     assert all(losses[0] != losses[-1] for losses in alone)
+
+
+@pytest.mark.parametrize("text", ["rope", "expe:value_input=true"])
+def test_biases_gelu_and_norms_after_are_learned_at_once_too(text: str) -> None:
+    sizes = SIZES.model_copy(update={"qkv_bias": True, "activation": "gelu_tanh", "post_norms": True})
+    at_once, alone = losses_both_ways(text, training_config(), 5, sizes=sizes)
+    for ours, theirs in zip(at_once, alone, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5)
 
 
 @pytest.mark.parametrize("weights", [False, True])

@@ -20,6 +20,7 @@ ROPE_SHARED = {"type", "rope_type", "rope_theta", "original_max_position_embeddi
 def kind_of(rope: Fields) -> str:
     """The type of rotary embedding that an object of a configuration describes. Raises UserError on an unknown one."""
     kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
+    kind = "longrope" if kind == "su" else kind  # as Phi-3's first releases call it
     if not isinstance(kind, str) or kind not in ROPE_FIELDS:
         raise rope.error(f"rope_type is {short(kind)}; what can be read: {', '.join(ROPE_FIELDS)}")
     needed, optional = ROPE_FIELDS[kind]

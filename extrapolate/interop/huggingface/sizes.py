@@ -2,13 +2,14 @@
 
 from pydantic import ValidationError
 
+from extrapolate.interop.huggingface.architectures import ACTIVATIONS, architecture_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import ModelConfig
 
 
 def sizes_of(source: Source) -> ModelConfig:
     """The model's sizes. Raises UserError where the configuration lacks one, or they do not fit."""
-    config = source.config
+    config, architecture = source.config, architecture_of(source.config)
     heads = config.whole("num_attention_heads")
     width = config.whole("hidden_size")
     if config.values.get("head_dim") is None and width % heads:
@@ -27,7 +28,10 @@ def sizes_of(source: Source) -> ModelConfig:
         ff_width=config.whole("intermediate_size"),
         tied_embeddings=bool(config.values.get("tie_word_embeddings", False)),
         norm_eps=config.number("rms_norm_eps", 1e-6),
-        qk_norm=config.values["architecture"] == "Qwen3ForCausalLM",
+        qk_norm=architecture.qk_norm,
+        qkv_bias=config.values.get("attention_bias") if architecture.qkv_bias is None else architecture.qkv_bias,
+        activation=ACTIVATIONS[config.values[architecture.activation]],
+        post_norms=architecture.post_norms,
     )
     try:
         return ModelConfig.model_validate(sizes)

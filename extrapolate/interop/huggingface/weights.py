@@ -6,9 +6,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate.errors import UserError
+from extrapolate.interop.huggingface.architectures import architecture_of
+from extrapolate.interop.huggingface.rotary import rotary_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import ModelConfig
 
+# What norms of a layer are called here and there; where there are some after attention and feed-forward, too.
+_NORMS = {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"}
+_POST_NORMS = {
+    "attention_post_norm": "post_attention_layernorm",
+    "feed_forward_norm": "pre_feedforward_layernorm",
+    "feed_forward_post_norm": "post_feedforward_layernorm",
+}
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -24,19 +33,29 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
         except RuntimeError as error:
             raise UserError(f"{source.folder}: {', '.join(names)} do not fit each other: {error}") from None
 
+    def joined(whole: str, *parts: str) -> Tensor:
+        """A matrix that some classes have in one, and others in parts."""
+        return take(whole) if whole in theirs else take(*parts)
+
+    norms = _NORMS | (_POST_NORMS if sizes.post_norms else {})
     ours = {"embedding.weight": take("model.embed_tokens.weight"), "norm.weight": take("model.norm.weight")}
     for i in range(sizes.layers):
         there, here = f"model.layers.{i}", f"blocks.{i}"
-        attention = f"{there}.self_attn"
-        ours[f"{here}.attention_norm.weight"] = take(f"{there}.input_layernorm.weight")
-        ours[f"{here}.attention.qkv.weight"] = take(*(f"{attention}.{name}_proj.weight" for name in "qkv"))
+        attention, mlp = f"{there}.self_attn", f"{there}.mlp"
+        ours |= {f"{here}.{own}.weight": take(f"{there}.{name}.weight") for own, name in norms.items()}
+        parts = [f"{attention}.{name}_proj" for name in "qkv"]
+        ours[f"{here}.attention.qkv.weight"] = joined(
+            f"{attention}.qkv_proj.weight", *(f"{part}.weight" for part in parts)
+        )
+        if sizes.qkv_bias:
+            ours[f"{here}.attention.qkv.bias"] = take(*(f"{part}.bias" for part in parts))
         ours[f"{here}.attention.out.weight"] = take(f"{attention}.o_proj.weight")
         for norm in ("q_norm", "k_norm") if sizes.qk_norm else ():
             ours[f"{here}.attention.{norm}.weight"] = take(f"{attention}.{norm}.weight")
-        ours[f"{here}.feed_forward_norm.weight"] = take(f"{there}.post_attention_layernorm.weight")
-        gate_up = (f"{there}.mlp.{name}_proj.weight" for name in ("gate", "up"))
-        ours[f"{here}.feed_forward.gate_up.weight"] = take(*gate_up)
-        ours[f"{here}.feed_forward.down.weight"] = take(f"{there}.mlp.down_proj.weight")
+        ours[f"{here}.feed_forward.gate_up.weight"] = joined(
+            f"{mlp}.gate_up_proj.weight", f"{mlp}.gate_proj.weight", f"{mlp}.up_proj.weight"
+        )
+        ours[f"{here}.feed_forward.down.weight"] = take(f"{mlp}.down_proj.weight")
     if not sizes.tied_embeddings:
         ours["head.weight"] = take("lm_head.weight")
     elif "lm_head.weight" in theirs and not torch.equal(take("lm_head.weight"), ours["embedding.weight"]):
@@ -44,7 +63,35 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
     # Old checkpoints hold the frequencies too, which follow from theta.
     if left := sorted(name for name in theirs if not name.endswith("rotary_emb.inv_freq")):
         raise UserError(f"{source.folder}: this project's decoder has no place for {', '.join(left[:3])}")
+    _fold(ours, source, sizes)
     return ours
+
+
+def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
+    """Puts into the weights what a class multiplies by and our decoder does not, in place.
+
+    Scores are scaled by the width of a head here, embeddings and norms by nothing.
+    """
+    architecture = architecture_of(source.config)
+    if architecture.one_more:
+        for name in ours:
+            if name.endswith("norm.weight"):
+                ours[name] += 1
+        scale = sizes.width**0.5
+        ours["embedding.weight"] = ours["embedding.weight"] * scale
+        if sizes.tied_embeddings:  # what the head reads is smaller, for it is the scaled embedding
+            ours["norm.weight"] /= scale
+    if "query_pre_attn_scalar" in architecture.defaults:
+        scale = (sizes.head_dim / source.config.number("query_pre_attn_scalar")) ** 0.5
+        for layer in range(sizes.layers):
+            name = f"blocks.{layer}.attention.{'q_norm' if sizes.qk_norm else 'qkv'}.weight"
+            ours[name][: sizes.heads * sizes.head_dim] *= scale  # a norm has fewer rows
+    rotary = rotary_of(source)
+    if rotary.unrotated_scale != 1:
+        rotated, queries = int(rotary.others["fraction"] * sizes.head_dim), sizes.heads * sizes.head_dim
+        for layer in range(sizes.layers):
+            keys = ours[f"blocks.{layer}.attention.qkv.weight"][queries:][: sizes.kv_heads * sizes.head_dim]
+            keys.unflatten(0, (-1, sizes.head_dim))[:, rotated:] *= rotary.unrotated_scale
 
 
 def _read(source: Source) -> dict[str, Tensor]:

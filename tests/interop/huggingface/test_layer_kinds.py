@@ -24,7 +24,7 @@ ALL, LAST = ["sliding_attention"], ["full_attention"]
     ],
 )
 def test_layers_that_an_encoding_has(config: dict[str, Any], kinds: LayerKinds) -> None:
-    assert layer_kinds(config, 4) == kinds
+    assert layer_kinds({"architecture": "SmolLM3ForCausalLM", **config}, 4) == kinds
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_layers_that_an_encoding_has(config: dict[str, Any], kinds: LayerKinds) 
     ],
 )
 def test_layers_that_none_has(config: dict[str, Any]) -> None:
-    assert layer_kinds(config, 4) is None
+    assert layer_kinds({"architecture": "SmolLM3ForCausalLM", **config}, 4) is None

@@ -15,6 +15,16 @@ LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4,
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
 NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
+GEMMA = {"head_dim": 24, "pad_token_id": None}
+NO_CAPS = {"final_logit_softcapping": None, "attn_logit_softcapping": None}
+LOCAL = {"num_hidden_layers": 7, "sliding_window": 12}
+TWO_THETAS = {
+    "full_attention": LINEAR | {"rope_theta": 300_000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+}
+PHI3 = {"pad_token_id": None, "original_max_position_embeddings": 64}
+PARTIAL_LONGROPE = LONGROPE | {"long_factor": [1, 2, 3, 4], "short_factor": [1.1] * 4, "partial_rotary_factor": 0.5}
+GLM = {"head_dim": 24, "pad_token_id": None}
 SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
 
 
@@ -31,6 +41,26 @@ SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": Non
         ("Mistral", {"sliding_window": 24, "rope_parameters": LINEAR}),
         ("Qwen3", {"head_dim": 24}),
         ("Qwen3", {"head_dim": 16, "tie_word_embeddings": True, "rope_parameters": YARN}),
+        ("Llama", {"hidden_act": "gelu_pytorch_tanh"}),
+        ("Qwen2", {}),
+        ("Qwen2", {"num_key_value_heads": 4, "tie_word_embeddings": True, "rope_parameters": YARN}),
+        ("Qwen2", SLIDING | {"max_window_layers": 0}),
+        ("Qwen2", SLIDING | {"layer_types": ["sliding_attention", "full_attention"], "rope_parameters": LINEAR}),
+        ("Qwen3", SLIDING | {"layer_types": ["sliding_attention", "full_attention"], "head_dim": 24}),
+        ("Gemma", GEMMA),
+        ("Gemma", GEMMA | {"tie_word_embeddings": False, "hidden_act": "gelu"}),
+        ("Gemma2", GEMMA | NO_CAPS | {"num_hidden_layers": 3, "sliding_window": 12, "query_pre_attn_scalar": 9}),
+        ("Gemma3Text", GEMMA | LOCAL),
+        ("Gemma3Text", GEMMA | LOCAL | {"query_pre_attn_scalar": 16, "rope_parameters": TWO_THETAS}),
+        ("Gemma3Text", GEMMA | LOCAL | {"layer_types": ["full_attention"] * 7}),
+        ("Gemma3Text", GEMMA | {"sliding_window": 12}),
+        ("Phi3", PHI3),
+        ("Phi3", PHI3 | {"sliding_window": 12, "head_dim": 24}),
+        ("Phi3", PHI3 | {"partial_rotary_factor": 0.5}),
+        ("Phi3", PHI3 | {"rope_parameters": LONGROPE, "original_max_position_embeddings": 32}),
+        ("Phi3", PHI3 | {"rope_parameters": PARTIAL_LONGROPE, "original_max_position_embeddings": 32}),
+        ("Glm", GLM),
+        ("Glm", GLM | {"attention_bias": False, "partial_rotary_factor": 1.0, "rope_parameters": LINEAR}),
         ("SmolLM3", NOPE_LAYERS | {"no_rope_layer_interval": 3, "rope_parameters": LINEAR}),
         ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]} | SLIDING),
         ("SmolLM3", NOPE_LAYERS | SLIDING | {"layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
@@ -90,6 +120,36 @@ def test_old_and_new_spelling_of_a_scaling(saved, old: bool, rope: Any, length: 
     found = huggingface.rotary_of(checkpoint.source())
     assert (found.theta, found.seq_len, found.extension) == (rope["rope_theta"], length, extension)
     checkpoint.agree(50)
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_old_and_new_spelling_of_two_thetas(saved, old: bool) -> None:
+    checkpoint = saved("Gemma3Text", **GEMMA, **LOCAL, rope_parameters=TWO_THETAS)
+    if old:
+        checkpoint.rewrite(
+            rope_parameters=..., layer_types=..., sliding_window_pattern=6, rope_theta=300_000.0,
+            rope_local_base_freq=300.0, rope_scaling={"rope_type": "linear", "factor": 4.0},
+        )  # fmt: skip
+    found = huggingface.rotary_of(checkpoint.source())
+    assert (found.encoding, found.extension, found.seq_len) == ("local-global", None, 64)
+    assert found.arguments == {"every": 6, "window": 12, "theta": 300_000.0, "local_theta": 300.0, "factor": 4.0}
+    checkpoint.agree(100)
+
+
+@pytest.mark.parametrize(
+    "left_out", [("rope_parameters", "layer_types", "query_pre_attn_scalar"), ("hidden_activation",)]
+)
+def test_what_gemmas_configuration_leaves_out(saved, left_out: tuple[str, ...]) -> None:
+    checkpoint = saved("Gemma3Text", **GEMMA, **LOCAL)
+    checkpoint.rewrite(**dict.fromkeys(left_out, ...), tie_word_embeddings=...)
+    checkpoint.agree(100)
+
+
+def test_what_glms_configuration_leaves_out(saved) -> None:
+    checkpoint = saved("Glm", **GLM)
+    checkpoint.rewrite(rope_parameters=..., attention_bias=..., rms_norm_eps=...)
+    assert huggingface.rotary_of(checkpoint.source()).others == {"fraction": 0.5, "pairing": "interleaved"}
+    checkpoint.agree(30)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

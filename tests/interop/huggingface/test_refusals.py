@@ -12,18 +12,21 @@ from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
 
 ORIGINAL = {"original_max_position_embeddings": 32, "rope_theta": 500.0}
-LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
 LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4, 4, 4, 5.5], "short_factor": [1.1] * 8}
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
 NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
-SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": None}
+
+
+LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"architectures": ["Llama4ForConditionalGeneration"]}, "architectures is .*Llama4ForConditionalGeneration"),
         ({"architectures": ["GPT2LMHeadModel"]}, "architectures is .*GPT2LMHeadModel.*LlamaForCausalLM"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "architectures is "),
         ({"architectures": ...}, "architectures is None"),
@@ -75,6 +78,40 @@ def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], wo
 )
 def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any], words: str) -> None:
     checkpoint = saved("SmolLM3", **NOPE_LAYERS)
+    checkpoint.rewrite(**changes)
+    with pytest.raises(UserError, match=words):
+        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("Gemma2", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, which this project's decoder"),
+        ("Gemma2", {"attn_logit_softcapping": ...}, "attn_logit_softcapping is 50.0"),
+        ("Gemma2", {"rope_parameters": LLAMA3, "layer_types": MIXED}, "llama3, and some layers have a window"),
+        ("Gemma2", {"hidden_activation": "relu"}, "hidden_activation is relu; what can be read: silu"),
+        ("Gemma3Text", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("Gemma3Text", {"rope_parameters": {"full_attention": YARN}}, "yarn, and some layers have a window"),
+        ("Gemma3Text", {"rope_parameters": {"sliding_attention": LINEAR}}, "of sliding_attention is linear"),
+        ("Gemma3Text", {"rope_parameters": LINEAR}, "rope_parameters is .*not an object for each type of layer"),
+        ("Gemma3Text", {"rope_parameters": {"full_attention": 5}}, "not an object for each type of layer"),
+        ("Gemma3Text", {"layer_types": [MIXED[1], *MIXED[:2]]}, "layer_types is .*: no encoding here has such layers"),
+        ("Gemma3Text", {"sliding_window": 0, "layer_types": MIXED}, "sliding_window is 0, not a positive"),
+        (
+            "Qwen2",
+            {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1, "layer_types": ...},
+            "max_window_layers is 1: no",
+        ),
+        ("Phi3", {"rope_parameters": LINEAR}, "rope_type is linear, which Phi3ForCausalLM does not have"),
+        ("Phi3", {"partial_rotary_factor": 1.5, "rope_parameters": ...}, "partial_rotary_factor is 1.5"),
+        ("Glm", {"rope_parameters": YARN}, "yarn, and some channels have no rotation"),
+    ],
+)
+def test_what_some_architectures_have_is_refused_by_name(saved, kind: str, changes: dict[str, Any], words: str) -> None:
+    more = {"final_logit_softcapping": None, "attn_logit_softcapping": None} if kind == "Gemma2" else {}
+    checkpoint = saved(kind, pad_token_id=None, num_hidden_layers=3 if "Gemma" in kind else 2, head_dim=16, **more)
+    if kind == "Gemma3Text":
+        checkpoint.rewrite(layer_types=MIXED)
     checkpoint.rewrite(**changes)
     with pytest.raises(UserError, match=words):
         checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
