@@ -1,5 +1,6 @@
 """extrapolate eval-tasks"""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def eval_tasks(
         Path | None, typer.Option(help="copies of data sets, each in a folder of its name on the Hub")
     ] = None,
     precision: Annotated[str, typer.Option(help=", ".join(PRECISIONS))] = "fp32",
-    device: Annotated[Device, typer.Option()] = Device.AUTO,
+    device: Annotated[Device, typer.Option(envvar="EXTRAPOLATE_DEVICE", help="what computes")] = Device.AUTO,
     seq_len: Annotated[
         int | None, typer.Option(min=2, help="with hf: training length L, tokens  [default: as the checkpoint says]")
     ] = None,
@@ -47,6 +48,7 @@ def eval_tasks(
     It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and a report on the runs shows
     them.
     """
+    os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it once, when lm-eval, whose bars disturb ours, imports it
     from extrapolate.api.evaluate_tasks import evaluate_tasks
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table
