@@ -254,8 +254,11 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
 
 
 def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError where the encoding accepts other frequencies and does not take them."""
-    if FREQUENCIES not in asked.encoding.accepts:
+    """Raises UserError where the encoding accepts other frequencies and does not take them.
+
+    A layer with a window may keep its own: its pairs are never further apart than in training.
+    """
+    if FREQUENCIES not in asked.encoding.accepts or asked.encoding.window is not None:
         return
     count = asked.spectrum().count
     rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)[0]

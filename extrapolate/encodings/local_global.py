@@ -44,9 +44,9 @@ class LocalGlobal(MostlyLocal):
 
     Layer l, counted from 0, is global where (l + 1) mod every = 0. Both kinds rotate as RoPE does, a global layer
     with the base theta and its frequencies divided by factor, a local one with local_theta. In a local layer query i
-    sees keys i - window + 1..i. Extensions of frequencies change the global layers alone, as local pairs are never
-    further apart than in training.
-    Beyond L: the global layers' slow pairs reach angles never seen, later than RoPE's because of the base.
+    sees keys i - window + 1..i. Extensions of frequencies change the global layers alone.
+    Beyond L: local layers meet nothing new where the window is L or less. In global layers, pairs that have not
+    completed a turn within L tokens reach angles never seen, as RoPE's do.
 
     Arguments: every, in layers (default 6, or the number of layers if that is less); window, in tokens (default L/2,
     and in Gemma 3 at most 1024); theta, the base of global layers (default 1 000 000); local_theta, that of local

@@ -257,7 +257,8 @@ class TestInProcess:
 @pytest.mark.parametrize(
     ("name", "extension"),
     [
-        ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("tied", None), ("none", None),
+        ("rope", None), ("interleaved", None), ("interleaved-qk-norm", None), ("biased", None), ("gelu", None),
+        ("tied", None), ("none", None),
         ("rnope", None), ("rope+window:size=5", "window:size=5"), ("rope+pi:factor=4", "pi:factor=4"),
         ("rope+yarn:factor=4,fast=2,slow=0.3", "yarn:factor=4,fast=2,slow=0.3"),
         ("rope+llama3:factor=4,slow=0.2,fast=1", "llama3:factor=4,slow=0.2,fast=1"),

@@ -78,7 +78,7 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
             if name.endswith("norm.weight"):
                 ours[name] += 1
         scale = sizes.width**0.5
-        ours["embedding.weight"] = ours["embedding.weight"] * scale
+        ours["embedding.weight"] *= scale
         if sizes.tied_embeddings:  # what the head reads is smaller, for it is the scaled embedding
             ours["norm.weight"] /= scale
     if "query_pre_attn_scalar" in architecture.defaults:
@@ -87,11 +87,11 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
             name = f"blocks.{layer}.attention.{'q_norm' if sizes.qk_norm else 'qkv'}.weight"
             ours[name][: sizes.heads * sizes.head_dim] *= scale  # a norm has fewer rows
     rotary = rotary_of(source)
-    if rotary.unrotated_scale != 1:
+    if rotary.unrotated_scale != 1:  # the extension sharpens the products of all channels
         rotated, queries = int(rotary.others["fraction"] * sizes.head_dim), sizes.heads * sizes.head_dim
         for layer in range(sizes.layers):
             keys = ours[f"blocks.{layer}.attention.qkv.weight"][queries:][: sizes.kv_heads * sizes.head_dim]
-            keys.unflatten(0, (-1, sizes.head_dim))[:, rotated:] *= rotary.unrotated_scale
+            keys[torch.arange(len(keys)) % sizes.head_dim >= rotated] *= rotary.unrotated_scale
 
 
 def _read(source: Source) -> dict[str, Tensor]:
