@@ -6,16 +6,21 @@ from pathlib import Path
 
 import pandas as pd
 
+from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluate_together import Evaluated, Together
 from extrapolate.api.evaluated_runs import Runs
 from extrapolate.data.probes.base import Probe, parse_probes
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
 from extrapolate.evaluation.protocols.base import with_arguments
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined
 from extrapolate.progress import QUIET, Progress
+from extrapolate.specs import shown
+
+CHECKPOINTS = ("last", "all")
 
 
 def evaluate(
@@ -23,13 +28,13 @@ def evaluate(
     *,
     factors: Sequence[float] = (1, 2, 4, 8, 16),
     extend: str | Sequence[str] = (),
-    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    protocols: str | Sequence[str] = DEFAULT_PROTOCOLS,
     stride: int | None = None,
     bos: bool = False,
     split: str = "test",
     max_targets: int | Mapping[str, int] | None = None,
     checkpoint: str = "last",
-    precisions: Sequence[str] = ("fp32",),
+    precisions: str | Sequence[str] = "fp32",
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
@@ -58,9 +63,13 @@ def evaluate(
     `evaluated.rows`.
     """
     cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
+    several("max_targets", caps, TEXT)
+    several("max_targets", caps.values() if cap is None else cap, WHOLE)
+    if stride is not None:
+        check("stride", stride, WHOLE)
     settings = replace(
         _settings(factors, extend, split, checkpoint, precisions),
-        protocols=with_arguments(protocols, stride, bos),
+        protocols=with_arguments(several("protocols", protocols, TEXT), stride, bos),
         max_targets=cap,
         max_targets_of=caps,
     )
@@ -73,14 +82,14 @@ def evaluate(
 
 def evaluate_probes(
     runs: Runs,
-    probes: str | Sequence[Probe] = "all",
+    probes: str | Sequence[str | Probe] = "all",
     *,
     trials: int = 64,
     factors: Sequence[float] = (1, 2, 4, 8, 16),
     extend: str | Sequence[str] = (),
     split: str = "test",
     checkpoint: str = "last",
-    precisions: Sequence[str] = ("fp32",),
+    precisions: str | Sequence[str] = "fp32",
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
@@ -92,10 +101,12 @@ def evaluate_probes(
     The rows are kept with each run too, in its eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials:
     windows of a probe at each length and depth. The rest is as for `evaluate`; RunsFailed has `evaluated.probe_rows`.
     """
+    check("trials", trials, WHOLE)
+    asked = several("probes", probes, ((str, Probe), "a probe"))
     settings = replace(
         _settings(factors, extend, split, checkpoint, precisions),
         protocols=(),
-        probes=parse_probes(probes) if isinstance(probes, str) else tuple(probes),
+        probes=tuple(probe for one in asked for probe in (parse_probes(one) if isinstance(one, str) else [one])),
         probe_trials=trials,
     )
     found = evaluate_with(
@@ -105,15 +116,21 @@ def evaluate_probes(
 
 
 def _settings(
-    factors: Sequence[float], extend: str | Sequence[str], split: str, checkpoint: str, precisions: Sequence[str]
+    factors: Sequence[float],
+    extend: str | Sequence[str],
+    split: str,
+    checkpoint: str,
+    precisions: str | Sequence[str],
 ) -> EvaluationSettings:
     """What text and probes are both evaluated with."""
+    if checkpoint not in CHECKPOINTS:
+        raise UserError(f"`checkpoint` must be {' or '.join(CHECKPOINTS)}, not {shown(checkpoint)}")
     return EvaluationSettings(
-        factors=tuple(factors),
-        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
+        factors=several("factors", factors, NUMBER),
+        extensions=several("extend", extend, TEXT),
         split=split,
         checkpoint=checkpoint,
-        precisions=tuple(precisions),
+        precisions=several("precisions", precisions, TEXT),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PRECISIONS, TASKS_TABLE
@@ -54,13 +55,17 @@ def evaluate_tasks(
     benchmarks.check_installed()
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
 
+    check("precision", precision, TEXT)
+    for parameter, value, kind in (("length", length, WHOLE), ("shots", shots, WHOLE), ("limit", limit, NUMBER)):
+        if value is not None:
+            check(parameter, value, kind)
     if precision not in PRECISIONS:
         raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
     if shots is not None and shots < 0:
         raise UserError(f"`shots` must be 0 or more, not {shots}")
     if limit is not None and not 0 < limit < math.inf:
         raise UserError(f"`limit` must be above 0, not {limit:g}")
-    extensions = (extend,) if isinstance(extend, str) else tuple(extend)
+    extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)
     found, damaged = subjects(runs, seq_len, progress)
     for error in damaged.values():
         raise error
@@ -79,8 +84,8 @@ def evaluate_tasks(
             asked.append((run, text, applied))
     progress.say("reading the tasks")
     folders = (None if folder is None else Path(folder) for folder in (include_path, data_dir))
-    loaded = Tasks.load([tasks] if isinstance(tasks, str) else tasks, *folders)
-    names = unique_names(run.path.resolve() for run in found)
+    loaded = Tasks.load(names, *folders)
+    called = unique_names(run.path.resolve() for run in found)
     rows: list[dict[str, Any]] = []
     with progress.display("tokens", stopped="stopped; what was asked before this extension is kept") as display:
         for run, text, applied in asked:
@@ -98,5 +103,5 @@ def evaluate_tasks(
                 lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
                 part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
                 results.merge(run.path / TASKS_TABLE, part, results.TASKS, run.name)
-            rows += [row | {"run": names[run.path.resolve()]} for row in part]
+            rows += [row | {"run": called[run.path.resolve()]} for row in part]
     return pd.DataFrame(rows)

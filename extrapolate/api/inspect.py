@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
@@ -55,10 +56,12 @@ def inspect(
     """
     if processes() > 1:
         raise UserError("runs are inspected by one process: start it without torchrun")
+    if windows is not None:
+        check("windows", windows, WHOLE)
     settings = InspectionSettings(
-        factors=tuple(factors),
-        extensions=(extend,) if isinstance(extend, str) else tuple(extend),
-        measures=tuple(dict.fromkeys([measures] if isinstance(measures, str) else measures)),
+        factors=several("factors", factors, NUMBER),
+        extensions=several("extend", extend, TEXT),
+        measures=tuple(dict.fromkeys(several("measures", measures, TEXT))),
         windows=windows,
         split=split,
     )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from extrapolate.api import arguments
 from extrapolate.api.compare import Folders, folders_of
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
@@ -21,6 +22,7 @@ def report(
     check: str | Path | None = None,
     tolerance: float | None = None,
     leaderboard: bool = False,
+    threshold: float | None = None,
     progress: Progress = QUIET,
 ) -> Written:
     """Writes tables, plots and a page on evaluated runs, and returns the tables and what the reader should know.
@@ -30,10 +32,14 @@ def report(
     corpus, precision, split: only such rows, where runs differ in them. It reads Parquet alone: no model is needed.
     check: an earlier report, or another folder or `evals.parquet` of evaluated runs. `checked` of what is returned says
     which losses are surely worse than there, by more than `tolerance` (nats, default 0.02).
-    leaderboard: rank the models at each length, with an interval of each rank.
+    leaderboard: rank the models at each length, with an interval of each rank. threshold: the accuracy with which a
+    model passes a probe, for effective lengths (default 0.85).
 
     Raises UserError where there is nothing to report, rows cannot be compared, or `out` holds something else.
     """
+    for parameter, value in (("tolerance", tolerance), ("threshold", threshold)):
+        if value is not None:
+            arguments.check(parameter, value, arguments.NUMBER)
     if tolerance is not None and check is None:
         raise UserError("`tolerance` says how much worse than a baseline a loss may be: name the baseline with `check`")
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
@@ -47,6 +53,7 @@ def report(
             check=None if check is None else Path(check),
             tolerance=TOLERANCE if tolerance is None else tolerance,
             leaderboard=leaderboard,
+            threshold=threshold,
         )
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped; {out} is as it was")

@@ -39,6 +39,9 @@ def report(
     leaderboard: Annotated[
         bool, typer.Option("--leaderboard", help="rank the models at each length, with an interval of each rank")
     ] = False,
+    threshold: Annotated[
+        float | None, typer.Option(help="the accuracy that passes a probe, for effective lengths  [default: 0.85]")
+    ] = None,
     format: Annotated[
         Format, typer.Option(help="what is printed: tables for a terminal, or Markdown for a pull request")
     ] = Format.TEXT,
@@ -67,6 +70,7 @@ def report(
         check=check,
         tolerance=tolerance,
         leaderboard=leaderboard,
+        threshold=threshold,
         progress=CommandLine(),
     )
     if as_json:

@@ -9,11 +9,15 @@ from extrapolate.errors import UserError
 
 
 def device_of(wanted: str) -> str:
-    """`auto` as what this machine has. Raises UserError where cuda is wanted and there is none."""
+    """`auto` as what this machine has. Raises UserError where torch knows no such device, or there is no CUDA."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("this machine has no CUDA device that torch can use; use `device='cpu'`")
+    try:
+        torch.device(wanted)
+    except (RuntimeError, TypeError):
+        raise UserError(f"unknown `device='{wanted}'`: use auto, cpu or cuda") from None
     return wanted
 
 

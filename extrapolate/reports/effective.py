@@ -4,10 +4,17 @@ import math
 
 import pandas as pd
 
+from extrapolate.errors import UserError
 from extrapolate.evaluation.statistics import wilson
 from extrapolate.reports.tables import strict_mean
 
 THRESHOLD = 0.85  # of RULER's 0.856: what Llama 2 (7B) has at its training length there (arXiv 2404.06654)
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises UserError where it is no accuracy that can be asked for."""
+    if not 0 < threshold < 1:
+        raise UserError(f"`threshold` is an accuracy above 0 and below 1, not {threshold:g}")
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
@@ -30,15 +37,15 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
     """The effective length of each model: up to it, every probe surely has an accuracy of the threshold or more.
 
     Surely: the lower end of its interval does. `rows` are those of `Material.probes`. Returns, a row a model:
-    `model`; `length`, tokens, and `factor`: missing where a probe fails at the shortest length; `probes`, how many it
-    was asked; `ends_at`, the next length, `fails`, the probe that has the lowest accuracy there, and its `accuracy`,
-    `low` and `high`: missing where no probe fails up to the longest length.
+    `model`; `threshold`; `length`, tokens, and `factor`: missing where a probe fails at the shortest length; `probes`,
+    how many it was asked; `ends_at`, the next length, `fails`, the probe that has the lowest accuracy there, and its
+    `accuracy`, `low` and `high`: missing where no probe fails up to the longest length.
     """
     found = accuracies(rows)
     table = []
     for model, mine in found.groupby("model", sort=False):
-        row = {"model": model, "probes": mine["probe"].nunique(), "length": None, "factor": None}
-        row |= dict.fromkeys(("ends_at", "fails", "accuracy", "low", "high"))
+        row = {"model": model, "threshold": threshold, "probes": mine["probe"].nunique()}
+        row |= dict.fromkeys(("length", "factor", "ends_at", "fails", "accuracy", "low", "high"))
         for factor, here in mine.groupby("factor"):
             failing = here[~(here["low"] >= threshold)]
             if len(failing):

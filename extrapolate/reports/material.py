@@ -13,6 +13,7 @@ from extrapolate.reports import comparison, probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.documents import as_frame, document_rows
+from extrapolate.reports.effective import THRESHOLD
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
 from extrapolate.reports.styles import Style
@@ -33,7 +34,7 @@ class Material:
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
     same report again. checked: the losses beside those of a baseline, where one was named. leaderboard: whether models
-    are ranked.
+    are ranked. threshold: the accuracy with which a model passes a probe.
     """
 
     evaluated: Evaluated
@@ -50,6 +51,7 @@ class Material:
     command: str = ""
     checked: Checked | None = None
     leaderboard: bool = False
+    threshold: float = THRESHOLD
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""

@@ -17,6 +17,7 @@ from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
 from extrapolate.reports.comparison import CONTROL
+from extrapolate.reports.effective import check_threshold
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
@@ -68,25 +69,32 @@ def write_report(
     check: Path | None = None,
     tolerance: float = TOLERANCE,
     leaderboard: bool = False,
+    threshold: float | None = None,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
-    leaderboard: rank the models at each length.
+    leaderboard: rank the models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
 
     It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
     check_tolerance(tolerance)
+    if threshold is not None:
+        check_threshold(threshold)
     before = None if check is None else read_baseline(check, out)
     evaluated = gather(runs)
     evals = evaluated.evals()
     documents = evaluated.documents()
     asked = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
-    asked |= {"tolerance": None if check is None else tolerance}
+    asked |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
     material = collect(evaluated, evals, documents, baseline, only, command(runs, asked))
     material = replace(material, leaderboard=leaderboard)
+    if threshold is not None:
+        if material.probes.empty:
+            raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")
+        material = replace(material, threshold=threshold)
     if before is not None:
         if not evals:
             raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -192,3 +193,47 @@ def test_the_import_alone_is_light() -> None:
     code = f"import sys, extrapolate as xt; print([m for m in {heavy.split()!r} if m in sys.modules])"
     made = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert made.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"stride": "x", "protocols": "sliding"}, "`stride`: 'x' is not a whole number"),
+        ({"factors": "12"}, "`factors`: '12' is not a number"),
+        ({"factors": (1, None)}, "`factors`: None is not a number"),
+        ({"factors": True}, "`factors`: True is not a number"),
+        ({"max_targets": "many"}, "`max_targets`: 'many' is not a whole number"),
+        ({"max_targets": {"windows": 2.5}}, "`max_targets`: 2.5 is not a whole number"),
+        ({"max_targets": {3: 3}}, "`max_targets`: 3 is not a text"),
+        ({"protocols": 3}, "`protocols`: 3 is not a text"),
+        ({"extend": [["pi"]]}, "`extend`: a list is not a text"),
+        ({"precisions": (None,)}, "`precisions`: None is not a text"),
+        ({"checkpoint": "first"}, "`checkpoint` must be last or all, not first"),
+        ({"device": "tpu"}, "unknown `device='tpu'`: use auto, cpu or cuda"),
+    ],
+)
+def test_what_is_no_value_of_an_argument_is_refused(runs: dict[str, Run], given: dict[str, Any], words: str) -> None:
+    with pytest.raises(xt.UserError) as refused:
+        xt.evaluate(runs["rope"], **given)
+    assert str(refused.value) == words
+
+
+def test_arguments_of_the_other_evaluations_are_checked_too(runs: dict[str, Run]) -> None:
+    with pytest.raises(xt.UserError, match="`trials`: None is not a whole number"):
+        xt.evaluate_probes(runs["rope"], trials=None)
+    with pytest.raises(xt.UserError, match="`probes`: 3 is not a probe"):
+        xt.evaluate_probes(runs["rope"], ["needle", 3])
+    with pytest.raises(xt.UserError, match="`windows`: 'x' is not a whole number"):
+        xt.inspect(runs["rope"], windows="x")
+    pytest.importorskip("lm_eval")
+    with pytest.raises(xt.UserError, match="`length`: 'x' is not a whole number"):
+        xt.evaluate_tasks(runs["rope"], "hellaswag", length="x")
+    with pytest.raises(xt.UserError, match="`tasks`: 3 is not a text"):
+        xt.evaluate_tasks(runs["rope"], 3)
+
+
+def test_one_value_stands_for_a_list_of_it(runs: dict[str, Run]) -> None:
+    one = xt.evaluate(runs["rope"], factors=2, protocols="windows", precisions="fp32", max_targets=256)
+    assert one[["factor", "protocol", "precision"]].values.tolist() == [[2.0, "windows", "fp32"]]
+    probes = xt.evaluate_probes(runs["rope"], ["needle", "copy"], trials=1, factors=1)
+    assert set(probes["probe"]) == {"needle", "copy"}

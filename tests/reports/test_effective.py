@@ -1,16 +1,20 @@
 """Effective lengths of known accuracies, by hand."""
 
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate.evaluation.statistics import wilson
 from extrapolate.reports.effective import THRESHOLD, accuracies, effective_lengths
 from extrapolate.reports.page import markdown
 from extrapolate.reports.sections.effective_length import EffectiveLength
 
+PROBES = Path(__file__).parents[1] / "fixtures/format-1/rope/eval_probes.parquet"
 L, DEPTHS, TRIALS = 64, (0.0, 1.0), 100
 Accuracy = tuple[float, ...] | float
 
@@ -72,7 +76,7 @@ def test_a_model_reaches_as_far_as_all_probes_surely_pass() -> None:
 
 
 def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
-    material = SimpleNamespace(probes=ROWS)
+    material = SimpleNamespace(probes=ROWS, threshold=THRESHOLD)
     assert EffectiveLength.subjects(material) == ["models"]
     assert EffectiveLength.subjects(SimpleNamespace(probes=pd.DataFrame())) == []
     part = EffectiveLength.part(material, "models")
@@ -86,3 +90,24 @@ def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
     part.files["effective_lengths.parquet"](tmp_path / "effective_lengths.parquet")
     kept = pd.read_parquet(tmp_path / "effective_lengths.parquet")
     assert kept["length"].fillna(0).tolist() == [128, 512, 0, 64]
+    assert set(kept["threshold"]) == {THRESHOLD}
+    lower = markdown(EffectiveLength.part(SimpleNamespace(probes=ROWS, threshold=0.8), "models").blocks)
+    assert "| A | 256 tokens (4x) | tracking at 512" in lower
+    assert "an accuracy of 0.8 or more" in lower
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_a_report_takes_a_threshold_and_states_it(cli, write_run, tmp_path) -> None:
+    run = write_run(tmp_path / "runs/rope")
+    assert "no run was evaluated on probes" in cli("report", "runs", "--threshold", "0.05").error()
+    shutil.copy(PROBES, run)
+    cli("report", "runs", "--threshold", "0.05").succeeded()
+    assert set(pd.read_parquet(tmp_path / "report/effective_lengths.parquet")["threshold"]) == {0.05}
+    page = (tmp_path / "report/report.md").read_text()
+    assert "an accuracy of 0.05 or more" in page
+    assert "extrapolate report runs --threshold 0.05" in page
+    assert cli("report", "runs", "--threshold", "85").error() == (
+        "--threshold is an accuracy above 0 and below 1, not 85"
+    )
+    with pytest.raises(ValueError, match="`threshold`: 'high' is not a number"):
+        xt.report(tmp_path / "runs", tmp_path / "report", threshold="high")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports.effective import THRESHOLD, effective_lengths
+from extrapolate.reports.effective import effective_lengths
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -18,9 +18,10 @@ EFFECTIVE_LENGTHS = Described(
     plain(
         Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
         Column("probes", INT, meaning="How many probes it was asked."),
+        Column("threshold", REAL, "share", meaning="The accuracy that passes a probe, as `--threshold` takes it."),
         Column(
             "length", INT, "tokens", False,
-            f"The effective length: up to it, every probe has an accuracy of {THRESHOLD:g} or more, surely.",
+            "The effective length: up to it, every probe has an accuracy of `threshold` or more, surely.",
             "a probe fails at the shortest length",
         ),
         Column("factor", REAL, "", False, "The same divided by the training length L.", "`length` is empty"),
@@ -35,8 +36,8 @@ EXPLAINED = """\
 The effective length is the longest at which a model passes all of these probes: {}. To pass is to have an accuracy of
 {:g} or more, surely: the lower end of the 95 % interval of the mean over depths does. A model that passes at a length
 has passed at every shorter one that was evaluated. A probe that a model never learned fails at every length: then
-nothing is said of its context. The threshold is about RULER's (arXiv 2404.06654), whose tasks are others: compare
-effective lengths of one report only."""
+nothing is said of its context. RULER (arXiv 2404.06654) has a threshold of about 0.85, and its tasks are others:
+compare effective lengths of one report only."""
 
 
 @sections.register("effective-length")
@@ -54,13 +55,13 @@ class EffectiveLength(Section):
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = effective_lengths(material.probes)
+        found = effective_lengths(material.probes, material.threshold)
         asked = ", ".join(sorted(set(material.probes["probe"])))
         return Part(
             [
                 Heading(2, "Effective length"),
-                Table(_shown(found), f"the longest length at which every probe reaches {THRESHOLD:g}"),
-                Text(EXPLAINED.format(asked, THRESHOLD)),
+                Table(_shown(found), f"the longest length at which every probe reaches {material.threshold:g}"),
+                Text(EXPLAINED.format(asked, material.threshold)),
             ],
             {"effective_lengths.parquet": parquet(found[[column.name for column in EFFECTIVE_LENGTHS.columns]])},
         )

@@ -1,0 +1,29 @@
+"""Arguments of the public calls, checked where Python lets anything through."""
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from extrapolate.errors import UserError
+from extrapolate.specs import shown
+
+Kind = tuple[type | tuple[type, ...], str]
+TEXT: Kind = (str, "a text")
+NUMBER: Kind = (Real, "a number")
+WHOLE: Kind = (Integral, "a whole number")
+
+
+def check(parameter: str, value: Any, kind: Kind) -> None:
+    """Raises UserError where what was given for a parameter is of another kind. True and False are no numbers."""
+    types, words = kind
+    if not isinstance(value, types) or isinstance(value, bool):
+        given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
+        raise UserError(f"`{parameter}`: {given} is not {words}")
+
+
+def several(parameter: str, given: Any, kind: Kind) -> tuple[Any, ...]:
+    """One value or several, as a tuple. Raises UserError where one is of another kind."""
+    values = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    for value in values:
+        check(parameter, value, kind)
+    return values
