@@ -50,11 +50,7 @@ lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go 
 	{ echo '# The versions that `make` installs with, for every Python and system. Made by `make lock`.'; \
 	  grep -Ev '^(nvidia-|cuda-|triton)' $(VENV)/lock.txt; } > constraints.txt  # torch has those for its own CUDA
 
-oldest: $(VENV)/bin/python  ## the test suite with the oldest versions that pyproject.toml allows, in an environment of its own
-	$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
-	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[peers,int8,texts,ray,trackers]'
-	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python -e '.[test]' pip 'setuptools>=77'  # keeps those
+oldest: $(VENV)-oldest/installed  ## the test suite with the oldest versions that pyproject.toml allows, in an environment of its own
 	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(OLDEST)
 
 gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests, measurements and a small comparison, written to docs/gpu.md
@@ -78,6 +74,13 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@ $(VENV)/installed
+
+$(VENV)-oldest/installed: pyproject.toml tools/oldest.py | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
+	$(BIN)/python tools/oldest.py > $(VENV)-oldest/oldest.txt
+	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python -c $(VENV)-oldest/oldest.txt -e '.[test]' pip 'setuptools>=77'
+	touch $@
 
 $(VENV)/site-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[site]'

@@ -1,8 +1,9 @@
-"""Installs the wheel as users do, and runs it there: python tools/wheel.py [--pythons 3.11,3.13] [--ways pip,pipx,uv]
+"""Installs the wheel as users do, and runs it there: python tools/wheel.py [pip:3.11 uv:3.13 ...]
 
 The wheel is built from a clean clone of this repository. Each way puts it into an empty environment, with the versions
-of constraints.txt: `pip install` into a new venv, `pipx install`, and `uv tool install`. There it must start, and
-where pip installed it, it runs what `make report QUICK=1` runs, in an empty folder.
+of constraints.txt: `pip install` into a new venv, `pipx install`, and `uv tool install`. There it must start. What was
+installed first for a Python also runs what `make report QUICK=1` runs, in an empty folder. Without arguments, every way
+is tried with Python 3.11 and 3.13.
 
 A Python that is neither here nor to be had is named, and nothing is tried with it. The exit code is 1 where something
 failed, or where no Python was to be had.
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WAYS = ("pip", "pipx", "uv")
+EVERY = [f"{way}:{version}" for version in ("3.11", "3.13") for way in ("pip", "pipx", "uv")]
 
 
 def run(*command: object, cwd: Path | None = None, **environment: str) -> str:
@@ -107,27 +108,27 @@ def try_out(program: Path, empty: Path, study: Path | None) -> None:
         assert page.stat().st_size > 0
 
 
-def main(versions: list[str], ways: list[str]) -> int:
-    """Tries every way with every Python, says how each ended, and returns the exit code."""
-    failed, tried = False, 0
+def main(asked: list[str]) -> int:
+    """Tries every WAY:VERSION that is asked for, says how each ended, and returns the exit code."""
+    pairs = [one.split(":") for one in asked]
+    failed, tried = False, set()
     with tempfile.TemporaryDirectory(prefix="extrapolate-wheel-") as made:
         place = Path(made)
         wheel = build(place)
         print(f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB", flush=True)
         installs = Installs(place, wheel)
-        for version in versions:
-            python = installs.python(version)
-            if python is None:
-                print(f"Python {version}: not on this machine, and uv cannot get it", flush=True)
+        pythons = {version: installs.python(version) for version in dict.fromkeys(version for _, version in pairs)}
+        for way, version in pairs:
+            if (python := pythons[version]) is None:
+                print(f"Python {version}, {way}: not tried, as it is not here, and uv cannot get it", flush=True)
                 continue
-            for way in ways:
-                tried += 1
-                began = time.monotonic()
-                folder, install = place / f"{way}-{version}", getattr(installs, way)
-                said = attempt(install, python, folder, place / "clone" if way == "pip" else None)
-                failed |= bool(said)
-                print(f"Python {version}, {way}: {said or 'ok'} ({time.monotonic() - began:.0f} s)", flush=True)
-                shutil.rmtree(folder, ignore_errors=True)  # gigabytes
+            began = time.monotonic()
+            folder, install = place / f"{way}-{version}", getattr(installs, way)
+            said = attempt(install, python, folder, None if version in tried else place / "clone")
+            tried.add(version)
+            failed |= bool(said)
+            print(f"Python {version}, {way}: {said or 'ok'} ({time.monotonic() - began:.0f} s)", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)  # gigabytes
     return int(failed or not tried)
 
 
@@ -144,7 +145,5 @@ def attempt(install: Callable[[str, Path], Path], python: str, folder: Path, clo
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pythons", default="3.11,3.13")
-    parser.add_argument("--ways", default=",".join(WAYS))
-    given = parser.parse_args()
-    sys.exit(main(given.pythons.split(","), given.ways.split(",")))
+    parser.add_argument("asked", nargs="*", metavar="WAY:VERSION", default=EVERY)
+    sys.exit(main(parser.parse_args().asked))

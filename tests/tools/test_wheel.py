@@ -49,18 +49,25 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_wheel_that_works(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main(["3.99", "3.11"], ["pip"]) == 0
+    assert tool.main(["pip:3.99", "pip:3.11"]) == 0
     said = capsys.readouterr().out
-    assert "Python 3.99: not on this machine, and uv cannot get it" in said
+    assert "Python 3.99, pip: not tried, as it is not here, and uv cannot get it" in said
     assert "Python 3.11, pip: ok" in said
 
 
 def test_a_way_that_fails_says_what_it_ran_and_the_others_are_tried(tool, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main(["3.11"], ["uv", "pip"]) == 1
+    assert tool.main(["uv:3.11", "pip:3.11"]) == 1
     said = capsys.readouterr().out
     assert "Python 3.11, uv: failed: sh -c" in said
     assert "there is no such version" in said
     assert "Python 3.11, pip: ok" in said
+
+
+def test_the_first_way_with_a_python_does_the_study(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    studies = []
+    monkeypatch.setattr(tool, "attempt", lambda install, python, folder, clone: studies.append((python, bool(clone))))
+    assert tool.main(["pip:3.11", "uv:3.11", "uv:3.13"]) == 0
+    assert studies == [("python3.11", True), ("python3.11", False), ("python3.13", True)]
 
 
 def test_a_stand_in_that_does_not_run_is_no_python(tool: ModuleType, tmp_path: Path) -> None:
@@ -73,4 +80,4 @@ def test_a_stand_in_that_does_not_run_is_no_python(tool: ModuleType, tmp_path: P
 
 
 def test_without_any_python_nothing_was_shown(tool: ModuleType) -> None:
-    assert tool.main(["3.99"], ["pip"]) == 1
+    assert tool.main(["pip:3.99"]) == 1
