@@ -191,9 +191,12 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
         if len({extension for extension, _ in loss}) == 1:
             continue
         where = run if precision == "fp32" else f"{run} in {precision}"
+        plain = {row["factor"]: row for row in here if row["extension"] == AS_TRAINED}
         nearest = min(row["factor"] for row in here)
         for factor in sorted({row["factor"] for row in here}):
             best = min((row for row in here if row["factor"] == factor), key=lambda row: row["loss"])
+            if factor in plain and plain[factor]["loss"] - best["loss"] < 0.0005:
+                best = plain[factor]  # lower by less than the digits show
             line = f"{where}, {factor:g}x: {best['model']} {best['loss']:.3f}"
             if best["extension"] == AS_TRAINED:
                 lines.append(f"{line}: no extension is lower")
@@ -202,7 +205,7 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
                 line += f", {best['loss'] - loss[AS_TRAINED, factor]:+.3f} against the run as it was trained"
             if {(best["extension"], nearest), (AS_TRAINED, nearest)} <= loss.keys():
                 cost = loss[best["extension"], nearest] - loss[AS_TRAINED, nearest]
-                line += f"; at {nearest:g}x it costs {cost:+.3f}"
+                line += f"; at {nearest:g}x it costs {round(cost, 3) + 0.0:+.3f}"  # + 0.0: no minus before a zero
             lines.append(line)
     return lines
 

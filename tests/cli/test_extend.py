@@ -42,6 +42,8 @@ def test_the_winner_is_named_with_what_it_costs(cli, ckpt):
         rows = rows_of(ckpt / "rope")
         here = rows[rows["factor"] == factor].set_index("extension")
         best = here["loss"].idxmin()
+        if here["loss"][AS_TRAINED] - here["loss"][best] < 0.0005:  # three digits show no difference
+            best = AS_TRAINED
         assert f"{here['model'][best]} {here['loss'][best]:.3f}" in line
         assert ("no extension is lower" in line) == (best == AS_TRAINED)
 

@@ -229,6 +229,15 @@ def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None
     assert line == f"r, 1x: {tuned} 5.500: no extension is lower"
 
 
+def test_an_extension_is_not_lower_by_what_the_digits_do_not_show() -> None:
+    plain = [row("r", "RoPE", factor, 5.0, extension="as-trained") for factor in (1, 2)]
+    extended = [row("r", "RoPE + PI", 1, 4.9999, extension="pi"), row("r", "RoPE + PI", 2, 4.99, extension="pi")]
+    assert tables.verdicts([*plain, *extended], "windows") == [
+        "r, 1x: RoPE 5.000: no extension is lower",
+        "r, 2x: RoPE + PI 4.990, -0.010 against the run as it was trained; at 1x it costs +0.000",
+    ]
+
+
 def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss() -> None:
     """A learned table ends at L, and only its extension goes on."""
     rows = [
