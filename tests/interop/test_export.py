@@ -164,17 +164,24 @@ class TestInProcess:
     @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
     def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
         model = load(name)
-        assert type(model).__module__ == "extrapolate.transformers.model"
+        assert type(model).__module__ == "extrapolate.transformers"
         expected = load_file(exported / name / "expected.safetensors")
         with torch.no_grad():
             logits = model(expected[f"tokens{L}"]).logits
         torch.testing.assert_close(logits, expected[f"logits{L}"], rtol=0, atol=1e-5)
 
-    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared"])
-    def test_what_layers_share_stays_shared(self, load: Callable[[str], Any], tmp_path: Path, name: str) -> None:
+    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared", "rope+dynamic-ntk:factor=3"])
+    def test_what_is_saved_is_whole(
+        self, load: Callable[[str], Any], exported: Path, tmp_path: Path, name: str
+    ) -> None:
+        """With its code, and layers share what they shared before."""
         model = load(name)
         shared = {"t5": "table_RH", "shared": "c"}.get(name)
         model.save_pretrained(tmp_path / "again")
+        code = "modeling_extrapolate.py"  # for those who do not have this package
+        assert (tmp_path / "again" / code).read_text() == (exported / name / code).read_text()
+        config = json.loads((tmp_path / "again" / "config.json").read_text())
+        assert config["auto_map"]["AutoModelForCausalLM"] == "modeling_extrapolate.ExtrapolateForCausalLM"
         again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
         for one in (model, again):
             first, second = one.decoder.encodings
