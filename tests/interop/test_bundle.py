@@ -116,7 +116,7 @@ def test_imports_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
         (
             "from extrapolate.encodings.alibi import slopes as mine\nmine(1)\nslopes = 1\n"
             "class A:\n    slopes = slopes\n",
-            "part of a class",
+            "as the name of an argument, of a part of a class",
         ),
         ("from extrapolate.encodings.alibi import *\n", r"in place of the \*"),
         ("seen = []\nseen.append(1); seen.append(2)\n", r"mine\.py, line 2: give each statement a line"),
