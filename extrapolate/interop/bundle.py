@@ -154,9 +154,12 @@ def _with_names(statement: Statement, renamed: Mapping[str, str], path: Path) ->
     if not wanted:
         return statement.text
     if both := sorted(wanted.keys() & statement.bound):
-        raise UserError(f"{path}: call {both[0]} otherwise: it is the name of an argument, and one that the model has")
+        raise UserError(
+            f"{path}: call {both[0]} otherwise: the model has one already, and as the name of an argument, of a part "
+            "of a class, or of an import within a statement it cannot be changed"
+        )
     inside = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, wanted))})\b")
-    starts = list(accumulate(map(len, statement.text.splitlines(keepends=True)), initial=0))
+    starts = list(accumulate((len(line) + 1 for line in statement.text.split("\n")), initial=0))
     text, end, before = "", 0, ""
     for token in tokenize.generate_tokens(io.StringIO(statement.text).readline):
         new = token.string

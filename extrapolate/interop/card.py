@@ -1,6 +1,7 @@
 """The model card of a run that is exported: what it was trained on, how its loss grows with length, how to load it."""
 
 import inspect
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +25,14 @@ tags:
 - length-extrapolation
 ---
 """
+TRUSTED = ", trust_remote_code=True"
 LOAD = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{folder}"{trusted})
-model = AutoModelForCausalLM.from_pretrained("{folder}"{trusted})
+folder = {folder}  # its path, or its name on the Hub
+tokenizer = AutoTokenizer.from_pretrained(folder{trusted})
+model = AutoModelForCausalLM.from_pretrained(folder{trusted})
 inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))
 ```
@@ -39,15 +42,17 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))
 def card(run: Run, folder: Path, architecture: str, remote_code: bool, use_cache: bool) -> str:
     """README.md of an exported folder, from the run's settings, where it comes from, and its tables.
 
-    folder: the exported folder, which the example loads. remote_code: whether it holds code of its own. use_cache:
-    whether what was computed of earlier tokens can be kept while the model generates.
+    folder: the exported folder, whose name the example loads. remote_code: whether it holds code of its own. use_cache:
+    whether what was computed of earlier tokens can be kept while the model generates. The card is made to be published:
+    it names no folder of this machine.
     """
+    loading = {"folder": json.dumps(folder.name, ensure_ascii=False), "trusted": TRUSTED if remote_code else ""}
     parts = [
         HEAD,
         f"# {markdown(run.name)}",
         _paragraph(" ".join(_about(run))),
         "## Load it",
-        LOAD.format(folder=folder, trusted=", trust_remote_code=True" if remote_code else ""),
+        LOAD.format(**loading),
         _paragraph(" ".join(_loading(run, architecture, remote_code, use_cache))),
         "## Training",
         "\n".join(f"- {line}" for line in _training(run)),
@@ -75,13 +80,23 @@ def _about(run: Run) -> Iterator[str]:
 
 
 def _loading(run: Run, architecture: str, remote_code: bool, use_cache: bool) -> Iterator[str]:
+    users_file = run.config.encoding.file_sha256 is not None or run.config.extension_sha256 is not None
     if remote_code:
         yield (
-            "No class of transformers computes this encoding. The folder has its own, in modeling_extrapolate.py, "
-            "which needs torch and transformers alone: read it before you trust it. Where extrapolate is installed, "
-            "import extrapolate.transformers, and leave trust_remote_code out."
+            "No class of transformers computes this model. The folder has its own, in modeling_extrapolate.py: read it "
+            "before you trust it."
         )
-        yield "The texts of a batch start at the left: padding on the right changes nothing, on the left it is refused."
+        if users_file:
+            yield "A part of it is a file of the user who trained the model, and may import other packages."
+        else:
+            yield (
+                "It needs torch and transformers alone. Where extrapolate is installed, import "
+                "extrapolate.transformers, and leave trust_remote_code out."
+            )
+        yield (
+            "No padding may stand before a token: padding on the right changes nothing, and texts of several lengths "
+            "are continued one at a time."
+        )
     else:
         yield f"The class is {architecture}, of transformers itself."
     if not use_cache:
@@ -98,12 +113,12 @@ def _loading(run: Run, architecture: str, remote_code: bool, use_cache: bool) ->
 def _training(run: Run) -> Iterator[str]:
     config = run.config
     if isinstance(config, ImportedConfig):
-        yield f"It was imported from {markdown(config.imported.source)}; how it was trained is not known."
+        yield f"It was imported from {_published(config.imported.source)}; how it was trained is not known."
         yield f"Training length: {config.seq_len:,} tokens."
         return
     assert isinstance(config, TrainedConfig)
     training = config.training
-    yield f"Text: {markdown(config.data.source)}, corpus {config.data.corpus_hash}."
+    yield f"Text: {_published(config.data.source)}, corpus {config.data.corpus_hash}."
     yield f"Training length: {config.trained_length:,} tokens. Texts are joined by the end-of-text token."
     yield (
         f"{training.tokens:,} tokens in steps of {training.batch_tokens:,}, learning rate {training.lr:g}, seed "
@@ -114,6 +129,11 @@ def _training(run: Run) -> Iterator[str]:
     made = run.provenance
     place = [f"extrapolate {made.get('version')}", *([f"commit {made['commit']}"] if made.get("commit") else [])]
     yield markdown(f"Trained with {', '.join(place)}, on {made.get('machine')}.")
+
+
+def _published(source: str) -> str:
+    """Where text or weights come from: a folder of this machine by its name alone."""
+    return markdown(Path(source).name if source.startswith(("/", "~", ".")) else source)
 
 
 def _losses(run: Run) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from extrapolate.version import __version__
 
 OWN = "modeling_extrapolate"  # the file with the model's code, where no class of transformers computes the same
 CLASSES, CONFIG_CLASS, MODEL_CLASS = "extrapolate.transformers.model", "ExtrapolateConfig", "ExtrapolateForCausalLM"
+AUTO_MAP = {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OWN}.{MODEL_CLASS}"}
 ENCODINGS, EXTENSIONS = ("extrapolate.encodings.base", "encodings"), ("extrapolate.extensions.base", "extensions")
 # Of a model with code of a user's file, which `import extrapolate.transformers` does not know.
 USERS_TYPE = "extrapolate-with-users-file"
@@ -118,7 +119,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     own = {
         "architectures": [MODEL_CLASS],
         "model_type": "extrapolate",  # as the class says
-        "auto_map": {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OWN}.{MODEL_CLASS}"},
+        "auto_map": AUTO_MAP,
         **named_sizes(sizes),
         "dropout": sizes.dropout,
         **{name: getattr(sizes, name) for name in ("qk_norm", "qkv_bias", "activation", "post_norms", "ssmax")},
@@ -131,9 +132,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     classes = {type(model.encoding): name} | {type(part): text for text, part in zip(names, parts, strict=True)}
     if any(_of_user(cls) for cls in classes):
         own["model_type"] = USERS_TYPE
-    inner = [type(module) for module in model.modules() if isinstance(module, Encoding)]
-    said = TITLE.format(version=__version__, label=model.encoding.label())
-    return Content({**own, **common}, _own_weights(model), said + _code(classes, inner))
+    return Content({**own, **common}, _own_weights(model), code_of(model, classes))
 
 
 def depends_on_length(model: Decoder, parts: Sequence[Extension]) -> bool:
@@ -176,12 +175,12 @@ def _of_user(cls: type) -> bool:
     return cls.__module__.startswith(specs.USER_MODULE)
 
 
-def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
+def code_of(model: Decoder, classes: Mapping[type, str]) -> str:
     """The file with a model's code.
 
-    classes: those of its encoding and extensions, and what the configuration calls them. inner: others that it needs.
+    classes: those of its encoding and extensions, and what the configuration calls them.
     """
-    needed = dict.fromkeys((*classes, *inner))
+    needed = dict.fromkeys([*classes, *(type(module) for module in model.modules() if isinstance(module, Encoding))])
     files_of = {cls: Path(inspect.getfile(cls)) for cls in needed if _of_user(cls)}
     users = {path: f"user_file_{number}" for number, path in enumerate(dict.fromkeys(files_of.values()))}
     bundle = Bundle({name: path for path, name in users.items()})
@@ -198,4 +197,5 @@ def _code(classes: Mapping[type, str], inner: Iterable[type]) -> str:
             text += f"{registry}.register({name!r})({bundle.called(users[files_of[cls]], cls.__name__)})\n"
     # Operators have one name in a process, where other such files and this package itself may be read, too.
     own = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return text.replace('custom_op("extrapolate::', f'custom_op("extrapolate_{own}::')
+    title = TITLE.format(version=__version__, label=model.encoding.label())
+    return title + text.replace('custom_op("extrapolate::', f'custom_op("extrapolate_{own}::')

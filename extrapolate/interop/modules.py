@@ -1,6 +1,7 @@
 """The source of Python modules, statement by statement: what each defines, and which names it needs."""
 
 import ast
+import tokenize
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ class Statement:
     needs: frozenset[str]
     attributes: frozenset[tuple[str, str]]
     mentions: frozenset[str]  # with those of annotations
-    bound: frozenset[str]  # arguments, and keywords of calls
+    bound: frozenset[str]  # what cannot be called otherwise: arguments, keywords of calls, and what classes have
 
 
 @dataclass(eq=False)
@@ -43,11 +44,13 @@ class Module:
     @classmethod
     @cache
     def read(cls, name: str, path: Path) -> "Module":
-        """The module in a file. Raises UserError where it imports this package in a way that cannot be followed."""
-        source = path.read_text(encoding="utf-8")
+        """The module in a file. Raises UserError where its imports or its statements cannot be told apart."""
+        with tokenize.open(path) as file:  # in the encoding that it says
+            source = file.read()
         tree = ast.parse(source)
         module = cls(name, path, (ast.get_docstring(tree) or "").partition("\n")[0])
-        lines = source.splitlines()
+        lines = source.split("\n")  # as Python counts them: `splitlines` ends a line at a form feed, too
+        end = 0
         for node in tree.body:
             if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
                 for inner in node.body:
@@ -57,6 +60,9 @@ class Module:
                 module._import(node)
             elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 module._check_inner_imports(node)
+                if node.lineno == end:
+                    raise UserError(f"{path}, line {end}: give each statement a line of its own, to export it")
+                end = node.end_lineno or 0
                 module.statements.append(_statement(node, lines))
         return module
 
@@ -72,6 +78,8 @@ class Module:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             local = alias.asname or alias.name
+            if local == "*":
+                raise UserError(f"{self.path}: name what it imports, in place of the *, so that it can be exported")
             if isinstance(node, ast.Import):
                 if alias.name.partition(".")[0] != PACKAGE:
                     self.others[local.partition(".")[0]] = ast.unparse(ast.Import([alias]))
@@ -116,6 +124,10 @@ def _statement(node: ast.stmt, lines: list[str]) -> Statement:
     names.visit(node)
     mentions = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     bound = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg | ast.keyword) and inner.arg}
+    bound |= _imported_by(node)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.ClassDef):
+            bound |= {name for one in inner.body for name in _defined_by(one)}
     text = "\n".join(lines[first : node.end_lineno])
     return Statement(
         text, frozenset(_defined_by(node)), frozenset(names.read), frozenset(names.attributes), frozenset(mentions),
@@ -124,11 +136,18 @@ def _statement(node: ast.stmt, lines: list[str]) -> Statement:
 
 
 def _defined_by(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    if isinstance(node, definition):
         return {node.name}
     inside = list(ast.walk(node))  # a condition may define what is in it
     names = {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    return names | {one.name for one in inside if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    return names | {one.name for one in inside if isinstance(one, definition)} | _imported_by(node)
+
+
+def _imported_by(node: ast.stmt) -> set[str]:
+    """The names of imports within a statement: of a `try`, say."""
+    aliases = [alias for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom) for alias in one.names]
+    return {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
 
 
 class _Names(ast.NodeVisitor):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from extrapolate import files
 from extrapolate.errors import UserError, reason_of
@@ -74,15 +74,22 @@ class _TensorBoard:
 class _Wandb:
     """A run of Weights & Biases. Its own variables decide the rest: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
 
+    # Seconds that a training waits for the server, at its begin and at its end. The library's own are 90, and for ever.
+    LIMITS: ClassVar = {"init_timeout": 20.0, "finish_timeout": 60.0}
+
     def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
         import wandb
 
+        known = wandb.Settings.model_fields  # not every version has all limits
+        limits = {key: limit for key, limit in self.LIMITS.items() if key in known and wandb_variable(key) is None}
+        # Else it asks for a key on a terminal, and the training waits for the answer.
+        wandb.setup(settings=wandb.Settings(silent=True))
         self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT), id=name, name=run.name, group=group, dir=str(run.path),
+            project=wandb_variable("project") or PROJECT, id=name, name=run.name, group=group, dir=str(run.path),
             config=_about(run), resume="allow", reinit="create_new",
             settings=wandb.Settings(
                 silent=True, console="off", disable_code=True, disable_git=True, x_disable_meta=True,
-                x_disable_stats=True, x_disable_machine_info=True,
+                x_disable_stats=True, x_disable_machine_info=True, **limits,
             ),
         )  # fmt: skip
         self.place = str(run.path / "wandb") if self._run.offline else str(self._run.url)
@@ -92,6 +99,11 @@ class _Wandb:
 
     def close(self, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
+
+
+def wandb_variable(setting: str) -> str | None:
+    """What the user's environment says of a setting of Weights & Biases."""
+    return os.environ.get(f"WANDB_{setting.upper()}")
 
 
 class _Trackio:

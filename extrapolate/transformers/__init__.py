@@ -3,6 +3,9 @@
 After that, `AutoModelForCausalLM.from_pretrained` loads what `extrapolate export` wrote without `trust_remote_code`.
 """
 
+from pathlib import Path
+from typing import Any
+
 try:
     from transformers import AutoConfig, AutoModelForCausalLM
 except ImportError as error:
@@ -10,7 +13,23 @@ except ImportError as error:
         "extrapolate.transformers needs the package transformers: pip install 'extrapolate[peers]'"
     ) from error
 
-from extrapolate.transformers.model import ExtrapolateConfig, ExtrapolateForCausalLM
+from extrapolate.interop.export import AUTO_MAP, OWN, code_of
+from extrapolate.transformers import model
+from extrapolate.transformers.model import ExtrapolateConfig
+
+
+class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
+    """The model that saves its code beside its weights, as `export` does: others may not have this package."""
+
+    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
+        """As every model of `transformers`."""
+        called = [self.config.encoding["name"], *(part["name"] for part in self.config.extensions)]
+        classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))
+        self.config.auto_map = AUTO_MAP
+        super().save_pretrained(save_directory, *arguments, **options)
+        if options.get("is_main_process", True):
+            (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
+
 
 AutoConfig.register(ExtrapolateConfig.model_type, ExtrapolateConfig)
 AutoModelForCausalLM.register(ExtrapolateConfig, ExtrapolateForCausalLM)

@@ -3,7 +3,9 @@
 Shapes: B batch, T tokens, D width, G key and value heads, K head dim, V vocabulary.
 """
 
-from typing import Any, cast
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -133,8 +135,27 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.embedding
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.decoder.embedding = value
+
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.decoder.head = new_embeddings
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moves the model to a device, or to fewer bits: what encodings have of their own stays float32 there, too."""
+        own = [tensor for one in self.decoder.encodings for tensor in (*one.parameters(), *one.buffers())]
+        own += [tensor.grad for tensor in own if tensor.grad is not None]
+        kept = {id(tensor) for tensor in own}
+
+        def moved(tensor: Tensor) -> Tensor:
+            new = fn(tensor)
+            fewer = id(tensor) in kept and new.element_size() < tensor.element_size()
+            return tensor.to(new.device) if fewer else new
+
+        return super()._apply(moved, recurse)
 
     def plan(self, length: int) -> Plan:
         """What the extensions change in a text of so many tokens."""
@@ -152,14 +173,25 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
+        inputs_embeds: None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
         """Logits, [B, T, V], and the loss where there are labels, as other causal models of `transformers` have them.
 
-        Raises ValueError on padding to the left of a text, on a text that is too long for the encoding, and on a cache
-        where the model can have none, or one of another kind than DynamicCache.
+        The last three arguments are there for libraries that name them and leave them out, as PEFT does.
+
+        Raises ValueError on padding to the left of a text, on a text that is too long for the encoding, on a cache
+        where the model can have none, or one of another kind than DynamicCache, and on inputs or outputs that it does
+        not have.
         """
+        if inputs_embeds is not None or output_attentions or output_hidden_states:
+            raise ValueError("this model takes token ids and gives logits: it has no other inputs and outputs")
         if attention_mask is not None and (attention_mask[:, 1:] > attention_mask[:, :-1]).any():
-            raise ValueError("texts must start at the left: pad on the right, or generate from one text at a time")
+            raise ValueError(
+                "no padding may stand before a token: pad on the right for logits, and generate from texts of one "
+                "length, or from one at a time"
+            )
         if past_key_values is not None and self.config.length_dependent:
             raise ValueError(
                 "in this model what a token is depends on the length of the whole text: use it with use_cache=False"
@@ -178,7 +210,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         dtype = self.decoder.head.weight.dtype
         # Weights in few bits: positions, and what encodings make of them, stay float32, as in evaluations here.
-        with torch.autocast(input_ids.device.type, dtype, enabled=dtype != torch.float32):
+        few_bits = dtype in (torch.bfloat16, torch.float16)
+        with torch.autocast(input_ids.device.type, dtype) if few_bits else nullcontext():
             hidden_BTD = self.decoder.hidden(input_ids, plan, cache=cache)
             logits_BTV = self.decoder.head(hidden_BTD[:, kept])
         loss = None if labels is None else self.loss_function(logits_BTV, labels, self.config.vocab_size)

@@ -19,7 +19,7 @@ def load(text: str) -> types.ModuleType:
 
 
 def of_user(folder: Path, source: str) -> Bundle:
-    (folder / "mine.py").write_text(source)
+    (folder / "mine.py").write_text(source, encoding="utf-8")
     return Bundle({"mine": folder / "mine.py"})
 
 
@@ -79,6 +79,21 @@ def test_a_users_file_is_there_whole(tmp_path: Path) -> None:
     assert getattr(module, own)(1) == ([2**-8], 1, "slopes")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "first = 1\n\x0c\ndef f():\n    return 'of the user'\n",
+        "note = 'a\u2028b'\ndef f():\n    return 'of the user'\n",
+        "\ufeffdef f():\n    return 'of the user'\n",
+        "if True:\n    async def slopes():\n        pass\nfrom extrapolate.encodings import alibi\n"
+        "def f():\n    return alibi.slopes(2) and 'of the user'\n",
+    ],
+)
+def test_a_users_file_may_have_characters_and_names_of_all_kinds(tmp_path: Path, source: str) -> None:
+    """A form feed and a line separator end no line, a mark of the byte order is no text, and ours is not theirs."""
+    assert load(of_user(tmp_path, source).text()).f() == "of the user"
+
+
 def test_imports_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
     bundle = of_user(
         tmp_path, "from extrapolate.encodings.alibi import slopes\nfrom cmath import pi as math\nx = slopes, math\n"
@@ -98,6 +113,13 @@ def test_imports_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
             "from extrapolate.encodings.alibi import slopes as mine\nmine(1)\ndef slopes(slopes):\n    pass\n",
             "argument",
         ),
+        (
+            "from extrapolate.encodings.alibi import slopes as mine\nmine(1)\nslopes = 1\n"
+            "class A:\n    slopes = slopes\n",
+            "as the name of an argument, of a part of a class",
+        ),
+        ("from extrapolate.encodings.alibi import *\n", r"in place of the \*"),
+        ("seen = []\nseen.append(1); seen.append(2)\n", r"mine\.py, line 2: give each statement a line"),
     ],
 )
 def test_what_cannot_be_put_into_one_file_is_refused(tmp_path: Path, source: str, words: str) -> None:

@@ -173,17 +173,24 @@ class TestInProcess:
     @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
     def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
         model = load(name)
-        assert type(model).__module__ == "extrapolate.transformers.model"
+        assert type(model).__module__ == "extrapolate.transformers"
         expected = load_file(exported / name / "expected.safetensors")
         with torch.no_grad():
             logits = model(expected[f"tokens{L}"]).logits
         torch.testing.assert_close(logits, expected[f"logits{L}"], rtol=0, atol=1e-5)
 
-    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared"])
-    def test_what_layers_share_stays_shared(self, load: Callable[[str], Any], tmp_path: Path, name: str) -> None:
+    @pytest.mark.parametrize("name", ["t5", "tied-own", "shared", "rope+dynamic-ntk:factor=3"])
+    def test_what_is_saved_is_whole(
+        self, load: Callable[[str], Any], exported: Path, tmp_path: Path, name: str
+    ) -> None:
+        """With its code, and layers share what they shared before."""
         model = load(name)
         shared = {"t5": "table_RH", "shared": "c"}.get(name)
         model.save_pretrained(tmp_path / "again")
+        code = "modeling_extrapolate.py"  # for those who do not have this package
+        assert (tmp_path / "again" / code).read_text() == (exported / name / code).read_text()
+        config = json.loads((tmp_path / "again" / "config.json").read_text())
+        assert config["auto_map"]["AutoModelForCausalLM"] == "modeling_extrapolate.ExtrapolateForCausalLM"
         again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
         for one in (model, again):
             first, second = one.decoder.encodings
@@ -215,8 +222,28 @@ class TestInProcess:
         with torch.no_grad():
             padded = model(tokens, attention_mask=mask).logits[:, :-3]
             torch.testing.assert_close(padded, model(tokens[:, :-3]).logits)
-        with pytest.raises(ValueError, match="texts must start at the left"):
+        with pytest.raises(ValueError, match="no padding may stand before a token"):
             model(tokens, attention_mask=mask.flip(1))
+
+    def test_autocast_reaches_it(self, load: Callable[[str], Any]) -> None:
+        """As with `Trainer(bf16=True)`: weights stay float32, and products are computed in bfloat16."""
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert model(tokens).logits.dtype == torch.bfloat16
+
+    def test_more_tokens_find_room(self, load: Callable[[str], Any]) -> None:
+        model, tokens = load("tied-own"), torch.arange(L)[None]
+        before = model(tokens).logits
+        model.resize_token_embeddings(VOCABULARY + 2, mean_resizing=False)
+        assert model.decoder.head.weight is model.decoder.embedding.weight
+        torch.testing.assert_close(model(tokens).logits[..., :VOCABULARY], before)
+
+    def test_arguments_that_others_name_may_be_left_out(self, load: Callable[[str], Any]) -> None:
+        """PEFT passes them all."""
+        model, tokens = load("alibi"), torch.arange(L)[None]
+        model(tokens, inputs_embeds=None, output_attentions=None, output_hidden_states=False)
+        with pytest.raises(ValueError, match="has no other inputs and outputs"):
+            model(tokens, output_hidden_states=True)
 
     def test_a_cache_that_would_mean_nothing_is_refused(self, load: Callable[[str], Any]) -> None:
         with pytest.raises(ValueError, match="use it with use_cache=False"):
@@ -233,7 +260,7 @@ class TestInProcess:
         assert torch.equal(*texts)
 
     @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
-    @pytest.mark.parametrize("name", ["sinusoidal", "expe", "fox", "wall", "same-names"])
+    @pytest.mark.parametrize("name", ["sinusoidal", "learned+table-resize", "expe", "fox", "wall", "same-names"])
     def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
         import extrapolate.transformers  # noqa: F401
 
@@ -243,9 +270,12 @@ class TestInProcess:
         assert state["decoder.head.weight"].dtype == torch.bfloat16
         expected = load_file(exported / name / "expected.safetensors")
         with torch.no_grad():
-            difference = model(expected[f"tokens{4 * L}"]).logits - expected[f"logits{4 * L}"]
-        assert 0 < difference.abs().max() < 0.2
+            logits = model(expected[f"tokens{4 * L}"]).logits
+        assert 0 < (logits - expected[f"logits{4 * L}"]).abs().max() < 0.2
         model.generate(expected["prompt"], max_new_tokens=2, do_sample=False)
+        later = transformers.AutoModelForCausalLM.from_pretrained(exported / name).to(torch.bfloat16)
+        with torch.no_grad():
+            assert torch.equal(later(expected[f"tokens{4 * L}"]).logits, logits)
 
     def test_without_transformers_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "transformers", None)

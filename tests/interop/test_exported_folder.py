@@ -58,6 +58,30 @@ class TestFolder:
         assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
         assert "trust_remote_code" not in card
 
+    def test_what_the_card_says_to_run_runs_and_no_folder_of_the_machine_is_in_it(
+        self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run = Run.open(ckpt / "expe")
+        assert Path(run.trained.data.source).is_absolute()
+        xt.export(run, tmp_path / 'my "first" model')
+        card = (tmp_path / 'my "first" model' / "README.md").read_text()
+        assert str(tmp_path) not in card
+        assert str(Path(run.trained.data.source).parent) not in card
+        assert "Text: corpus, corpus " in card
+        monkeypatch.chdir(tmp_path)
+        exec(card.partition("```python\n")[2].partition("```")[0], {})
+        assert capsys.readouterr().out.startswith("Once upon a time")
+
+    def test_the_card_of_a_users_file_does_not_send_people_to_this_package(
+        self, random_run: Callable[..., Run], tmp_path: Path
+    ) -> None:
+        """The package does not know the user's encoding."""
+        for name, encoding in (("mine", MY_ENCODING), ("ours", "alibi")):
+            xt.export(random_run(tmp_path / "runs" / name, encoding), tmp_path / name)
+            card = (tmp_path / name / "README.md").read_text().replace("\n", " ")
+            assert ("import extrapolate.transformers" in card) == (name == "ours")
+            assert ("a file of the user who trained the model" in card) == (name == "mine")
+
     def test_a_model_without_a_cache_says_so(self, random_run: Callable[..., Run], tmp_path: Path) -> None:
         for name in ("random", "alibi"):
             xt.export(random_run(tmp_path / "runs" / name, name), tmp_path / name)

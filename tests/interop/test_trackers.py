@@ -120,6 +120,27 @@ def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pyt
     assert {"encoding", "model", "training", "data", "provenance"} <= configured
 
 
+@needs("wandb")
+def test_wandb_asks_for_no_key_and_waits_for_no_server_long(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def init(settings: Any, **options: Any) -> None:
+        told.append(settings)
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr("wandb.setup", lambda settings: told.append(settings))
+    monkeypatch.setattr("wandb.init", init)
+    assert xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="wandb").finished
+    before, begun = told
+    assert before.silent  # then it raises an error in place of a question
+    assert begun.init_timeout == 20
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "200")
+    xt.train(**SETTINGS, data=store, out=tmp_path / "patient", tracker="wandb")
+    assert told[-1].init_timeout == 90  # as the library reads it later, from the variable
+
+
 @needs("trackio")
 def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from trackio import sqlite_storage
