@@ -1,6 +1,7 @@
 """How long a context a model can use: the longest length at which it passes every probe."""
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -44,7 +45,7 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
     found = accuracies(rows)
     table = []
     for model, mine in found.groupby("model", sort=False):
-        row = {"model": model, "threshold": threshold, "probes": mine["probe"].nunique()}
+        row: dict[str, Any] = {"model": model, "threshold": threshold, "probes": mine["probe"].nunique()}
         row |= dict.fromkeys(("length", "factor", "ends_at", "fails", "accuracy", "low", "high"))
         for factor, here in mine.groupby("factor"):
             failing = here[~(here["low"] >= threshold)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from extrapolate.reports import tables
 from extrapolate.reports.published import PublishedTable
 
 SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
@@ -13,9 +14,13 @@ SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows of last checkpoints on the same questions; and in words, what was left out.
 
-    Of several sets of questions of a task, that with most runs stays, and of those the newest.
+    Of several sets of questions of a task, that with most runs stays, and of those the newest. Models are called by
+    their sizes and precisions too, where these differ. Raises UserError where runs of one model differ in more than
+    their seed.
     """
-    rows = rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
+    rows = tables.told_apart(tables.last_checkpoints(rows))
+    if rows["precision"].nunique() > 1:
+        rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     sets = rows.groupby([*SAME, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
     best = sets.sort_values(["runs", "newest"]).reset_index().groupby(SAME)["targets_hash"].last()
     same = rows["targets_hash"] == best.loc[list(rows[SAME].itertuples(index=False, name=None))].to_numpy()
@@ -24,6 +29,8 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         "with the same limit, and the same edition of the task."
         for task, mine in rows[~same].groupby("task")
     ]
+    for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
+        tables.check_replicates(mine)
     return rows[same], said
 
 

@@ -1,0 +1,48 @@
+"""Which scores of benchmarks stand in one table, and which are averaged."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from extrapolate.errors import UserError
+from extrapolate.reports.tasks import by_model, comparable
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
+    """A row of the table of benchmarks: a model's accuracy on one task."""
+    return {
+        "run": run, "model": "RoPE", "seed": 0, "step": 10, "precision": "fp32", "task": "arc_easy", "metric": "acc",
+        "filter": "none", "shots": 0, "length": 32, "factor": 2.0, "value": value, "stderr": 0.1,
+        "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
+        "evaluated_at": WHEN,
+    } | changes  # fmt: skip
+
+
+def scores_of(*rows: dict[str, Any]) -> dict[str, str]:
+    table = by_model(comparable(pd.DataFrame(rows))[0])
+    return dict(zip(table["Model"], table["arc_easy acc"], strict=True))
+
+
+def test_seeds_are_averaged_and_the_last_checkpoint_counts() -> None:
+    assert scores_of(score("a", 0.25), score("a", 0.9, step=5), score("b", 0.75, seed=1)) == {"RoPE": "0.500 ± 0.100"}
+
+
+def test_sizes_and_precisions_are_models_of_their_own() -> None:
+    small = {"config_hash": "d", "layers": 1, "parameters": 500}
+    assert scores_of(score("a", 0.25), score("b", 0.75, **small)) == {
+        "RoPE, 2 layers": "0.250 ± 0.100", "RoPE, 1 layers": "0.750 ± 0.100"
+    }  # fmt: skip
+    assert scores_of(score("a", 0.25), score("a", 0.5, precision="int8")) == {
+        "RoPE, fp32": "0.250 ± 0.100", "RoPE, int8": "0.500 ± 0.100"
+    }  # fmt: skip
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_refused() -> None:
+    with pytest.raises(UserError, match="a, b are all RoPE but differ in more than their seed"):
+        comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75, seed=1, config_hash="d")]))
+    with pytest.raises(UserError, match="a, b are one model with one seed"):
+        comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75)]))
