@@ -43,6 +43,13 @@ _LATER_GEMMA = _GEMMA | {
     "hidden_activation": "gelu_pytorch_tanh",
     "query_pre_attn_scalar": 256,
 }
+_GLM = {
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "rms_norm_eps": 1.5625e-7,
+    "partial_rotary_factor": 0.5,
+    "attention_bias": True,
+}
 ARCHITECTURES = {
     LLAMA: Architecture(),
     MISTRAL: Architecture({"num_key_value_heads": 8, "sliding_window": 4096}),
@@ -53,8 +60,7 @@ ARCHITECTURES = {
     ),
     PHI3: Architecture({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}, partial=True),
     GLM: Architecture(
-        {"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5}
-        | {"attention_bias": True},
+        _GLM,
         qkv_bias=None,
         partial=True,
         pairing="interleaved",
