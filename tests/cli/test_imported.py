@@ -34,13 +34,14 @@ LLAMA3 = {
 }  # fmt: skip
 
 
-def save_llama(folder: Path, tokenizer: Tokenizer, seed: int = 0, **changes: Any) -> Path:
+def save_model(folder: Path, tokenizer: Tokenizer, kind: str = "Llama", seed: int = 0, **changes: Any) -> Path:
     sizes: dict[str, Any] = dict(
         vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=SEQ_LEN,
     )  # fmt: skip
     torch.manual_seed(seed)
-    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | changes)).save_pretrained(folder)
+    config = getattr(transformers, f"{kind}Config")(**sizes | changes)
+    getattr(transformers, f"{kind.removesuffix('Text')}ForCausalLM")(config).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
@@ -48,7 +49,7 @@ def save_llama(folder: Path, tokenizer: Tokenizer, seed: int = 0, **changes: Any
 @pytest.fixture
 def llama(tmp_path: Path, bpe: Tokenizer) -> Path:
     """A checkpoint as transformers saves it, in the test's own folder. Its tokenizer has no end-of-text token."""
-    return save_llama(tmp_path / "small-llama", bpe)
+    return save_model(tmp_path / "small-llama", bpe)
 
 
 def rows_of(run: Path) -> pd.DataFrame:
@@ -95,7 +96,7 @@ def test_what_is_not_known_is_not_made_up(cli, llama, bpe_store, tmp_path) -> No
 
 
 def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
-    save_llama(tmp_path / "long", bpe, max_position_embeddings=64, rope_parameters=LLAMA3)
+    save_model(tmp_path / "long", bpe, max_position_embeddings=64, rope_parameters=LLAMA3)
     flags = ["--data", bpe_store, *FEW, "--protocol", "windows", "--extend", "without-own", "--extend", "log-n"]
     ended = cli("eval-lengths", "hf:long", *flags).succeeded()
     assert "training length 16, llama3:factor=4,slow=1,fast=4" in ended.err
@@ -110,7 +111,7 @@ def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
     loss = rows.set_index(["extension", "length"])["loss"]
     assert loss["as-trained", 64] != loss["without-own", 64]
     # Taken off, it is the same weights without the scaling.
-    save_llama(tmp_path / "plain", bpe, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    save_model(tmp_path / "plain", bpe, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     cli("eval-lengths", "hf:plain", *flags[:-4]).succeeded()
     plain = rows_of(tmp_path / "ckpt/hf-plain").set_index("length")["loss"]
     for length in (16, 32, 64):
@@ -202,7 +203,7 @@ class TestTheRun:
     def test_another_checkpoint_of_that_name_is_refused(self, cli, llama, bpe, bpe_store, refused, tmp_path) -> None:
         few = ["--data", bpe_store, "--factors", "1", "--max-targets", "64"]
         cli("eval-lengths", "hf:small-llama", *few).succeeded()
-        save_llama(tmp_path / "other/small-llama", bpe, seed=1)
+        save_model(tmp_path / "other/small-llama", bpe, seed=1)
         refused(["eval-lengths", "hf:other/small-llama", *few], "ckpt/hf-small-llama holds another run", "rename it")
 
     def test_an_own_run_in_its_place_is_left_alone(self, cli, ckpt, llama, bpe_store, refused) -> None:
@@ -251,7 +252,7 @@ class TestFineTuning:
     @pytest.fixture
     def flags(self, store, tmp_path) -> list[object]:
         """What fine-tunes a checkpoint, `hf:known`, whose tokenizer is that of `store`, for a few steps."""
-        save_llama(tmp_path / "known", Store.open(store).tokenizer(), vocab_size=VOCAB_SIZE)
+        save_model(tmp_path / "known", Store.open(store).tokenizer(), vocab_size=VOCAB_SIZE)
         return [
             "train", "--from", "hf:known", "--data", store, "--lr", "1e-2", "--tokens", "4096", "--batch-tokens", "256",
             "--precision", "fp32", "--no-compile", "--out", "ckpt/new",
@@ -278,7 +279,16 @@ class TestFineTuning:
         assert losses.iloc[-1] < losses.iloc[0]
         assert run.model.parameter_count() == start.model.parameter_count()
 
-    def test_it_starts_from_the_checkpoints_weights(self, cli, flags, tmp_path) -> None:
+    @pytest.mark.parametrize(
+        ("kind", "changes"),
+        [
+            ("Llama", {}),
+            ("Qwen2", {}),
+            ("Gemma3Text", {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 5, "pad_token_id": None}),
+        ],
+    )
+    def test_it_starts_from_the_checkpoints_weights(self, cli, flags, store, tmp_path, kind, changes) -> None:
+        save_model(tmp_path / "known", Store.open(store).tokenizer(), kind, vocab_size=VOCAB_SIZE, **changes)
         cli(*flags, "--lr", "1e-12", "--tokens", "256").succeeded()
         new, old = (Run.open(tmp_path / "ckpt" / name).model.state_dict() for name in ("new", "hf-known"))
         for name, weight in old.items():
@@ -310,7 +320,7 @@ class TestText:
         cli("eval-lengths", "hf:small-llama", "--data", "data/right", *FEW).succeeded()
 
     def test_tokens_without_an_embedding_are_refused(self, cli, bpe, bpe_store, tmp_path, refused) -> None:
-        save_llama(tmp_path / "narrow", bpe, vocab_size=290)
+        save_model(tmp_path / "narrow", bpe, vocab_size=290)
         cli("eval-lengths", "hf:narrow", "--data", bpe_store, *FEW).error()
         refused(["eval-lengths", "ckpt/hf-narrow", "--data", bpe_store, *FEW], "the token 29", "embeddings for 290")
 

@@ -20,7 +20,7 @@ from extrapolate.model.plan import PLAIN, Plan
 HERE = Path(__file__).parent
 ENCODINGS = HERE.parent / "encodings"
 L = 16
-ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope"
+ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope local-global"
 BIAS = "alibi t5 kerple sandwich fire dape"
 WRITTEN = "expe exqpe"
 CONTENT = "cope fox wall"

@@ -43,6 +43,13 @@ _LATER_GEMMA = _GEMMA | {
     "hidden_activation": "gelu_pytorch_tanh",
     "query_pre_attn_scalar": 256,
 }
+_GLM = {
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "rms_norm_eps": 1.5625e-7,
+    "partial_rotary_factor": 0.5,
+    "attention_bias": True,
+}
 ARCHITECTURES = {
     LLAMA: Architecture(),
     MISTRAL: Architecture({"num_key_value_heads": 8, "sliding_window": 4096}),
@@ -53,8 +60,7 @@ ARCHITECTURES = {
     ),
     PHI3: Architecture({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}, partial=True),
     GLM: Architecture(
-        {"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5}
-        | {"attention_bias": True},
+        _GLM,
         qkv_bias=None,
         partial=True,
         pairing="interleaved",
@@ -68,7 +74,9 @@ ARCHITECTURES = {
         post_norms=True,
     ),
     GEMMA3: Architecture(
-        _LATER_GEMMA | {"sliding_window_pattern": 6},
+        _LATER_GEMMA
+        | {"vocab_size": 262_208, "num_attention_heads": 8, "max_position_embeddings": 131_072}
+        | {"sliding_window_pattern": 6},
         activation="hidden_activation",
         of_layers=True,
         qk_norm=True,
@@ -76,6 +84,9 @@ ARCHITECTURES = {
         post_norms=True,
     ),
 }
+# Classes for text and pictures, of which the part for text is read: its class.
+TEXT_OF = {"Gemma3ForConditionalGeneration": GEMMA3}
+TEXT = "language_model."  # what the names of its weights begin with
 # Fields that mean another model where they have another value; left out, they have the first.
 ONLY: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
@@ -92,13 +103,23 @@ ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"
 
 
 def completed(given: Fields) -> Fields:
-    """The configuration with what it leaves out. Raises UserError on what is not supported."""
+    """The configuration with what it leaves out, its class, and what the names of its weights begin with.
+
+    Raises UserError on what is not supported.
+    """
     architectures = given.values.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
-    if not isinstance(name, str) or name not in ARCHITECTURES:
-        raise UserError(f"{given.path}: architectures is {architectures}; what can be read: {', '.join(ARCHITECTURES)}")
+    if not isinstance(name, str) or name not in ARCHITECTURES.keys() | TEXT_OF.keys():
+        known = ", ".join((*ARCHITECTURES, *TEXT_OF))
+        raise UserError(f"{given.path}: architectures is {architectures}; what can be read: {known}")
+    said, prefix = given.values, ""
+    if name in TEXT_OF:
+        name, prefix, text = TEXT_OF[name], TEXT, said.get("text_config")
+        if not isinstance(text, dict):
+            raise given.error(f"text_config is {short(text)}, not an object")
+        said = {"quantization_config": said.get("quantization_config"), **text}
     architecture = ARCHITECTURES[name]
-    values = {"hidden_act": "silu", **architecture.defaults, **given.values, "architecture": name}
+    values = {"hidden_act": "silu", **architecture.defaults, **said, "architecture": name, "prefix": prefix}
     if name == GEMMA and values["hidden_act"] == "gelu":  # as its first releases call it
         values["hidden_act"] = "gelu_pytorch_tanh"
     config = Fields(given.path, values)

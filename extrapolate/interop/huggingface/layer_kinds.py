@@ -33,14 +33,12 @@ def kinds_of(config: Fields) -> LayerKinds:
     layers = config.whole("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise config.error(f"num_hidden_layers is {layers}, and a model here has at most {MOST_LAYERS}")
-    if config.values.get("sliding_window") is not None:
-        config.whole("sliding_window")
     try:
         kinds = layer_kinds(config.values, layers)
     except (TypeError, ValueError, ArithmeticError):
         kinds = None
     if kinds is None:
-        names = ("no_rope_layers", "layer_types", "max_window_layers", "sliding_window_pattern")
+        names = ("no_rope_layers", "layer_types", "max_window_layers", "sliding_window_pattern", "sliding_window")
         said = [f"{name} is {short(config.values[name])}" for name in names if config.values.get(name) is not None]
         raise config.error(f"{', '.join(said)}: no encoding here has such layers")
     return kinds
@@ -64,7 +62,9 @@ def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
     if len(rotates) != layers or len(slides) != layers or None in slides:
         return None
     flag = config.get("use_sliding_window") or name not in (SMOLLM3, QWEN2, QWEN3)
-    size = config.get("sliding_window") if flag else None
+    size = config.get("sliding_window") if flag and any(slides) else None
+    if size is not None and (type(size) is not int or size < 1):
+        return None
     return _encoding_of(rotates, [size if slid else None for slid in slides])
 
 

@@ -51,7 +51,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
         raise config.unmatched(name, original)
     length = original if seq_len is None else seq_len
     kind, fraction = kind_of(rope), _rotated(config, rope)
-    _check_kind(config, kind, kinds)
+    _check_kind(config, kind, kinds, fraction)
     encoding, arguments = kinds.encoding, dict(kinds.arguments)
     scaling = scaling_of(rope, longest, original, length)
     unrotated_scale = 1.0
@@ -61,8 +61,6 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
             arguments["factor"], scaling = factor_of(rope), None
     elif fraction < 1:
         encoding, arguments = "partial-rope", {"fraction": fraction}
-        if kind == "yarn":
-            raise config.error("rope_type is yarn, and some channels have no rotation: no extension reproduces that")
         if kind == "longrope":
             factor = rope.number("factor", longest / original)
             unrotated_scale = 1 / LongRoPE(factor=factor).logit_scale(length, length)
@@ -103,14 +101,19 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _check_kind(config: Fields, kind: str, kinds: LayerKinds) -> None:
+def _check_kind(config: Fields, kind: str, kinds: LayerKinds, fraction: float) -> None:
     """Raises UserError where a type of rotary embedding does not go with such layers, or with the architecture."""
     if config.values["architecture"] == PHI3 and kind not in ("default", "longrope"):
         raise config.error(f"rope_type is {kind}, which {PHI3} does not have")
+    which = None
     if kinds.encoding == "rnope" and kind in ("yarn", "longrope"):  # ours sharpen the scores of all layers
-        raise config.error(f"rope_type is {kind}, and some layers have no rotation: no extension here reproduces that")
-    if kinds.encoding == "local-global" and kind not in ("default", "linear"):
-        raise config.error(f"rope_type is {kind}, and some layers have a window: no extension here reproduces that")
+        which = "layers have no rotation"
+    elif kinds.encoding == "local-global" and kind not in ("default", "linear"):
+        which = "layers have a window"
+    elif fraction < 1 and kind == "yarn":
+        which = "channels have no rotation"
+    if which is not None:
+        raise config.error(f"rope_type is {kind}, and some {which}: no extension here reproduces that")
 
 
 def _rotated(config: Fields, rope: Fields) -> float:

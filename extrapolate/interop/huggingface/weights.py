@@ -95,13 +95,15 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
 
 
 def _read(source: Source) -> dict[str, Tensor]:
-    """The weights under their own names."""
+    """The weights under their own names, without what those of a part for text begin with; other parts are left out."""
+    prefix = source.config.values["prefix"]
     found: dict[str, Tensor] = {}
     for path in source.weights:
         try:
             found |= load_file(path)
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path} is damaged: {error}; download or copy it again") from error
+    found = {name.removeprefix(prefix): weight for name, weight in found.items() if name.startswith(prefix)}
     for name, weight in found.items():
         if weight.dtype not in FLOATS:
             raise UserError(f"{source.folder}: {name} is {weight.dtype}, and quantised weights are not read")

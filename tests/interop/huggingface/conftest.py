@@ -73,8 +73,10 @@ def saved(tmp_path: Path, bpe: Tokenizer) -> Callable[..., Checkpoint]:
     transformers = pytest.importorskip("transformers")
 
     def save(kind: str = "Llama", *, options: dict[str, Any] | None = None, **changes: Any) -> Checkpoint:
-        config = getattr(transformers, f"{kind}Config")(**SIZES | changes)
-        model = getattr(transformers, f"{kind.removesuffix('Text')}ForCausalLM")(config).eval()
+        sizes = {"text_config": SIZES | changes.pop("text_config")} if "text_config" in changes else SIZES
+        config = getattr(transformers, f"{kind}Config")(**sizes | changes)
+        kind, name = kind.removesuffix("Text"), "ForConditionalGeneration" if "text_config" in sizes else "ForCausalLM"
+        model = getattr(transformers, f"{kind}{name}")(config).eval()
         norm = 0.0 if kind.startswith("Gemma") else 1.0  # there, a norm multiplies by one more than its weight
         torch.manual_seed(0)
         with torch.no_grad():

@@ -31,6 +31,7 @@ def test_layers_that_an_encoding_has(config: dict[str, Any], kinds: LayerKinds) 
     "config",
     [
         {"no_rope_layers": [0, 1, 1, 0]},
+        {**SLIDING, "layer_types": ALL * 3 + LAST, "sliding_window": 1.5},
         {"no_rope_layers": [1, 0, 1]},
         {"no_rope_layers": [1, 0, 1, 1]},
         {"layer_types": ["chunked_attention"] * 4},

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
 
 ORIGINAL = {"original_max_position_embeddings": 32, "rope_theta": 500.0}
@@ -150,6 +151,20 @@ def test_what_glms_configuration_leaves_out(saved) -> None:
     checkpoint.rewrite(rope_parameters=..., attention_bias=..., rms_norm_eps=...)
     assert huggingface.rotary_of(checkpoint.source()).others == {"fraction": 0.5, "pairing": "interleaved"}
     checkpoint.agree(30)
+
+
+def test_the_text_of_a_model_for_text_and_pictures(saved) -> None:
+    pictures = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    checkpoint = saved(
+        "Gemma3", text_config=GEMMA | LOCAL | {"rope_parameters": TWO_THETAS},
+        vision_config=pictures | {"image_size": 28, "patch_size": 14},
+        image_token_index=96, boi_token_index=95, eoi_token_index=94, mm_tokens_per_image=4,
+    )  # fmt: skip
+    assert huggingface.rotary_of(checkpoint.source()).others["factor"] == 4
+    checkpoint.agree(100)
+    checkpoint.rewrite(text_config=...)
+    with pytest.raises(UserError, match="text_config is None, not an object"):
+        checkpoint.source()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
