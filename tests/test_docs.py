@@ -167,7 +167,7 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
 
 
 def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
-    fewer = {"train": tiny, "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
+    fewer = {"train": [*tiny, "--seq-len", "32"], "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
     lines = re.findall(r"^extrapolate (.*)$", page("probes.md"), re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:
