@@ -95,6 +95,8 @@ def records_of(file: Path) -> Iterator[bytes]:
             place += block - place % block
             continue
         length, kind = struct.unpack_from("<HB", content, place + 4)
+        if place + 7 + length > len(content):  # the rest is not written yet
+            return
         parts += content[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # whole, or the last part
@@ -102,16 +104,27 @@ def records_of(file: Path) -> Iterator[bytes]:
             parts = b""
 
 
-@needs("wandb")
-def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def ended_run(file: Path) -> list[Any]:
+    """All records of an offline run. Another process writes them, and the last ones after `finish` has returned."""
     from wandb.proto.wandb_internal_pb2 import Record
 
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        records = [Record.FromString(record) for record in records_of(file)]
+        if any(record.HasField("exit") for record in records):
+            return records
+        time.sleep(0.05)
+    raise AssertionError(f"{file} has no end")
+
+
+@needs("wandb")
+def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
     run = train_in_two_parts("wandb", store, tmp_path / "run")
     found, configured = [], set()
     for file in sorted(run.path.glob("wandb/offline-run-*/*.wandb")):
-        for record in map(Record.FromString, records_of(file)):
+        for record in ended_run(file):
             configured |= {entry.key for entry in record.run.config.update}
             items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
             step = items.get("_step", record.history.step.num)
