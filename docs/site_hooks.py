@@ -14,6 +14,7 @@ BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGE
 LINK = re.compile(r"(?<=\]\()(?:\.\./|docs/)+")  # from docs/ to what lies beside it, and the other way round
 FILE_NAME = re.compile(r"\[[\w/.-]+\.md\]\(([\w-]+\.md)")  # a link that shows the name of its file
 CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 FLAG = re.compile(r"(?<![\w-])--?\w[\w-]*")
 
 
@@ -48,5 +49,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """No line ends within a flag in the text."""
+    """No line ends within a flag in the text, and a picture leads to itself: on a phone, its words are small."""
+    html = PICTURE.sub(r'<a href="\1">\g<0></a>', html)
     return CODE.sub(lambda code: FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html)
