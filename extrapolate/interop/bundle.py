@@ -155,8 +155,8 @@ def _with_names(statement: Statement, renamed: Mapping[str, str], path: Path) ->
         return statement.text
     if both := sorted(wanted.keys() & statement.bound):
         raise UserError(
-            f"{path}: call {both[0]} otherwise: the model has one already, and as the name of an argument, of a part of "
-            "a class, or of an import within a statement it cannot be changed"
+            f"{path}: call {both[0]} otherwise: the model has one already, and as the name of an argument, of a part "
+            "of a class, or of an import within a statement it cannot be changed"
         )
     inside = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, wanted))})\b")
     starts = list(accumulate((len(line) + 1 for line in statement.text.split("\n")), initial=0))
