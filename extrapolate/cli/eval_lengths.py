@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extrapolate.cli import registered
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, Device
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
@@ -36,10 +36,6 @@ BY_WINDOW = "perplexity where every window counts alike, as published"
 
 class Which(StrEnum):
     LAST, ALL = "last", "all"
-
-
-class Device(StrEnum):
-    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 
 
 def eval_lengths(
