@@ -89,6 +89,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     """
 
     config_class = ExtrapolateConfig
+    _supports_sdpa = True  # it is what the decoder calls wherever it can
     _keep_in_fp32_modules_strict = {"encoding"}  # noqa: RUF012 (so it is declared there)
 
     def __init__(self, config: ExtrapolateConfig) -> None:
@@ -150,6 +151,10 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             return tensor.to(new.device) if fewer else new
 
         return super()._apply(moved, recurse)
+
+    def prepare_inputs_for_generation(self, input_ids: Tensor, tokenizer: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """As usual, without the tokenizer: `generate` hands it on when it has one for stop_strings."""
+        return super().prepare_inputs_for_generation(input_ids, **kwargs)
 
     def plan(self, length: int) -> Plan:
         """What the extensions change in a text of so many tokens."""
