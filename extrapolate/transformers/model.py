@@ -90,7 +90,6 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
 
     config_class = ExtrapolateConfig
     _supports_sdpa = True  # it is what the decoder calls wherever it can
-    _keep_in_fp32_modules_strict = {"encoding"}  # noqa: RUF012 (so it is declared there)
 
     def __init__(self, config: ExtrapolateConfig) -> None:
         super().__init__(config)
@@ -119,6 +118,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             if (first := first_names.setdefault(id(parameter), name)) != name
         }
         self.post_init()
+        # Not of the class: versions before 5 refuse it where the encoding has no parameters, and buffers count, too.
+        self._keep_in_fp32_modules_strict = {"encoding"}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Parameters that are another one, and its name: also what layers share, which no field of a config says."""
@@ -152,9 +153,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
 
         return super()._apply(moved, recurse)
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, tokenizer: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """As usual, without the tokenizer: `generate` hands it on when it has one for stop_strings."""
-        return super().prepare_inputs_for_generation(input_ids, **kwargs)
+    def prepare_inputs_for_generation(self, input_ids: Tensor, **kwargs: Any) -> dict[str, Any]:
+        """As usual, without what `forward` does not take: the tokenizer of stop_strings, and places in a cache.
+
+        Versions of `transformers` before 5 hand those places to all models.
+        """
+        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
 
     def plan(self, length: int) -> Plan:
         """What the extensions change in a text of so many tokens."""
