@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extrapolate.cli import registered
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, Device
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import (
     ALL,
@@ -38,10 +38,6 @@ class Which(StrEnum):
     LAST, ALL = "last", "all"
 
 
-class Device(StrEnum):
-    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
-
-
 def eval_lengths(
     runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
     factors: Annotated[str, _WHAT(help="evaluation lengths as multiples of the training length")] = "1,2,4,8,16",
@@ -52,9 +48,14 @@ def eval_lengths(
             f"the run's own; {AS_TRAINED}: nothing more, as is always evaluated; repeatable"
         ),
     ] = None,
-    protocols: Annotated[str, _WHAT("--protocol", help=f"{registered.protocols()}, several, or {LEFT_OUT}")] = ",".join(
-        DEFAULT_PROTOCOLS
-    ),
+    protocols: Annotated[
+        list[str] | None,
+        _WHAT(
+            "--protocol",
+            help=f"{registered.protocols()}, several, or {LEFT_OUT}; repeatable  "
+            f"[default: {','.join(DEFAULT_PROTOCOLS)}]",
+        ),
+    ] = None,
     stride: Annotated[
         int | None,
         _WHAT(min=1, help="tokens by which windows of sliding and yarn move on  [default: L/2; for yarn at most 256]"),
@@ -63,8 +64,10 @@ def eval_lengths(
         bool, _WHAT("--bos", help="begin every window with a beginning-of-text or end-of-text token")
     ] = False,
     probes: Annotated[
-        str | None,
-        _WHAT(help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}"),
+        list[str] | None,
+        _WHAT(
+            help=f"{registered.probes()}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}; repeatable"
+        ),
     ] = None,
     trials: Annotated[int, _WHAT("--probe-trials", help="windows for each probe, length and depth")] = 64,
     split: Annotated[str, _TEXT(help="the held-out text: test or validation")] = "test",
@@ -107,18 +110,19 @@ def eval_lengths(
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.evaluation.protocols.base import with_arguments
 
-    check_not_none(protocols, "the protocol", LEFT_OUT)
+    named = ",".join(protocols or DEFAULT_PROTOCOLS)
+    check_not_none(named, "the protocol", LEFT_OUT)
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(numbers_of(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if protocols.strip() == LEFT_OUT else with_arguments(_specs_of(protocols), stride, bos),
+        protocols=() if named.strip() == LEFT_OUT else with_arguments(_specs_of(named), stride, bos),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=names_of(precisions),
-        probes=() if probes is None else parse_probes(probes),
+        probes=() if probes is None else parse_probes(",".join(probes)),
         probe_trials=trials,
     )
     shown = partial(_show, settings=settings, as_json=as_json)

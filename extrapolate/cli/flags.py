@@ -16,6 +16,10 @@ from extrapolate.cli.progress import Terminal
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/json.md has their keys")]
 
 
+class Device(StrEnum):
+    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+
+
 class Tracker(StrEnum):
     TRACKIO, WANDB, TENSORBOARD = "trackio", "wandb", "tensorboard"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extrapolate.cli import registered
-from extrapolate.cli.eval_lengths import Device, names_of, numbers_of
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.eval_lengths import names_of, numbers_of
+from extrapolate.cli.flags import AsJson, Device
 
 if TYPE_CHECKING:
     import pandas as pd

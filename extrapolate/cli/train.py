@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from extrapolate.cli import registered
-from extrapolate.cli.flags import Tracker, from_environment
+from extrapolate.cli.flags import Device, Tracker, from_environment
 from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE
 from extrapolate.runs.presets import PRESETS
@@ -21,10 +21,6 @@ _MODEL, _DATA, _TRAINING, _SEVERAL, _RUN, _OTHERS, _MACHINE = (
     partial(typer.Option, rich_help_panel=title)
     for title in ("Model", "Data", "Training", "Several models at once", "The run", "From settings or a run", "Machine")
 )
-
-
-class Device(StrEnum):
-    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 
 
 class Precision(StrEnum):

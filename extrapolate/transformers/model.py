@@ -95,7 +95,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     """
 
     config_class = ExtrapolateConfig
-    _keep_in_fp32_modules_strict = {"encoding"}  # noqa: RUF012 (so it is declared there)
+    _supports_sdpa = True  # it is what the decoder calls wherever it can
 
     def __init__(self, config: ExtrapolateConfig) -> None:
         super().__init__(config)
@@ -124,6 +124,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             if (first := first_names.setdefault(id(parameter), name)) != name
         }
         self.post_init()
+        # Not of the class: versions before 5 refuse it where the encoding has no parameters, and buffers count, too.
+        self._keep_in_fp32_modules_strict = {"encoding"}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Parameters that are another one, and its name: also what layers share, which no field of a config says."""
@@ -156,6 +158,14 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             return tensor.to(new.device) if fewer else new
 
         return super()._apply(moved, recurse)
+
+    def prepare_inputs_for_generation(self, input_ids: Tensor, **kwargs: Any) -> dict[str, Any]:
+        """As usual, without what `forward` does not take: the tokenizer of stop_strings, and places in a cache.
+
+        Versions of `transformers` before 5 hand those places to all models.
+        """
+        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
 
     def plan(self, length: int) -> Plan:
         """What the extensions change in a text of so many tokens."""

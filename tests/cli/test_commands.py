@@ -214,6 +214,12 @@ class TestEvalLengths:
             assert mine["loss"].item() == row["loss"]
             assert row["length"] == row["factor"] * 16
 
+    def test_a_protocol_or_probe_that_is_named_again_is_one_more(self, cli, ckpt):
+        flags = ["--protocol", "windows", "--protocol", "sliding", "--probes", "copy", "--probes", "needle"]
+        out = cli("eval-lengths", ckpt / "rope", "--factors", "1", *flags, "--probe-trials", "1", "--json", *FEW)
+        rows = [json.loads(line) for line in out.succeeded().out.splitlines()]
+        assert {row.get("protocol") or row["probe"] for row in rows} == {"windows", "sliding", "copy", "needle"}
+
     def test_json_stays_json_where_there_is_no_loss(self, cli, ckpt):
         out = cli("eval-lengths", ckpt / "learned", "--factors", "1,2", "--json", *FEW).succeeded().out
 

@@ -225,6 +225,21 @@ class TestInProcess:
         with pytest.raises(ValueError, match="no padding may stand before a token"):
             model(tokens, attention_mask=mask.flip(1))
 
+    def test_a_text_ends_at_a_string(self, load: Callable[[str], Any], exported: Path) -> None:
+        model, prompt = load("alibi"), torch.arange(1, 5)[None]
+        tokenizer = transformers.AutoTokenizer.from_pretrained(exported / "alibi")
+        long = model.generate(prompt, max_new_tokens=NEW, do_sample=False)
+        first = tokenizer.decode(long[0, prompt.shape[1]])
+        options = {"stop_strings": [first], "tokenizer": tokenizer}
+        short = model.generate(prompt, max_new_tokens=NEW, do_sample=False, **options)
+        assert torch.equal(short, long[:, : prompt.shape[1] + 1])
+
+    def test_both_names_of_its_attention_are_taken(self, exported: Path) -> None:
+        import extrapolate.transformers  # noqa: F401
+
+        for name in ("eager", "sdpa"):
+            transformers.AutoModelForCausalLM.from_pretrained(exported / "alibi", attn_implementation=name)
+
     def test_autocast_reaches_it(self, load: Callable[[str], Any]) -> None:
         """As with `Trainer(bf16=True)`: weights stay float32, and products are computed in bfloat16."""
         model, tokens = load("alibi"), torch.arange(L)[None]
