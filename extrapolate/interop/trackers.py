@@ -81,7 +81,9 @@ class _Wandb:
         import wandb
 
         known = wandb.Settings.model_fields  # not every version has all limits
-        limits = {key: limit for key, limit in self.LIMITS.items() if key in known and wandb_variable(key) is None}
+        limits: dict[str, Any] = {
+            key: limit for key, limit in self.LIMITS.items() if key in known and wandb_variable(key) is None
+        }
         # Else it asks for a key on a terminal, and the training waits for the answer.
         wandb.setup(settings=wandb.Settings(silent=True))
         self._run = wandb.init(

@@ -3,6 +3,7 @@
 After that, `AutoModelForCausalLM.from_pretrained` loads what `extrapolate export` wrote without `trust_remote_code`.
 """
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from extrapolate.transformers.model import ExtrapolateConfig
 class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
     """The model that saves its code beside its weights, as `export` does: others may not have this package."""
 
-    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
+    def save_pretrained(self, save_directory: str | PathLike[Any], *arguments: Any, **options: Any) -> None:
         """As every model of `transformers`."""
         called = [self.config.encoding["name"], *(part["name"] for part in self.config.extensions)]
         classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))

@@ -106,9 +106,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             config.training_length,
             layers=config.num_hidden_layers,
         )
-        with torch.device(
-            "cpu"
-        ):  # from_pretrained makes models on no device: a tensor that no file holds would be lost
+        # from_pretrained makes models on no device: a tensor that no file holds would be lost.
+        with torch.device("cpu"):
             cls = encodings[config.encoding["name"]]
             layers = layers_of(cls, config.encoding["arguments"], dims)
             self.decoder = Decoder(cast(Any, config), layers, config.training_length)
@@ -138,13 +137,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         return self.decoder.embedding
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.decoder.embedding = value
+        self.decoder.embedding = cast(nn.Embedding, value)
 
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.head
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        self.decoder.head = new_embeddings
+        self.decoder.head = cast(nn.Linear, new_embeddings)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves the model to a device, or to fewer bits: what encodings have of their own stays float32 there, too."""
@@ -159,12 +158,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
 
         return super()._apply(moved, recurse)
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, **kwargs: Any) -> dict[str, Any]:
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As usual, without what `forward` does not take: the tokenizer of stop_strings, and places in a cache.
 
         Versions of `transformers` before 5 hand those places to all models.
         """
-        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        mixin = cast(Any, super())  # its own types take other classes than itself
+        inputs = mixin.prepare_inputs_for_generation(*args, **kwargs)
         return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
 
     def plan(self, length: int) -> Plan:
