@@ -47,7 +47,8 @@ class FoPE(RoPE):
         stride = math.ceil(self.kept / columns)
         chosen = torch.arange(math.ceil(self.kept / stride))  # at most `columns` of them
         for name in self.shared_by_layers:
-            mix_HMC = nn.init.xavier_normal_(torch.empty(dims.heads, self.kept, columns), gain=gain)
+            mix_HMC = torch.empty(dims.heads, self.kept, columns)
+            nn.init.xavier_normal_(mix_HMC, gain=gain)
             mix_HMC[:, chosen * stride, chosen] += 1.0
             self.register_buffer(name, mix_HMC)
 

@@ -77,6 +77,7 @@ def write(run: Run, out: Path) -> Exported:
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_max_length": content.config["max_position_embeddings"],
                 "padding_side": "right",
+                "model_input_names": ["input_ids", "attention_mask"],  # versions before 5 add token_type_ids
                 "clean_up_tokenization_spaces": False,
                 **tokens,
             },

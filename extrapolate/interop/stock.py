@@ -89,6 +89,8 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
         "rope_theta": rope.base,
         "rope_scaling": rope.scaling or None,
     }
+    if rope.scaling.get("rope_type") == "longrope":  # there, it says where the long list begins
+        fields["original_max_position_embeddings"] = model.seq_len
     plain = all(rotates) and not sizes_of_windows
     if sizes.qk_norm:
         return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **fields} if plain else None

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import extrapolate as xt
-from extrapolate.encodings.base import encodings
+from extrapolate.encodings.base import Dims, encodings
 from extrapolate.interop.imported import import_checkpoint
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs.run import Run
@@ -150,6 +150,21 @@ def test_transformers_computes_and_generates_the_same(loaded: dict[str, Any], ex
         assert found[str(4 * L)] < 1e-5
     assert (found["cache"], config["use_cache"]) == (cache, cache)
     assert found["generated"] < 1e-4
+
+
+def test_versions_before_5_find_where_the_long_list_begins(exported: Path) -> None:
+    """They look for it beside rope_scaling; else the list would begin where the reach of the model ends."""
+    config = json.loads((exported / f"rope+{TWO_LISTS}" / "config.json").read_text())
+    assert config["original_max_position_embeddings"] == L
+    assert config["max_position_embeddings"] == 4 * L
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_encodings_are_made_where_init_functions_are_skipped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions of transformers before 5 replace them, while they load a model, by one that returns nothing."""
+    for function in ("normal_", "uniform_", "constant_", "xavier_normal_", "xavier_uniform_", "zeros_", "ones_"):
+        monkeypatch.setattr(torch.nn.init, function, lambda *_, **__: None)
+    encodings[name](Dims(32, 4, 8, L))
 
 
 def test_the_logits_of_these_models_are_not_alike(exported: Path) -> None:

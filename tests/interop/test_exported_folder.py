@@ -35,6 +35,7 @@ class TestFolder:
         assert tokenizer(text).input_ids == ours.encode(text).ids
         assert tokenizer.decode(tokenizer(text).input_ids) == text
         assert (tokenizer.eos_token, tokenizer.bos_token) == ("<eos>", None)
+        assert tokenizer.model_input_names == ["input_ids", "attention_mask"]  # what models take, in every version
         config = json.loads((tmp_path / "out" / "config.json").read_text())
         assert config["eos_token_id"] == tokenizer.eos_token_id
 
