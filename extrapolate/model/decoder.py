@@ -62,7 +62,7 @@ class Attention(nn.Module):
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
         if qk_input_BTD is v_input_BTD:
             q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
-        elif type(self.qkv.weight) is not nn.Parameter:  # quantised, as a whole
+        elif type(self.qkv.weight) not in (nn.Parameter, Tensor):  # quantised, as a whole
             q, k = self.qkv(qk_input_BTD)[..., : queries + keys].split([queries, keys], dim=-1)
             v = self.qkv(v_input_BTD)[..., queries + keys :]
         else:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
 
 from extrapolate import specs
 from extrapolate.data.store import Store
@@ -258,3 +260,14 @@ def test_a_run_that_diverges_ends_alone(
     assert_same(Run.open(tmp_path / "0"), alone[0])
     assert_same(Run.open(tmp_path / "2"), alone[2])
     assert not Run.open(tmp_path / "1").finished
+
+
+def test_a_model_with_the_weights_of_another_computes_no_more() -> None:
+    """ExPE's queries and keys read another input than its values: each part of the product is computed once."""
+    model, tokens_BT = make("expe"), torch.zeros(1, L, dtype=torch.int64)
+    weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    with FlopCounterMode(display=False) as alone:
+        model(tokens_BT)
+    with FlopCounterMode(display=False) as with_others:
+        functional_call(model, weights, (tokens_BT,))
+    assert with_others.get_total_flops() == alone.get_total_flops()
