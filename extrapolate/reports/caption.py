@@ -22,8 +22,10 @@ def caption(rows: pd.DataFrame) -> str:
     evaluated = f"evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, " + (
         f"{rows['evaluated_at'].max():%Y-%m-%d}."
     )
+    documents = values("n_documents")
     lines = [
-        f"Mean loss, nats per token, of {values('n_targets')} targets in {values('n_documents')} documents, the same "
+        f"Mean loss, nats per token, of {values('n_targets')} targets in {documents} "
+        f"{'document' if documents == '1' else 'documents'}, the same "
         f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
         f"{values('corpus_hash')}; {'' if own.empty else training}evaluated in {values('precision')}"
         f"{'' if own.empty else f'; {_seeds(own)}'}.",
