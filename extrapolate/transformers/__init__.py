@@ -3,6 +3,7 @@
 After that, `AutoModelForCausalLM.from_pretrained` loads what `extrapolate export` wrote without `trust_remote_code`.
 """
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,13 @@ from extrapolate.transformers.model import ExtrapolateConfig
 class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
     """The model that saves its code beside its weights, as `export` does: others may not have this package."""
 
-    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
+    def save_pretrained(self, save_directory: str | PathLike[Any], *arguments: Any, **options: Any) -> None:
         """As every model of `transformers`."""
         called = [self.config.encoding["name"], *(part["name"] for part in self.config.extensions)]
         classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))
         self.config.auto_map = AUTO_MAP
         super().save_pretrained(save_directory, *arguments, **options)
-        if options.get("is_main_process", True):
-            (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
+        (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
 
 
 AutoConfig.register(ExtrapolateConfig.model_type, ExtrapolateConfig)
