@@ -75,7 +75,7 @@ class _Wandb:
     """A run of Weights & Biases. Its own variables decide the rest: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
 
     # Seconds that a training waits for the server, at its begin and at its end. The library's own are 90, and for ever.
-    LIMITS: ClassVar = {"init_timeout": 20.0, "finish_timeout": 60.0}
+    LIMITS: ClassVar[dict[str, Any]] = {"init_timeout": 20.0, "finish_timeout": 60.0}
 
     def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
         import wandb

@@ -28,8 +28,7 @@ class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
         classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))
         self.config.auto_map = AUTO_MAP
         super().save_pretrained(save_directory, *arguments, **options)
-        if options.get("is_main_process", True):
-            (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
+        (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
 
 
 AutoConfig.register(ExtrapolateConfig.model_type, ExtrapolateConfig)

@@ -136,14 +136,14 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.embedding
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.decoder.embedding = cast(nn.Embedding, value)
+    def set_input_embeddings(self, value: Any) -> None:
+        self.decoder.embedding = value
 
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.head
 
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        self.decoder.head = cast(nn.Linear, new_embeddings)
+    def set_output_embeddings(self, new_embeddings: Any) -> None:
+        self.decoder.head = new_embeddings
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves the model to a device, or to fewer bits: what encodings have of their own stays float32 there, too."""
@@ -158,13 +158,12 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
 
         return super()._apply(moved, recurse)
 
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def prepare_inputs_for_generation(self, *arguments: Any, **kwargs: Any) -> dict[str, Any]:
         """As usual, without what `forward` does not take: the tokenizer of stop_strings, and places in a cache.
 
         Versions of `transformers` before 5 hand those places to all models.
         """
-        mixin = cast(Any, super())  # its own types take other classes than itself
-        inputs = mixin.prepare_inputs_for_generation(*args, **kwargs)
+        inputs = cast(Any, super()).prepare_inputs_for_generation(*arguments, **kwargs)
         return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
 
     def plan(self, length: int) -> Plan:
