@@ -99,7 +99,8 @@ def eval_lengths(
     Runs are evaluated plain and with extensions. The rows are added to each run's evals.parquet. A run that fails does
     not stop the others: the command says why, and ends with exit code 1.
 
-    hf:NAME_OR_FOLDER is a Llama, Mistral or Qwen 3 checkpoint of Hugging Face: it becomes the run ckpt/hf-NAME.
+    hf:NAME_OR_FOLDER is a checkpoint of Hugging Face, of a kind that docs/checkpoints.md names: it becomes the run
+    ckpt/hf-NAME.
     my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.
     """
     from extrapolate.api.evaluate import evaluate_with
@@ -110,19 +111,18 @@ def eval_lengths(
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.evaluation.protocols.base import with_arguments
 
-    named = ",".join(protocols or DEFAULT_PROTOCOLS)
-    check_not_none(named, "the protocol", LEFT_OUT)
+    named = ",".join(DEFAULT_PROTOCOLS) if protocols is None else _joined(protocols, "--protocol", "the protocol")
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(numbers_of(factors)),
         extensions=tuple(dict.fromkeys(extend or [])),
-        protocols=() if named.strip() == LEFT_OUT else with_arguments(_specs_of(named), stride, bos),
+        protocols=() if named == LEFT_OUT else with_arguments(_specs_of(named), stride, bos),
         split=split,
         max_targets=cap,
         max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=names_of(precisions),
-        probes=() if probes is None else parse_probes(",".join(probes)),
+        probes=() if probes is None else parse_probes(_joined(probes, "--probes", "the choice of probes")),
         probe_trials=trials,
     )
     shown = partial(_show, settings=settings, as_json=as_json)
@@ -166,6 +166,16 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
             print_line(line)
     for table, title in printed(found.probe_rows):
         print_table(table, title)
+
+
+def _joined(given: list[str], flag: str, what: str) -> str:
+    """What a flag says that was given once or several times. Raises UserError where `off` does not stand alone."""
+    texts = list(dict.fromkeys(text.strip() for text in given))
+    for text in texts:
+        check_not_none(text, what, LEFT_OUT)
+    if LEFT_OUT in texts and len(texts) > 1:
+        raise UserError(f"{flag} {LEFT_OUT} leaves out all: give it alone, or leave it out")
+    return ",".join(texts)
 
 
 def _specs_of(text: str) -> list[str]:

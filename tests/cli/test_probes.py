@@ -129,6 +129,8 @@ class TestEvaluate:
             (["--probes", ""], ["name at least one probe"]),
             (["--probes", "none"], ["the choice of probes 'none' is now called 'off'"]),
             (["--probes", "off"], ["name at least one protocol"]),
+            (["--probes", "off", "--probes", "needle"], ["--probes off leaves out all"]),
+            (["--protocol", "windows"], ["--protocol off leaves out all"]),
             (["--probes", "all", "--protocol", "none"], ["the protocol 'none' is now called 'off'"]),
             (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
             (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
