@@ -136,7 +136,7 @@ def _chains(
 
 
 def _of_extensions(here: pd.DataFrame, extended: Mapping[str, str], confidence: float) -> Iterator[Comparison]:
-    rows = dict(list(here.groupby("model")))
+    rows = dict(list(here.groupby("model", observed=True)))
     for plain in dict.fromkeys(extended.values()):
         mine = [rows[model] for model, of in extended.items() if of == plain]
         yield from comparisons(pd.concat([rows[plain], *mine]), confidence, controls=False, reference=plain)
