@@ -47,6 +47,17 @@ class ModelConfig(Section):
         written = handler(self)
         return {name: value for name, value in written.items() if name not in LATER or value != fields[name].default}
 
+    def combined(self) -> list[str]:
+        """What is combined with the encoding, as labels show it."""
+        used = {
+            "SSMax": self.ssmax,
+            "QK-norm": self.qk_norm,
+            "QKV-bias": self.qkv_bias,
+            "GELU": self.activation == "gelu_tanh",
+            "post-norms": self.post_norms,
+        }
+        return [name for name, is_used in used.items() if is_used]
+
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
         if self.heads % self.kv_heads:

@@ -267,9 +267,7 @@ class Model(Decoder):
 
     def label(self) -> str:
         """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
-        sizes = self.config
-        combined = (("SSMax", sizes.ssmax), ("QK-norm", sizes.qk_norm), ("QKV-bias", sizes.qkv_bias))
-        return "+".join([self.encoding.label(), *(name for name, used in combined if used)])
+        return "+".join([self.encoding.label(), *self.config.combined()])
 
     def parameter_count(self) -> int:
         """Trained parameters; tied embeddings count once."""

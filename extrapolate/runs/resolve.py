@@ -104,13 +104,10 @@ def run_name(config: TrainedConfig) -> str:
         unusual = layer_encodings(encoding.name, encoding.arguments, dims_of(config))[0].unusual_arguments()
     given = [f"{key}={value}" for key, value in unusual.items()]
     parts = [] if config.preset == "tiny" else [config.preset]
-    model = config.model
-    settings = (("ssmax", model.ssmax), ("qk-norm", model.qk_norm), ("qkv-bias", model.qkv_bias))
-    combined = [name for name, used in settings if used]
     parts += [
         encoding.name.rpartition(":")[2],
         *given,
-        *combined,
+        *map(str.lower, config.model.combined()),
         *(["from", config.origin.run] if config.origin else []),
         *([config.extension] if config.extension else []),
         *([re.sub("[()]", "", config.training.probes)] if config.training.probes else []),

@@ -1,4 +1,7 @@
-"""Settings of any kind, in TOML and in JSON: a valid configuration whose model is built, or one UserError, soon."""
+"""Settings of any kind, in TOML and in JSON: a valid configuration whose model is built, or one UserError, soon.
+
+The same holds for the configurations of checkpoints, as far as their weights are not needed.
+"""
 
 import json
 import math
@@ -13,12 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extrapolate.errors import UserError
+from extrapolate.interop import huggingface
+from extrapolate.interop.huggingface.architectures import ARCHITECTURES, ONLY, TEXT_OF, completed
+from extrapolate.interop.huggingface.fields import Fields
+from extrapolate.interop.huggingface.layer_kinds import OF_LAYERS
+from extrapolate.interop.huggingface.scaling import ROPE_FIELDS, ROPE_SHARED
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.size import check_training, expected_shapes, parameter_count
-from extrapolate.runs.config import read_config_file, validate
-from extrapolate.runs.resolve import read_file
+from extrapolate.runs.config import ImportedConfig, read_config_file, validate, validate_as
+from extrapolate.runs.resolve import read_file, with_resolved_encoding
 from extrapolate.training.config import TrainingConfig
 
 SECONDS = 20
@@ -116,3 +124,52 @@ def test_nesting(bracket: str, tmp_path: Path) -> None:
     for name in ("a.toml", "a.json"):
         (tmp_path / name).write_text(bracket * 10**5)
         tried(lambda path=tmp_path / name: read_file(path))
+
+
+CHECKPOINT: dict[str, Any] = {
+    "vocab_size": 97, "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "head_dim": 16, "final_logit_softcapping": None,
+    "attn_logit_softcapping": None,
+}  # fmt: skip
+CHECKPOINT_FIELDS = sorted(
+    {*CHECKPOINT, *ONLY, *OF_LAYERS, *(name for one in ARCHITECTURES.values() for name in one.defaults)}
+    | {"rope_local_base_freq", "rope_theta", "rope_scaling", "rope_parameters", "hidden_act", "architectures"}
+    | {"text_config", "no_rope_layer_interval"}
+)
+OF_ROPE = sorted({*ROPE_SHARED, *(name for sets in ROPE_FIELDS.values() for one in sets for name in one)})
+LAYERS = st.lists(st.sampled_from(["full_attention", "sliding_attention", "x"]), max_size=4)
+VALUES = ANY | LAYERS | st.floats(0, 2) | st.lists(st.floats() | st.integers(), min_size=8, max_size=8)
+ROPES = st.dictionaries(st.sampled_from(OF_ROPE), VALUES | st.sampled_from(sorted(ROPE_FIELDS)), max_size=5)
+ROPES |= st.dictionaries(st.sampled_from(["full_attention", "sliding_attention"]), ROPES, max_size=2)
+
+
+@FUZZING
+@given(
+    name=st.sampled_from([*ARCHITECTURES, *TEXT_OF]),
+    said=st.dictionaries(st.sampled_from(CHECKPOINT_FIELDS), VALUES, max_size=4),
+    rope=st.none() | ROPES,
+    seq_len=st.none() | st.integers(2, 100),
+)
+def test_configurations_of_checkpoints(name: str, said: dict[str, Any], rope: Any, seq_len: int | None) -> None:
+    text = CHECKPOINT | ({} if rope is None else {"rope_parameters": rope}) | said
+    content = {"architectures": [name]} | ({"text_config": text} if name in TEXT_OF else text)
+
+    def read() -> ImportedConfig:
+        source = huggingface.Source(Path(), completed(Fields(Path("config.json"), content)), ())
+        rotary = huggingface.rotary_of(source, seq_len)
+        raw = {
+            "encoding": {"name": rotary.encoding, "arguments": rotary.arguments},
+            "model": huggingface.sizes_of(source).model_dump(),
+            "extension": rotary.extension,
+            "imported": {"name": "n", "source": "s", "sha256": "0", "seq_len": rotary.seq_len},
+        }
+        return with_resolved_encoding(validate_as(ImportedConfig, raw, "config.json"))[0]
+
+    tried(read)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_sizes_of_these_tests_are_those_of_a_model(name: str) -> None:
+    source = huggingface.Source(Path(), completed(Fields(Path(), CHECKPOINT | {"architectures": [name]})), ())
+    assert huggingface.sizes_of(source).layers == 3
+    assert huggingface.rotary_of(source).seq_len >= 64

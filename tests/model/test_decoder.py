@@ -1,6 +1,7 @@
 """The model against transformers' Llama and Qwen 3, its presets, and what combines with any encoding."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -268,9 +269,10 @@ def test_every_layer_learns_a_factor_for_each_head() -> None:
         ({"qk_norm": True}, "RoPE+QK-norm", "rope-qk-norm-L64-s0"),
         ({"ssmax": True, "qk_norm": True}, "RoPE+SSMax+QK-norm", "rope-ssmax-qk-norm-L64-s0"),
         ({"qk_norm": True, "qkv_bias": True}, "RoPE+QK-norm+QKV-bias", "rope-qk-norm-qkv-bias-L64-s0"),
+        ({"activation": "gelu_tanh", "post_norms": True}, "RoPE+GELU+post-norms", "rope-gelu-post-norms-L64-s0"),
     ],
 )
-def test_what_is_combined_with_an_encoding_is_in_its_names(used: dict[str, bool], label: str, folder: str) -> None:
+def test_what_is_combined_with_an_encoding_is_in_its_names(used: dict[str, Any], label: str, folder: str) -> None:
     sizes = ModelConfig(vocab_size=31, **used)
     model = Model(sizes, "rope", {}, 64)
     assert model.label() == label

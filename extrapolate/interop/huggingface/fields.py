@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
+from extrapolate.specs import LARGEST_WHOLE
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             raise UserError(f"{self.path} has no {name}")
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if type(value) is not int or not 1 <= value <= LARGEST_WHOLE:
             raise self.error(f"{name} is {short(value)}, not a positive whole number")
         return value
 
@@ -30,6 +31,13 @@ class Fields:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3.4e38:
             raise self.error(f"{name} is {short(value)}, not a positive number")
         return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Whether a field is true, which it is not where it is missing. Raises UserError where it is neither."""
+        value = self.values.get(name)
+        if value not in (None, False, True):
+            raise self.error(f"{name} is {short(value)}, neither true nor false")
+        return bool(value)
 
     def error(self, text: str) -> UserError:
         """What is wrong with the configuration."""

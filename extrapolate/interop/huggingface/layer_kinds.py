@@ -18,6 +18,16 @@ from extrapolate.interop.huggingface.architectures import (
 from extrapolate.interop.huggingface.fields import Fields, short
 from extrapolate.model.config import MOST_LAYERS
 
+# The fields that say it, for messages.
+OF_LAYERS = (
+    "no_rope_layers",
+    "layer_types",
+    "max_window_layers",
+    "sliding_window_pattern",
+    "use_sliding_window",
+    "sliding_window",
+)
+
 
 @dataclass(frozen=True)
 class LayerKinds:
@@ -33,13 +43,13 @@ def kinds_of(config: Fields) -> LayerKinds:
     layers = config.whole("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise config.error(f"num_hidden_layers is {layers}, and a model here has at most {MOST_LAYERS}")
+    values = {**config.values, "use_sliding_window": config.flag("use_sliding_window")}
     try:
-        kinds = layer_kinds(config.values, layers)
+        kinds = layer_kinds(values, layers)
     except (TypeError, ValueError, ArithmeticError):
         kinds = None
     if kinds is None:
-        names = ("no_rope_layers", "layer_types", "max_window_layers", "sliding_window_pattern", "sliding_window")
-        said = [f"{name} is {short(config.values[name])}" for name in names if config.values.get(name) is not None]
+        said = [f"{name} is {short(config.values[name])}" for name in OF_LAYERS if name in config.values]
         raise config.error(f"{', '.join(said)}: no encoding here has such layers")
     return kinds
 
@@ -57,13 +67,16 @@ def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
         interval = config.get("no_rope_layer_interval") or 4
         rotates = [bool(one) for one in config.get("no_rope_layers") or [(i + 1) % interval for i in range(layers)]]
     slides = _sliding(config, rotates)
-    if ARCHITECTURES[name].of_layers and config.get("layer_types"):
+    said = ARCHITECTURES[name].of_layers and config.get("layer_types")
+    if said:
         slides = [{"full_attention": False, "sliding_attention": True}.get(kind) for kind in config["layer_types"]]
     if len(rotates) != layers or len(slides) != layers or None in slides:
         return None
     flag = config.get("use_sliding_window") or name not in (SMOLLM3, QWEN2, QWEN3)
     size = config.get("sliding_window") if flag and any(slides) else None
     if size is not None and (type(size) is not int or size < 1):
+        return None
+    if size is None and any(slides) and (said or name in (GEMMA2, GEMMA3)):  # a window without a size
         return None
     return _encoding_of(rotates, [size if slid else None for slid in slides])
 

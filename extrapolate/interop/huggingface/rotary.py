@@ -12,6 +12,7 @@ from extrapolate.interop.huggingface.fields import Fields, short
 from extrapolate.interop.huggingface.layer_kinds import LayerKinds, kinds_of
 from extrapolate.interop.huggingface.scaling import factor_of, kind_of, scaling_of
 from extrapolate.interop.huggingface.source import Source
+from extrapolate.specs import LARGEST_WHOLE
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
     longest = config.whole("max_position_embeddings")
     name = "original_max_position_embeddings"
     original = config.values.get(name) or rope.values.get(name) or longest
-    if not isinstance(original, int) or isinstance(original, bool) or original < 2:
+    if type(original) is not int or not 2 <= original <= LARGEST_WHOLE:
         raise config.unmatched(name, original)
     length = original if seq_len is None else seq_len
     kind, fraction = kind_of(rope), _rotated(config, rope)

@@ -26,10 +26,10 @@ def sizes_of(source: Source) -> ModelConfig:
         head_dim=width // heads if config.values.get("head_dim") is None else config.whole("head_dim"),
         dropout=0.0,
         ff_width=config.whole("intermediate_size"),
-        tied_embeddings=bool(config.values.get("tie_word_embeddings", False)),
+        tied_embeddings=config.flag("tie_word_embeddings"),
         norm_eps=config.number("rms_norm_eps", 1e-6),
         qk_norm=architecture.qk_norm,
-        qkv_bias=config.values.get("attention_bias") if architecture.qkv_bias is None else architecture.qkv_bias,
+        qkv_bias=config.flag("attention_bias") if architecture.qkv_bias is None else architecture.qkv_bias,
         activation=ACTIVATIONS[config.values[architecture.activation]],
         post_norms=architecture.post_norms,
     )

@@ -87,7 +87,9 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
             name = f"blocks.{layer}.attention.{'q_norm' if sizes.qk_norm else 'qkv'}.weight"
             ours[name][: sizes.heads * sizes.head_dim] *= scale  # a norm has fewer rows
     rotary = rotary_of(source)
-    if rotary.unrotated_scale != 1:  # the extension sharpens the products of all channels
+    # The extension sharpens the products of all channels. The biases of keys need no change: on channels without
+    # rotation they add the same to all scores of a query.
+    if rotary.unrotated_scale != 1:
         rotated, queries = int(rotary.others["fraction"] * sizes.head_dim), sizes.heads * sizes.head_dim
         for layer in range(sizes.layers):
             keys = ours[f"blocks.{layer}.attention.qkv.weight"][queries:][: sizes.kv_heads * sizes.head_dim]

@@ -61,6 +61,7 @@ SLIDING = {"use_sliding_window": True, "sliding_window": 12, "pad_token_id": Non
         ("Phi3", PHI3 | {"rope_parameters": LONGROPE, "original_max_position_embeddings": 32}),
         ("Phi3", PHI3 | {"rope_parameters": PARTIAL_LONGROPE, "original_max_position_embeddings": 32}),
         ("Glm", GLM),
+        ("Glm", GLM | {"head_dim": 16, "rope_parameters": PARTIAL_LONGROPE}),
         ("Glm", GLM | {"attention_bias": False, "partial_rotary_factor": 1.0, "rope_parameters": LINEAR}),
         ("SmolLM3", NOPE_LAYERS | {"no_rope_layer_interval": 3, "rope_parameters": LINEAR}),
         ("SmolLM3", NOPE_LAYERS | {"no_rope_layers": [0, 0, 0, 0]} | SLIDING),
