@@ -84,9 +84,11 @@ def _ropes(config: Fields, kinds: LayerKinds) -> tuple[Fields, Fields]:
         usual = {"rope_theta": config.number("rope_theta", 10_000.0)}
         rope = Fields(config.path, usual | _given(scaling or said))
         return rope, rope
-    if set(said) - {"full_attention", "sliding_attention"}:
+    kinds_said = ("full_attention", "sliding_attention")
+    # Some versions of transformers write a type for all layers beside, which means nothing.
+    if any(value not in (None, "default") for name, value in said.items() if name not in kinds_said):
         raise config.error(f"rope_parameters is {short(said)}, and not an object for each type of layer")
-    far, near = (said.get(name) or {} for name in ("full_attention", "sliding_attention"))
+    far, near = (said.get(name) or {} for name in kinds_said)
     if not isinstance(far, dict) or not isinstance(near, dict):
         raise config.error(f"rope_parameters is {short(said)}, and not an object for each type of layer")
     usual = {"rope_theta": config.number("rope_theta", 1_000_000.0)}
