@@ -105,16 +105,13 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("table", ["evals.parquet", "eval_documents.parquet"])
-def test_a_run_whose_table_is_gone_is_evaluated_again(
-    cli: Cli, study: Path, done: Path, tmp_path: Path, table: str
-) -> None:
+def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(done, tmp_path / "copy"))
     run = out / "runs" / BEST
     weights = (run / "model.safetensors").stat().st_mtime_ns
-    (run / table).unlink()
+    (run / "eval_documents.parquet").unlink()
     cli("sweep", study, "--out", out).succeeded()
-    losses = [pd.read_parquet(folder / "runs" / BEST / table)["loss"] for folder in (out, done)]
+    losses = [pd.read_parquet(folder / "runs" / BEST / "eval_documents.parquet")["loss"] for folder in (out, done)]
     pd.testing.assert_series_equal(*losses)
     assert (run / "model.safetensors").stat().st_mtime_ns == weights
 
