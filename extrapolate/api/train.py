@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from extrapolate.api import arguments
 from extrapolate.api.evaluated_runs import imported
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
@@ -89,14 +90,14 @@ def train(
         "probes": probes, "device": None if device == "auto" else device,
         "precision": None if precision == "auto" else precision,
     }  # fmt: skip
-    origin = start.path if isinstance(start, Run) else _path(start)
+    origin = start.path if isinstance(start, Run) else path_of("start", start)
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
-            spec, preset, _path(config),
+            spec, preset, path_of("config", config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, flags, trust_code,
         )  # fmt: skip
         return train_with(
-            request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
+            request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
             start=origin, extend=extend, fsdp=fsdp, tracking=Tracking(tracker), progress=progress,
         )  # fmt: skip
 
@@ -177,13 +178,14 @@ def train_with(
         return run
 
 
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
+def path_of(parameter: str, given: str | Path | None) -> Path | None:
+    """A path that may be given. Raises UserError where something else is."""
+    return None if given is None else arguments.path(parameter, given)
 
 
 def opened_store(data: str | Path | Store | None) -> Store | None:
-    """The store that `data` is, or names; None for none."""
-    return data if data is None or isinstance(data, Store) else Store.open(Path(data))
+    """The store that `data` is, or names; None for none. Raises UserError where it is something else."""
+    return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
 
 
 def both(first: Report, second: Report) -> Report:
