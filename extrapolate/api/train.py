@@ -12,13 +12,14 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop import trackers
-from extrapolate.interop.imported import PREFIX
+from extrapolate.interop.imported import PREFIX, place_of
 from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
@@ -125,12 +126,15 @@ def train_with(
             progress = QUIET
         folder = out
         extension: Recipe | None = None
+        there = run_in(folder) if resume and folder is not None else None
         if start is not None and str(start).startswith(PREFIX):
             checkpoint = str(start)
-            start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
-        there = run_in(folder) if resume and folder is not None else None
+            if there is not None and (there.finished or (there.path / STATE).exists()):  # which has all it needs
+                start = place_of(checkpoint.removeprefix(PREFIX))
+            else:
+                start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
         if request.trust_code:
-            for one in (there, Run.open(start) if start else None):
+            for one in (there, Run.open(start) if start and start.exists() else None):
                 if one is not None:
                     one.trust_code()
         if extend is not None and start is None and (there is None or there.trained.origin is None):
@@ -146,6 +150,10 @@ def train_with(
                 return there
             store = store or Store.open(Path(resolved.data.path))
         else:
+            if start is None:
+                if resume and folder is not None and request.pe is None and request.file is None:
+                    raise UserError(f"{folder} holds no run: to begin one there, name its encoding, `encoding='rope'`")
+                check_request(request)
             if store is None:
                 store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
             if start:

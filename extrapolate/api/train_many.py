@@ -17,6 +17,7 @@ from extrapolate.machine.ranks import processes
 from extrapolate.model.decoder import Model
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import Run
 from extrapolate.training import many, stacked
@@ -77,6 +78,7 @@ def train_many(
             spec, preset, path_of("config", config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, training, trust_code,
         )  # fmt: skip
+        check_request(request)
         folder = path_of("out", out) or Path("ckpt")
         store = opened_store(data if data is not None else data_path(request)) or default_store(progress)
         planned = [
