@@ -141,6 +141,12 @@ def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
     assert lm.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-3)
 
 
+def test_a_context_of_blanks_is_as_none(ckpt: Path) -> None:
+    lm = RunLM(ckpt / "rope", device="cpu")
+    blank, none = (Instance("loglikelihood", {}, pair, 0) for pair in ((" ", "a b"), ("", " a b")))
+    assert lm.loglikelihood([blank]) == lm.loglikelihood([none])
+
+
 def test_texts_that_differ_in_their_last_token_alone_are_computed_once(
     ckpt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
