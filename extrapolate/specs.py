@@ -265,10 +265,17 @@ class Registry(Generic[T]):
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Class decorator: makes the class known under `name`."""
+        """Class decorator: makes the class known under `name`.
+
+        A class of a user's file stays as it is: it is known by its file, which may be read more than once. A class that
+        is defined again, as a notebook's, takes the place of the former.
+        """
 
         def decorate(cls: type[T]) -> type[T]:
-            if name in self._classes:
+            if cls.__module__.startswith(USER_MODULE):
+                return cls
+            there = self._classes.get(name, cls)
+            if (there.__module__, there.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise UserError(f"two {self.kind}s are called '{name}'")
             self._classes[name] = cls
             return cls

@@ -221,6 +221,13 @@ class TestRegistry:
         with pytest.raises(ValueError, match="two encodings are called 'rope'"):
             registry.register("rope")(Everything)
 
+    def test_a_class_that_is_defined_again_takes_its_place(self) -> None:
+        registry: Registry[Base] = Registry("encoding")
+        registry.register("rope")(Base)
+        again = type("Base", (), {"__module__": __name__})
+        assert registry.register("rope")(again) is again
+        assert registry["rope"] is again
+
 
 class TestHostileText:
     """Each of these once ended in an error of Python's own, in minutes of work, or in a value that nobody meant."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from extrapolate.encodings.base import encodings
+from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
 from extrapolate.specs import (
     convert_arguments,
@@ -46,6 +48,14 @@ class TestUserFiles:
         cls = load_user_class(mine, "Mine", base)
         assert issubclass(cls, base)
         assert parameters(cls)["size"].convert("7", "mine") == 7
+
+    def test_a_class_that_is_registered_is_known_by_its_file(self, mine: Path, tmp_path: Path, base: type) -> None:
+        mine.write_text(USER_FILE.replace("class Mine", '@register("rope")\nclass Mine'))
+        copy = tmp_path / "encoding.py"  # as a run keeps it
+        copy.write_text(mine.read_text())
+        for path in (mine, mine, copy):
+            assert issubclass(load_user_class(path, "Mine", base), base)
+        assert encodings["rope"] is RoPE
 
     def test_files_of_one_name_do_not_mix(self, mine: Path, tmp_path: Path, base: type) -> None:
         other = tmp_path / "other" / "mine.py"

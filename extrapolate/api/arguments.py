@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
@@ -11,6 +12,7 @@ Kind = tuple[type | tuple[type, ...], str]
 TEXT: Kind = (str, "a text")
 NUMBER: Kind = (Real, "a number")
 WHOLE: Kind = (Integral, "a whole number")
+PATH: Kind = ((str, Path), "a path")
 
 
 def check(parameter: str, value: Any, kind: Kind) -> None:
@@ -19,6 +21,12 @@ def check(parameter: str, value: Any, kind: Kind) -> None:
     if not isinstance(value, types) or isinstance(value, bool):
         given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
         raise UserError(f"`{parameter}`: {given} is not {words}")
+
+
+def path(parameter: str, given: Any) -> Path:
+    """A path that was given as text or as one. Raises UserError where it is neither."""
+    check(parameter, given, PATH)
+    return Path(given)
 
 
 def several(parameter: str, given: Any, kind: Kind) -> tuple[Any, ...]:

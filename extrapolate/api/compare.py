@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from extrapolate.api.arguments import several
 from extrapolate.errors import UserError
 from extrapolate.evaluation.statistics import LEAST
 from extrapolate.progress import QUIET, Progress
@@ -88,6 +89,6 @@ def comparisons_of(
 
 
 def folders_of(runs: Folders) -> list[Path]:
-    """The folders that runs, or folders, are in."""
-    named = [runs] if isinstance(runs, str | Path | Run) else list(runs)
+    """The folders that runs, or folders, are in. Raises UserError where something else is given."""
+    named = several("runs", runs, ((str, Path, Run), "a run or a folder"))
     return [one.path if isinstance(one, Run) else Path(one) for one in named]

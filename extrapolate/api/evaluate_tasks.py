@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
+from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, path, several
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import PRECISIONS, TASKS_TABLE
@@ -66,6 +66,8 @@ def evaluate_tasks(
     if limit is not None and not 0 < limit < math.inf:
         raise UserError(f"`limit` must be above 0, not {limit:g}")
     extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)
+    given = {"include_path": include_path, "data_dir": data_dir}
+    folders = [None if folder is None else path(name, folder) for name, folder in given.items()]
     found, damaged = subjects(runs, seq_len, progress)
     for error in damaged.values():
         raise error
@@ -83,7 +85,6 @@ def evaluate_tasks(
             plan_for_texts(run, model, applied, at)
             asked.append((run, text, applied))
     progress.say("reading the tasks")
-    folders = (None if folder is None else Path(folder) for folder in (include_path, data_dir))
     loaded = Tasks.load(names, *folders)
     called = unique_names(run.path.resolve() for run in found)
     rows: list[dict[str, Any]] = []

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from extrapolate.api.arguments import several
 from extrapolate.api.tokenize import store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.store import Store
@@ -26,7 +27,7 @@ def subjects(
 ) -> tuple[list[Run | ForeignRun], dict[Path, UserError]]:
     """What was named: the runs at and below folders, what checkpoints of Hugging Face became, others' models; and what
     is wrong with those that cannot be opened."""
-    named = [runs] if isinstance(runs, str | Path | Run | ForeignRun) else list(runs)
+    named = several("runs", runs, ((str, Path, Run, ForeignRun), "a run or a folder"))
     if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
     models: list[ForeignRun] = []

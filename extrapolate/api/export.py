@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from extrapolate.api import arguments
 from extrapolate.interop.export import Exported, write
 from extrapolate.runs.run import Run
 
@@ -18,7 +19,7 @@ def export(run: str | Path | Run, out: str | Path, *, trust_code: bool = False) 
 
     Raises UserError where the run is not finished or damaged, or `out` is there already.
     """
-    opened = run if isinstance(run, Run) else Run.open(Path(run))
+    opened = run if isinstance(run, Run) else Run.open(arguments.path("run", run))
     if trust_code:
         opened.trust_code()
-    return write(opened, Path(out))
+    return write(opened, arguments.path("out", out))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from extrapolate.api import arguments
 from extrapolate.runs.run import Run
 
 
@@ -11,7 +12,7 @@ def load(path: str | Path, *, trust_code: bool = False) -> Run:
     trust_code: Python files that came with the run may run, though you have not run them before: see docs/trust.md.
     Raises UserError where there is no run, or it is damaged.
     """
-    run = Run.open(Path(path))
+    run = Run.open(arguments.path("path", path))
     if trust_code:
         run.trust_code()
     return run

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from extrapolate.api import arguments
 from extrapolate.api.compare import Folders, folders_of
 from extrapolate.progress import QUIET, Progress
 from extrapolate.reports.merge import Merged, merge_rows
@@ -28,7 +29,7 @@ def merge(
     """
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
     given = {name: value for name, value in only.items() if value is not None}
-    merged = merge_rows(folders_of(runs), Path(out), given)
+    merged = merge_rows(folders_of(runs), arguments.path("out", out), given)
     for warning in merged.warnings:
         progress.say(warning)
     return merged

@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from extrapolate import specs
-from extrapolate.encodings.base import Encoding, encodings
+from extrapolate.encodings.base import Encoding, encodings, register
 from extrapolate.errors import UserError
 
 EncodingClass = type[Encoding] | partial[Encoding]
@@ -47,7 +47,7 @@ def as_spec(encoding: str | EncodingClass) -> Iterator[str]:
 def _name_of(cls: type[Encoding], folder: Path) -> str:
     """The registered name of a class, or a file and the name in it."""
     for name in encodings.names():
-        if encodings[name] is cls:
+        if encodings[name] is cls and cls.__module__.startswith("extrapolate."):  # another process knows no others
             return name
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
@@ -81,6 +81,8 @@ class _Source:
             self.imports.append(f"import {value.__name__}{_renamed(value, name)}")
         elif type(value) in (bool, int, float, str, type(None)):
             self.parts[name] = f"{name} = {value!r}"
+        elif value == register:  # a method, which has no place in its module
+            self.imports.append(f"from {Encoding.__module__} import register{_renamed(value, name)}")
         elif (module := getattr(value, "__module__", None)) != self.cls.__module__ and _importable(value):
             self.imports.append(f"from {module} import {value.__qualname__}{_renamed(value, name)}")
         elif isinstance(value, type | FunctionType) and module == self.cls.__module__:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from extrapolate import specs
+from extrapolate.api.arguments import path, several
 from extrapolate.encodings.base import encodings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import AppliedExtensions
@@ -43,10 +44,10 @@ def plot_encodings(
     Raises UserError where a name is unknown, the extension does not apply to one of them, or they are too many.
     """
     if out is not None:
-        check_file(Path(out))
+        check_file(path("out", out))
     if seq_len is not None and seq_len < 2:
         raise UserError(f"`seq_len={seq_len}`: L must be at least 2 tokens")
-    given = [names] if isinstance(names, str | Path | Run) else list(names)
+    given = several("names", names, ((str, Path, Run), "an encoding or a run"))
     if not given:
         raise UserError("name at least one encoding, or a run")
     recipe = None if extend is None else _recipe(extend)

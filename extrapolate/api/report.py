@@ -47,10 +47,10 @@ def report(
     try:
         written = write_report(
             folders_of(runs),
-            Path(out),
+            arguments.path("out", out),
             baseline,
             given,
-            check=None if check is None else Path(check),
+            check=None if check is None else arguments.path("check", check),
             tolerance=TOLERANCE if tolerance is None else tolerance,
             leaderboard=leaderboard,
             threshold=threshold,

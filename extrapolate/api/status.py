@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from extrapolate.api import arguments
 from extrapolate.studies.status import status_of
 
 
@@ -18,4 +19,4 @@ def status(folder: str | Path) -> pd.DataFrame:
 
     Raises UserError where the folder holds no study.
     """
-    return pd.DataFrame([asdict(one) for one in status_of(Path(folder))])
+    return pd.DataFrame([asdict(one) for one in status_of(arguments.path("folder", folder))])

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api import arguments
 from extrapolate.api.sweep_reports import write_reports
 from extrapolate.api.tokenize import default_store, store_with
 from extrapolate.data.build import cores
@@ -193,9 +194,9 @@ def _ready(
     study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress
 ) -> tuple[Study, Path, list[Resolved]]:
     """The study's file, the folder that it is done in, and its cells."""
-    read = read_study(Path(study), scale)
+    read = read_study(arguments.path("study", study), scale)
     name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
-    folder = Path("sweeps") / name if out is None else Path(out)
+    folder = Path("sweeps") / name if out is None else arguments.path("out", out)
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)

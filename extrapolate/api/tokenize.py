@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from extrapolate import files
+from extrapolate.api import arguments
 from extrapolate.data import sources
 from extrapolate.data.build import LEARNING, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
@@ -46,10 +47,11 @@ def tokenize(
 
     Raises UserError where the source cannot be read, or `out` holds something else.
     """
+    arguments.check("source", source, arguments.TEXT)
     settings = StoreSettings(
         source, text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens, dedup
     )
-    return store_with(settings, Path(out), progress, workers)
+    return store_with(settings, arguments.path("out", out), progress, workers)
 
 
 def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:

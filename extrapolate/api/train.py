@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from extrapolate.api import arguments
 from extrapolate.api.evaluated_runs import imported
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
@@ -11,13 +12,14 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop import trackers
-from extrapolate.interop.imported import PREFIX
+from extrapolate.interop.imported import PREFIX, place_of
 from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.ranks import joined, processes
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
@@ -89,14 +91,14 @@ def train(
         "probes": probes, "device": None if device == "auto" else device,
         "precision": None if precision == "auto" else precision,
     }  # fmt: skip
-    origin = start.path if isinstance(start, Run) else _path(start)
+    origin = start.path if isinstance(start, Run) else path_of("start", start)
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
-            spec, preset, _path(config),
+            spec, preset, path_of("config", config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, flags, trust_code,
         )  # fmt: skip
         return train_with(
-            request, data=data, out=_path(out), resume=resume, save_every=save_every, keep_every=keep_every,
+            request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
             start=origin, extend=extend, fsdp=fsdp, tracking=Tracking(tracker), progress=progress,
         )  # fmt: skip
 
@@ -124,12 +126,15 @@ def train_with(
             progress = QUIET
         folder = out
         extension: Recipe | None = None
+        there = run_in(folder) if resume and folder is not None else None
         if start is not None and str(start).startswith(PREFIX):
             checkpoint = str(start)
-            start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
-        there = run_in(folder) if resume and folder is not None else None
+            if there is not None and (there.finished or (there.path / STATE).exists()):  # which has all it needs
+                start = place_of(checkpoint.removeprefix(PREFIX))
+            else:
+                start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
         if request.trust_code:
-            for one in (there, Run.open(start) if start else None):
+            for one in (there, Run.open(start) if start and start.exists() else None):
                 if one is not None:
                     one.trust_code()
         if extend is not None and start is None and (there is None or there.trained.origin is None):
@@ -145,6 +150,10 @@ def train_with(
                 return there
             store = store or Store.open(Path(resolved.data.path))
         else:
+            if start is None:
+                if resume and folder is not None and request.pe is None and request.file is None:
+                    raise UserError(f"{folder} holds no run: to begin one there, name its encoding, `encoding='rope'`")
+                check_request(request)
             if store is None:
                 store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
             if start:
@@ -177,13 +186,14 @@ def train_with(
         return run
 
 
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
+def path_of(parameter: str, given: str | Path | None) -> Path | None:
+    """A path that may be given. Raises UserError where something else is."""
+    return None if given is None else arguments.path(parameter, given)
 
 
 def opened_store(data: str | Path | Store | None) -> Store | None:
-    """The store that `data` is, or names; None for none."""
-    return data if data is None or isinstance(data, Store) else Store.open(Path(data))
+    """The store that `data` is, or names; None for none. Raises UserError where it is something else."""
+    return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
 
 
 def both(first: Report, second: Report) -> Report:

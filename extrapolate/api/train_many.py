@@ -7,7 +7,7 @@ from pathlib import Path
 
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.api.tokenize import default_store
-from extrapolate.api.train import Shown, both, opened_store
+from extrapolate.api.train import Shown, both, opened_store, path_of
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.interop import trackers
@@ -17,6 +17,7 @@ from extrapolate.machine.ranks import processes
 from extrapolate.model.decoder import Model
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import Run
 from extrapolate.training import many, stacked
@@ -74,13 +75,15 @@ def train_many(
             raise UserError(f"name at least one of `{name}`, and each once, not {values}")
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
-            spec, preset, None if config is None else Path(config),
+            spec, preset, path_of("config", config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, training, trust_code,
         )  # fmt: skip
+        check_request(request)
+        folder = path_of("out", out) or Path("ckpt")
         store = opened_store(data if data is not None else data_path(request)) or default_store(progress)
         planned = [
             _planned(
-                replace(request, training=training | {"seed": seed, "lr": lr}), store, out, resume, len(all_lrs) > 1
+                replace(request, training=training | {"seed": seed, "lr": lr}), store, folder, resume, len(all_lrs) > 1
             )
             for lr in all_lrs
             for seed in all_seeds
@@ -109,12 +112,10 @@ def train_many(
     return runs
 
 
-def _planned(
-    request: TrainingRequest, store: Store, out: str | Path | None, resume: bool, several_lrs: bool
-) -> Planned:
+def _planned(request: TrainingRequest, store: Store, folder: Path, resume: bool, several_lrs: bool) -> Planned:
     config, user_file = resolve(request, store)
     name = run_name(config) + (f"-lr{config.training.lr:g}" if several_lrs else "")
-    path = Path("ckpt" if out is None else out) / name
+    path = folder / name
     there = run_in(path) if resume else None
     if there is not None:
         if request.trust_code:

@@ -13,7 +13,9 @@ from extrapolate.evaluation.names import PRECISIONS
 
 def eval_tasks(
     runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
-    tasks: Annotated[str, typer.Option(help="tasks or groups of lm-eval: hellaswag,mmlu,arc_challenge,arc_easy")],
+    tasks: Annotated[
+        list[str], typer.Option(help="tasks or groups of lm-eval: hellaswag,mmlu,arc_challenge,arc_easy; repeatable")
+    ],
     extend: Annotated[
         list[str] | None, typer.Option(help="an extension: pi, yarn:factor=8 + log-n; all; without-own; repeatable")
     ] = None,
@@ -56,7 +58,7 @@ def eval_tasks(
 
     found = evaluate_tasks(
         runs,
-        names_of(tasks),
+        names_of(",".join(tasks)),
         extend=tuple(dict.fromkeys(extend or [])),
         length=length,
         shots=shots,

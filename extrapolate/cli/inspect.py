@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def inspect(
     runs: Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")],
     measures: Annotated[
-        str | None, typer.Option("--measure", help=f"{registered.measurements()}, or several  [default: all]")
+        list[str] | None,
+        typer.Option("--measure", help=f"{registered.measurements()}, or several; repeatable  [default: all]"),
     ] = None,
     factors: Annotated[str, typer.Option(help="lengths as multiples of the training length")] = "1,2,4,8,16",
     extend: Annotated[
@@ -50,7 +51,7 @@ def inspect(
     try:
         found = inspect_runs(
             runs,
-            measures=() if measures is None else names_of(measures),
+            measures=names_of(",".join(measures or [])),
             factors=numbers_of(factors),
             extend=tuple(dict.fromkeys(extend or [])),
             windows=windows,

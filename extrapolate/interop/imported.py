@@ -16,6 +16,16 @@ from extrapolate.runs.weights import load_weights
 PREFIX = "hf:"
 
 
+def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
+    """Where a checkpoint becomes a run, with the training length that it says itself."""
+    return folder / f"hf-{_model_name(name)}"
+
+
+def _model_name(name: str) -> str:
+    """The last part of a folder's path, or of a name on the Hub."""
+    return Path(name).expanduser().resolve().name
+
+
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
     """The run in `folder` that holds a checkpoint of Hugging Face, made where it is not there yet.
 
@@ -27,7 +37,7 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
     usual = huggingface.rotary_of(source)
     rotary = usual if seq_len is None else huggingface.rotary_of(source, seq_len)
     tokenizers.read(source.tokenizer)
-    model_name = source.folder.resolve().name if Path(name).expanduser().is_dir() else name.rpartition("/")[2]
+    model_name = _model_name(name)
     other_length = f"-L{rotary.seq_len}" if rotary.seq_len != usual.seq_len else ""
     raw = {
         "encoding": {"name": rotary.encoding, "arguments": rotary.arguments},
@@ -38,7 +48,7 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
         },
     }  # fmt: skip
     config, _ = resolve.with_resolved_encoding(configs.validate_as(ImportedConfig, raw, str(source.folder)))
-    path = folder / f"hf-{model_name}{other_length}"
+    path = Path(f"{place_of(name, folder)}{other_length}")
     with files.locked(path):
         files.remove_partials(path)
         if (path / CONFIG).exists():

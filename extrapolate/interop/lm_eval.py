@@ -116,7 +116,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
             if not 0 < len(answer) <= self.max_length:
                 text = "" if asked is None else f" ({asked[1][:40]!r})"
                 raise UserError(f"an answer{text} has {len(answer)} tokens: give a `length` of as many, or more")
-            whole = [*context, *answer]
+            whole = [*(context or [self.prefix_token_id]), *answer]  # a context of blanks has no tokens of its own
             self._cut_requests.append(len(whole) > self.max_length + 1)
             wholes.append(whole[-(self.max_length + 1) :])
         found: dict[int, tuple[float, bool]] = {}

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from extrapolate import files, specs
 from extrapolate.data.store import Store
-from extrapolate.encodings.base import Dims
+from extrapolate.encodings.base import Dims, find
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.layers import layer_encodings
@@ -43,6 +43,13 @@ class TrainingRequest:
     trust_code: bool = False
 
 
+def check(request: TrainingRequest) -> None:
+    """Raises UserError where a new run's request lacks an encoding or a training length: before text is tokenised."""
+    file = read_file(request.file)
+    find(encoding_section(request, file)["name"])
+    _training_section(request, file)
+
+
 def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path | None]:
     """The configuration of a run on a store, and the user's encoding file if it has one.
 
@@ -52,20 +59,16 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
     wanted_hash = section(file, "data").get("corpus_hash", store.corpus_hash)
     if wanted_hash != store.corpus_hash:
         raise UserError(f"{request.file} is of corpus {wanted_hash}, and {store.path} is {store.corpus_hash}")
-    preset = request.preset or file.get("preset") or "tiny"
-    sections = preset_sections(preset)
+    preset, training = _training_section(request, file)
     given_model = section(file, "model") | given_values(request.model)
     if (size := given_model.pop("vocab_size", store.vocab_size)) != store.vocab_size:
         raise UserError(
             f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
             "leave it out, or tokenise with that vocabulary"
         )
-    model = sections["model"] | given_model | {"vocab_size": store.vocab_size}
+    model = preset_sections(preset)["model"] | given_model | {"vocab_size": store.vocab_size}
     if "heads" in given_model and "kv_heads" not in given_model:
         model["kv_heads"] = model["heads"]
-    training = sections["training"] | section(file, "training") | given_values(request.training)
-    if "seq_len" not in training:
-        raise UserError("name the training length in tokens: `seq_len=512`")
     raw = {
         "preset": preset,
         "encoding": encoding_section(request, file),
@@ -76,6 +79,15 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
     config = configs.validate(raw, str(request.file) if request.file else "configuration")
     config = config.model_copy(update={"training": with_automatic(config, training)})
     return with_resolved_encoding(config)
+
+
+def _training_section(request: TrainingRequest, file: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The preset, and the training section as far as it is given. Raises UserError without a training length."""
+    preset = request.preset or file.get("preset") or "tiny"
+    training = preset_sections(preset)["training"] | section(file, "training") | given_values(request.training)
+    if "seq_len" not in training:
+        raise UserError("name the training length in tokens: `seq_len=512`")
+    return preset, training
 
 
 def with_resolved_encoding(config: C) -> tuple[C, Path | None]:

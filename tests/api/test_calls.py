@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,37 @@ def test_arguments_of_the_other_evaluations_are_checked_too(runs: dict[str, Run]
         xt.evaluate_tasks(runs["rope"], "hellaswag", length="x")
     with pytest.raises(xt.UserError, match="`tasks`: 3 is not a text"):
         xt.evaluate_tasks(runs["rope"], 3)
+    with pytest.raises(xt.UserError, match="`include_path`: 3 is not a path"):
+        xt.evaluate_tasks(runs["rope"], "hellaswag", include_path=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda run: xt.evaluate(3), "`runs`: 3 is not a run or a folder"),
+        (lambda run: xt.evaluate([run, None]), "`runs`: None is not a run or a folder"),
+        (lambda run: xt.evaluate(run, data=3), "`data`: 3 is not a path"),
+        (lambda run: xt.inspect(3), "`runs`: 3 is not a run or a folder"),
+        (lambda run: xt.compare([run, 3]), "`runs`: 3 is not a run or a folder"),
+        (lambda run: xt.report(run, out=["a"]), "`out`: a list is not a path"),
+        (lambda run: xt.report(run, check=3), "`check`: 3 is not a path"),
+        (lambda run: xt.merge(run, True), "`out`: True is not a path"),
+        (lambda run: xt.export(3, "out"), "`run`: 3 is not a path"),
+        (lambda run: xt.load(run), "`path`: a Run is not a path"),
+        (lambda run: xt.status(3), "`folder`: 3 is not a path"),
+        (lambda run: xt.sweep(3), "`study`: 3 is not a path"),
+        (lambda run: xt.tokenize(3), "`source`: 3 is not a text"),
+        (lambda run: xt.plot_encodings(["rope", 3]), "`names`: 3 is not an encoding or a run"),
+        (lambda run: xt.train("rope", data=3), "`data`: 3 is not a path"),
+        (lambda run: xt.train("rope", config=3), "`config`: 3 is not a path"),
+        (lambda run: xt.train(start=3), "`start`: 3 is not a path"),
+        (lambda run: xt.train_many("rope", out=3), "`out`: 3 is not a path"),
+    ],
+)
+def test_what_is_no_path_is_refused(runs: dict[str, Run], call: Callable[[Run], Any], words: str) -> None:
+    with pytest.raises(xt.UserError) as refused:
+        call(runs["rope"])
+    assert str(refused.value) == words
 
 
 def test_one_value_stands_for_a_list_of_it(runs: dict[str, Run]) -> None:

@@ -92,11 +92,11 @@ def test_a_class_of_a_script_keeps_its_source_with_all_that_it_needs(store: Path
 
 
 def test_a_class_of_a_notebook(store: Path, tmp_path: Path) -> None:
-    """In cells, the last of which redefines the class: the newest definition counts."""
+    """In cells, the last of which redefines the class: the newest definition counts, not what it is registered as."""
     cells = [
-        NEEDS,
-        CLASS,
-        CLASS.replace("BASE", "2 * BASE"),
+        f"{NEEDS}from extrapolate.encodings.base import register as known\n",
+        f"@known('mine'){CLASS}",
+        f"@known('mine'){CLASS}".replace("BASE", "2 * BASE"),
         f"xt.train(Mine, data={str(store)!r}, out='m', **{SMALL!r})",
     ]
     shell = "from IPython.core.interactiveshell import InteractiveShell\nshell = InteractiveShell.instance()\n"

@@ -263,7 +263,7 @@ class TestFineTuning:
         [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE, tuned")],
     )
     def test_a_checkpoint_learns_with_an_extension_or_another_encoding(
-        self, cli, flags, store, tmp_path, more, model
+        self, cli, refused, flags, store, tmp_path, more, model
     ) -> None:
         ended = cli(*flags, *more).succeeded()
         assert "trained ckpt/new" in ended.err
@@ -278,6 +278,9 @@ class TestFineTuning:
         assert rows["new"][1] < rows["hf-known"][1] - 0.1
         assert losses.iloc[-1] < losses.iloc[0]
         assert run.model.parameter_count() == start.model.parameter_count()
+        shutil.rmtree(tmp_path / "known")  # the run has all it needs
+        assert "already finished" in cli(*flags, *more, "--resume").succeeded().err
+        refused([*flags, *more, "--resume", "--from", "hf:other"], "ckpt/hf-other is not a run")
 
     @pytest.mark.parametrize(
         ("kind", "changes"),

@@ -84,7 +84,7 @@ def test_again_replaces_the_rows_and_an_extension_adds_its_own(cli, inspected, t
 
 def test_the_tables_are_printed_and_the_rows_as_json(cli, inspected, tmp_path):
     run = shutil.copytree(inspected / "rope", tmp_path / "rope")
-    shown = cli("inspect", run, *FEW, "--measure", "attention,heads").succeeded().out
+    shown = cli("inspect", run, *FEW, "--measure", "attention", "--measure", "heads").succeeded().out
     for words in ("RoPE (rope): by evaluation length", "Attention beyond L", "Attends to", "attention by distance"):
         assert words in shown
     lines = cli("inspect", run, *FEW, "--measure", "receptive-field", "--json").succeeded().out.splitlines()

@@ -56,6 +56,12 @@ class TestWithoutFlags:
         assert "already finished" in ended.err
         assert contents(tmp_path) == before
 
+    def test_what_cannot_begin_is_refused_before_text_is_tokenised(self, refused):
+        refused(["train", "--resume", "--out", "gone"], "gone holds no run", "--pe rope")
+        refused(["train", "--pe", "rope"], "--seq-len 512")
+        refused(["train", "--pe", "rope", "--seeds", "0,1"], "--seq-len 512")
+        refused(["train", "--pe", "rop", "--seq-len", "16"], "did you mean 'rope'")
+
     def test_a_finished_run_needs_no_corpus(self, cli, tiny, store, tmp_path):
         shutil.copytree(store, tmp_path / "own")
         flags = [str(tmp_path / "own") if flag == str(store) else flag for flag in tiny]

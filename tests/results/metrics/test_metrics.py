@@ -50,4 +50,4 @@ def test_a_column_says_when_it_is_empty() -> None:
 
 def test_two_metrics_of_one_name_are_refused() -> None:
     with pytest.raises(specs.UserError, match="two metrics are called 'perplexity'"):
-        metrics.register("perplexity")(metrics["perplexity"])
+        metrics.register("perplexity")(metrics["bits_per_byte"])
