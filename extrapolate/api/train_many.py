@@ -78,8 +78,8 @@ def train_many(
             spec, preset, path_of("config", config),
             {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, training, trust_code,
         )  # fmt: skip
-        check_request(request)
         folder = path_of("out", out) or Path("ckpt")
+        check_request(request)
         store = opened_store(data if data is not None else data_path(request)) or default_store(progress)
         planned = [
             _planned(
