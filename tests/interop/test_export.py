@@ -250,7 +250,7 @@ class TestInProcess:
         assert torch.equal(short, long[:, : prompt.shape[1] + 1])
 
     def test_both_names_of_its_attention_are_taken(self, exported: Path) -> None:
-        import extrapolate.transformers  # noqa: F401
+        import extrapolate.transformers  # noqa: F401 (it registers the classes)
 
         for name in ("eager", "sdpa"):
             transformers.AutoModelForCausalLM.from_pretrained(exported / "alibi", attn_implementation=name)
@@ -292,7 +292,7 @@ class TestInProcess:
     @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
     @pytest.mark.parametrize("name", ["sinusoidal", "learned+table-resize", "expe", "fox", "wall", "same-names"])
     def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
-        import extrapolate.transformers  # noqa: F401
+        import extrapolate.transformers  # noqa: F401 (it registers the classes)
 
         model = transformers.AutoModelForCausalLM.from_pretrained(exported / name, dtype=torch.bfloat16)
         state = model.state_dict()

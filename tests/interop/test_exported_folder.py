@@ -122,7 +122,7 @@ class TestUsersFiles:
         assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
 
     def test_in_this_process_they_need_the_folders_code(self, random_run: Callable[..., Run], tmp_path: Path) -> None:
-        import extrapolate.transformers  # noqa: F401
+        import extrapolate.transformers  # noqa: F401 (it registers the classes)
 
         xt.export(random_run(tmp_path / "run", MY_ENCODING), tmp_path / "out")
         with pytest.raises(ValueError, match="trust_remote_code=True"):
