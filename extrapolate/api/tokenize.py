@@ -19,11 +19,11 @@ STOPPED = "stopped; run the same command again to go on"
 
 
 def tokenize(
-    source: str = "stdlib",
+    source: str | Path = "stdlib",
     out: str | Path = DEFAULT_STORE,
     *,
     vocab_size: int = 2048,
-    tokenizer: str | None = None,
+    tokenizer: str | Path | None = None,
     min_doc_tokens: int = 1,
     max_tokens: int | None = None,
     min_heldout_tokens: int = 8193,
@@ -47,9 +47,12 @@ def tokenize(
 
     Raises UserError where the source cannot be read, or `out` holds something else.
     """
-    arguments.check("source", source, arguments.TEXT)
+    arguments.check("source", source, ((str, Path), "a source"))
+    if tokenizer is not None:
+        arguments.check("tokenizer", tokenizer, arguments.PATH)
+        tokenizer = str(tokenizer)
     settings = StoreSettings(
-        source, text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens, dedup
+        str(source), text_field, vocab_size, tokenizer, min_doc_tokens, max_tokens, min_heldout_tokens, dedup
     )
     return store_with(settings, arguments.path("out", out), progress, workers)
 

@@ -57,7 +57,7 @@ class Noted:
 
 def test_tokenize_makes_a_store_and_opens_it_the_next_time(corpus: Path) -> None:
     settings = dict(vocab_size=300, min_heldout_tokens=300)
-    made = xt.tokenize(str(corpus), "here", **settings)
+    made = xt.tokenize(corpus, "here", **settings)
     assert isinstance(made, Store)
     assert made.vocab_size == 300
     noted = Noted()
@@ -250,7 +250,7 @@ def test_arguments_of_the_other_evaluations_are_checked_too(runs: dict[str, Run]
         (lambda run: xt.load(run), "`path`: a Run is not a path"),
         (lambda run: xt.status(3), "`folder`: 3 is not a path"),
         (lambda run: xt.sweep(3), "`study`: 3 is not a path"),
-        (lambda run: xt.tokenize(3), "`source`: 3 is not a text"),
+        (lambda run: xt.tokenize(3), "`source`: 3 is not a source"),
         (lambda run: xt.plot_encodings(["rope", 3]), "`names`: 3 is not an encoding or a run"),
         (lambda run: xt.train("rope", data=3), "`data`: 3 is not a path"),
         (lambda run: xt.train("rope", config=3), "`config`: 3 is not a path"),
