@@ -33,11 +33,11 @@ for name, examples in EXAMPLES.items():
     settings.register_profile(name, max_examples=chosen, deadline=None)
 
 # Signals, disks and several processes take a minute at least; the suite has a few of its own in tests/cli.
-collect_ignore = (
-    ["test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_sweep.py", "test_ranks.py"]
-    if LEVEL == "short"
-    else []
-)
+_SLOW = [
+    "test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_ray.py", "test_kill_sweep.py",
+    "test_ranks.py",
+]  # fmt: skip
+collect_ignore = _SLOW if LEVEL == "short" else []
 TIMES = {
     "ci": {"kills": 16, "signals": 4, "failures": 4},
     "long": {"kills": 300, "signals": 50, "failures": 50},
