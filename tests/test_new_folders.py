@@ -117,7 +117,7 @@ class TestNewFolder:
         def fail(source: object, target: object) -> None:
             if str(source).endswith("/.made.partial"):
                 raise OSError(5, "Input/output error", str(source))
-            rename(source, target)  # type: ignore[call-overload]
+            rename(source, target)
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(os, "rename", fail)

@@ -20,7 +20,7 @@ def test_a_command_of_the_questions_is_one(line: str) -> None:
     """Its name, flags and values are; pages of their own, or the README, run such commands."""
     _, name, *arguments = shlex.split(line)
     if arguments:  # else it is the name alone
-        typer.main.get_command(app).commands[name].make_context(name, arguments)  # type: ignore[attr-defined]
+        typer.main.get_command(app).commands[name].make_context(name, arguments)
 
 
 def test_the_navigation_has_every_page() -> None:

@@ -24,7 +24,7 @@ _NO_MEMORY = re.compile(
 _SIZE = re.compile(r"(?:allocate|size) (\d[\d.,]*(?: ?[KMGTP]?i?B\b| bytes)?)")
 
 
-class Ended(Exception):  # noqa: N818 (what it is from is the error)
+class Ended(Exception):  # noqa: N818 (it carries an error, and is none itself)
     """Carries what Typer would swallow."""
 
 

@@ -14,9 +14,9 @@ from extrapolate.model.plan import Plan
 class ExPE(Encoding):
     """Overrides the first l channels of the query and key projections' input with values linear in the position.
 
-    In every block, W_q and W_k read p_n[c] = start + step n + slope c in channels c = 0..l-1 of the token at
-    position n, and the normalised residual stream in the others; W_v and the residual stream keep what was
-    overridden.
+    In every block, W_q and W_k read position values in channels c = 0..l-1 of the token at position n:
+    p_n[c] = start + step n + slope c. In the other channels they read the normalised residual stream. W_v and the
+    residual stream keep what was overridden.
     Beyond L: the values go on growing past the trained range, slowly and in a straight line, and the loss with
     them.
 

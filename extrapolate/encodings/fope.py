@@ -14,11 +14,11 @@ from extrapolate.errors import UserError
 class FoPE(RoPE):
     """Gives each rotated pair a mixture of frequencies, and none to pairs that complete no turn in L.
 
-    Of w_m = theta^(-2m/K), the n with w_m >= 2 pi / L are kept. Pair c of min(n, K/4) is multiplied, as RoPE's are,
-    by cos_c(i) = sum_m A[m, c] cos(i w_m) and sin_c(i) = sum_m B[m, c] sin(i w_m), in place of one cosine and sine;
-    the other pairs are not rotated. A and B, one each a head, have a 1 in row c ceil(n / C) of each of their C
-    columns, where there is such a row, plus noise of standard deviation gain sqrt(2 / (C (n + H))), drawn once and
-    not trained. It is no rotation: norms change.
+    Of w_m = theta^(-2m/K), the n with w_m >= 2 pi / L are kept. The first min(n, K/4) pairs are multiplied as RoPE's
+    are, but by sums in place of one cosine and one sine. For pair c they are cos_c(i) = sum_m A[m, c] cos(i w_m) and
+    sin_c(i) = sum_m B[m, c] sin(i w_m). The other pairs are not rotated. Every head has its own A and B, of C columns.
+    Column c has a 1 in row c ceil(n / C), where there is such a row. Noise of standard deviation
+    gain sqrt(2 / (C (n + H))) is added, drawn once and not trained. It is no rotation: norms change.
     Beyond L: every frequency has been seen through its whole turn.
 
     The authors' code pads the sine of the unrotated pairs with 1, not 0, which only doubles their products; ours is

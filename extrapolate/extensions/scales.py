@@ -36,8 +36,8 @@ class LogN(Extension):
 class Temperature(Extension):
     """Multiplies every score by 1 + c ln s, s = N/L, with a constant c fitted to held-out text.
 
-    Windows of at most L tokens are left alone. Where c is left out it is fitted for each length, to the loss of the
-    validation split, up to 1 and no lower than -0.5 or what makes scores change their sign.
+    Windows of at most L tokens are left alone. Where c is left out, it is fitted for each length to the loss of the
+    validation split. A fitted c is at most 1. It is at least -0.5, and no score changes its sign.
 
     Arguments: c, a number (default: fitted; DroPE's authors report 0.412 for a model trained from scratch).
     Sources: arXiv 2404.12224; DroPE, arXiv 2512.12167.

@@ -29,7 +29,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     model_type = "extrapolate"
     # The decoder's own names of the sizes.
-    attribute_map = {  # noqa: RUF012 (so it is declared there)
+    attribute_map = {  # noqa: RUF012 (transformers declares it without ClassVar)
         "width": "hidden_size",
         "layers": "num_hidden_layers",
         "heads": "num_attention_heads",

@@ -108,7 +108,7 @@ def test_a_class_of_a_notebook(store: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_kept_is_refused_with_the_reason(store: Path) -> None:
     with pytest.raises(xt.UserError, match="is no encoding: give a spec"):
-        xt.train(int, data=store, **SMALL)  # type: ignore[arg-type]
+        xt.train(int, data=store, **SMALL)
     with pytest.raises(xt.UserError, match="arguments of RoPE by name"):
         xt.train(partial(RoPE, 500.0), data=store, **SMALL)
 

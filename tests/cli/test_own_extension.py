@@ -117,7 +117,7 @@ WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def pl
 def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)  # type: ignore[arg-type]
+        recipe.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)
 
 
 def test_two_files_of_one_name_are_not_evaluated_as_one(cli, ckpt: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ class TestProcesses:
 
         class Watched(Child):
             def __init__(self, *arguments: object, **named: object) -> None:
-                super().__init__(*arguments, **named)  # type: ignore[arg-type]
+                super().__init__(*arguments, **named)
                 started.append(self)
 
         monkeypatch.setattr(encoding, "Child", Watched)

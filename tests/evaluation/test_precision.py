@@ -81,7 +81,7 @@ def test_without_torchao_int8_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     def missing(name: str, *arguments: object, **options: object) -> object:
         if name.startswith("torchao"):
             raise ImportError(name)
-        return load(name, *arguments, **options)  # type: ignore[arg-type]
+        return load(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ValueError, match=r"extrapolate\[int8\]"):

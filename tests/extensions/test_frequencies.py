@@ -38,7 +38,7 @@ def encoding_of(spec: str, d: int, seq_len: int, theta: float) -> Encoding:
 
 
 def frequencies(encoding: Encoding, plan: Plan) -> Tensor:
-    w = encoding.frequencies(CPU)  # type: ignore[operator]
+    w = encoding.frequencies(CPU)
     return w * torch.tensor(plan.frequency_scale or [1.0] * len(w))
 
 
@@ -229,7 +229,7 @@ def test_every_rotary_encoding_turns_by_the_frequencies_of_the_plan(spec: str, m
     pos_T = torch.arange(20.0)
     other = encoding.extended(Plan(frequency_scale=tuple(scale)))
     rotated = other.rotate(q, k, pos_T, pos_T.clone())
-    plain = type(encoding).frequencies  # type: ignore[attr-defined]
+    plain = type(encoding).frequencies
     monkeypatch.setattr(type(encoding), "frequencies", lambda self, device: plain(self, device) * torch.tensor(scale))
     expected = encoding.rotate(q, k, pos_T, pos_T.clone())
     torch.testing.assert_close(rotated, expected, rtol=0, atol=0)

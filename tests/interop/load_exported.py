@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.modules["extrapolate"] = None  # type: ignore[assignment] # importing it fails
+sys.modules["extrapolate"] = None  # importing it fails
 
 import torch  # noqa: E402
 import transformers  # noqa: E402

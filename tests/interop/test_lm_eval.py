@@ -81,7 +81,7 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
     from lm_eval import tasks as known
 
-    class Few(known.TaskManager):  # type: ignore[misc, unused-ignore]
+    class Few(known.TaskManager):
         def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
             super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
 
@@ -263,7 +263,7 @@ def test_generation_with_kept_tokens_is_that_without(name: str, ckpt: Path) -> N
     prompt, setting = list(range(5, 17)), model.setting(PLAIN)
     plain = SimpleNamespace(device=model.device, hidden=model.hidden, head=model.head)
     kept = generated(model, prompt, 20, setting, lambda new: False)
-    assert kept == generated(plain, prompt, 20, setting, lambda new: False)  # type: ignore[arg-type]
+    assert kept == generated(plain, prompt, 20, setting, lambda new: False)
     assert len(kept) == 20
 
 
