@@ -7,7 +7,7 @@ from typing import Any, Self
 from extrapolate import files
 from extrapolate.api import arguments
 from extrapolate.data import sources
-from extrapolate.data.build import LEARNING, StoreSettings, build_store
+from extrapolate.data.build import ENCODING, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
@@ -109,7 +109,7 @@ class _Stages:
             self._display = self._shown.enter_context(self._progress.display("MB", stopped=STOPPED))
             self._stage, self._done = stage, 0
         self._done += size
-        most = TRAINING_CHARACTERS if stage == LEARNING else None
+        most = None if stage == ENCODING else TRAINING_CHARACTERS
         total = self._size and max(self._done, min(self._size, most or self._size))
         self._display.update(f"{stage} {self._name}", self._done / 1e6, total and total / 1e6)
 

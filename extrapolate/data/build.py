@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source
 from extrapolate.data.encoding import encoded
+from extrapolate.data.learning import Learning
 from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store
@@ -23,7 +25,7 @@ from extrapolate.data.synthetic.base import Process
 from extrapolate.errors import UserError
 
 BATCH_CHARACTERS = 1_000_000
-LEARNING, ENCODING = "training BPE", "tokenising"  # the stages that progress is told of
+READING, LEARNING, ENCODING = "reading", "training BPE", "tokenising"  # the stages that progress is told of
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def build_store(
 
     Documents shorter than min_doc_tokens and repeated documents are left out. Of the documents of at least
     min_heldout_tokens, a quarter (by hash, at most 256, and 8 M tokens) become the test split, a twentieth (at most 64,
-    and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False.
+    and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False. A tokenizer is
+    learned from training documents alone: those of the first 100 M characters that `Learning` allows.
     `progress(stage, bytes)` is called as text is read. workers: processes that encode (default: one a core). Memory
     does not grow with the source. Where the source is a `Lasting` one and the work is stopped or killed, or fails for
     want of something, the same call goes on with it. Raises UserError on unusable input.
@@ -88,7 +91,7 @@ def _build(
     workers: int,
 ) -> None:
     if not any(folder.iterdir()):
-        construction.begin(folder, made_from, _tokenizer(source, settings, progress, workers))
+        construction.begin(folder, made_from, *_tokenizer(source, settings, progress, workers))
     # Synthetic documents are all of one length, so that none is too short.
     least = 1 if isinstance(source, Process) else settings.min_heldout_tokens
     # Two of them are alike by chance alone.
@@ -113,20 +116,19 @@ def _build(
 
 def _tokenizer(
     source: Source, settings: StoreSettings, progress: Callable[[str, int], None], workers: int
-) -> Tokenizer:
+) -> tuple[Tokenizer, bytes | None]:
+    """The tokenizer, and where it is learned, the bound of the documents that it did not learn from."""
     if isinstance(source, Process):
         if settings.tokenizer is not None:
             raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")
-        return source.tokenizer()
+        return source.tokenizer(), None
     if settings.tokenizer is not None:
-        return tokenizers.load(settings.tokenizer)
-
-    def texts() -> Iterator[str]:
-        for document in source:
-            progress(LEARNING, len(document.text.encode()))
-            yield document.text
-
-    return tokenizers.learn_bpe(texts(), settings.vocab_size, workers)
+        return tokenizers.load(settings.tokenizer), None
+    learning = Learning.of(
+        source, settings.min_heldout_tokens, tokenizers.TRAINING_CHARACTERS, partial(progress, READING)
+    )
+    texts = learning.texts(source, partial(progress, LEARNING))
+    return tokenizers.learn_bpe(texts, settings.vocab_size, workers), learning.bound
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

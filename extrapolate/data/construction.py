@@ -37,8 +37,9 @@ _RECORDS_AT_ONCE = 2**16
 class Progress(Section):
     """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
 
-    format: int = 2  # the second has passages
+    format: int = 3  # the second has passages, the third `bound`
     made_from: dict[str, Any]
+    bound: str | None  # see Learning, in hexadecimal digits; None where the tokenizer was not learned
     read: Count = 0
     read_bytes: Count = 0
     records: Count = 0
@@ -73,14 +74,15 @@ def _progress(folder: Path) -> Progress | None:
         raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error
 
 
-def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer) -> None:
-    """Keeps the tokenizer: from now on the work can go on."""
+def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, bound: bytes | None) -> None:
+    """Keeps the tokenizer: from now on the work can go on. bound: see `Learning`."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.save(str(folder / TOKENIZER))
     files.sync(folder / TOKENIZER)
     there = {TOKENIZER: Content(**content(folder / TOKENIZER))}
-    progress = Progress(made_from=dict(made_from), train=[], train_part=EMPTY, long=[], files=there)
+    bounded = None if bound is None else bound.hex()
+    progress = Progress(made_from=dict(made_from), bound=bounded, train=[], train_part=EMPTY, long=[], files=there)
     files.write_sealed(folder / PROGRESS, progress.model_dump())
 
 
@@ -115,7 +117,8 @@ class Construction:
         self.read, self.read_bytes, self.whole = progress.read, progress.read_bytes, progress.whole
         self._train = Shards(folder, "train", self.dtype, progress.train, progress.train_part)
         self._long = Shards(folder, "long", self.dtype, progress.long, EMPTY)
-        self._heldout, self._seen = HeldOut(min_heldout_tokens), Seen(folder / SEEN)
+        bound = None if progress.bound is None else bytes.fromhex(progress.bound)
+        self._heldout, self._seen = HeldOut(min_heldout_tokens, bound), Seen(folder / SEEN)
         self._tokens = self._since_saved = 0
         self._records = Records(folder / RECORDS, _RECORD, progress.records)
         self._passages = Records(folder / PASSAGES, PASSAGE, progress.passages)
@@ -163,6 +166,7 @@ class Construction:
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = Progress(
             made_from=self._progress.made_from,
+            bound=self._progress.bound,
             read=self.read,
             read_bytes=self.read_bytes,
             records=self._records.count,

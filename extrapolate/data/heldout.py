@@ -29,12 +29,14 @@ class HeldOut:
 
     Near-duplicates are drawn as one, at the place of the last of them in that order. So a group of which one document
     is too short, or was let go of, is for training.
+
+    bound: only documents with lower hashes can be held out, as the tokenizer learned from the others (see `Learning`).
     """
 
-    def __init__(self, min_tokens: int) -> None:
+    def __init__(self, min_tokens: int, bound: bytes | None = None) -> None:
         self._min_tokens = min_tokens
         self._first: list[Long] = []  # in the order of their hashes
-        self._beyond: bytes | None = None  # the least hash of those that were let go of
+        self._beyond = bound  # the least hash of those that were let go of
         self._long = self._all = self._longest = 0
 
     def may_hold(self, digest: bytes, tokens: int) -> bool:
@@ -43,7 +45,7 @@ class HeldOut:
         if tokens < self._min_tokens:
             return False
         self._long += 1
-        if self._beyond is not None and digest > self._beyond:
+        if self._beyond is not None and digest >= self._beyond:
             return False
         insort(self._first, Long(digest, self._all - 1, tokens))
         most = {name: RESERVE * most for name, (_, most, _) in HELDOUT.items()}
@@ -69,6 +71,12 @@ class HeldOut:
                 f"{self._long} of {self._all} documents have at least {self._min_tokens} tokens (the longest has "
                 f"{self._longest}), and testing and validation need one each, training a third; "
                 "lower `min_heldout_tokens` or add documents"
+            )
+        if len(self._first) < len(HELDOUT):
+            raise UserError(
+                f"the tokenizer learned from all but {len(self._first)} of the {self._long} documents of at least "
+                f"{self._min_tokens} tokens, and testing and validation need one each that it did not learn from; "
+                "lower `min_heldout_tokens`, add documents, or give a `tokenizer`"
             )
         groups = list(self._groups(_united(pairs), set(never)))
         wanted = {name: min(most, round(share * self._long)) for name, (share, most, _) in HELDOUT.items()}
@@ -118,13 +126,15 @@ def _united(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
 def _counts(sizes: Sequence[tuple[int, int]], wanted: dict[str, int], reserve: int = 1) -> dict[str, int]:
     """How many groups each split takes: as many as its numbers of documents and tokens allow, and at least one.
 
+    One is left for each split after it.
+
     sizes: the documents and the tokens of each group.
     """
     counts = {}
     taken = 0
-    for name, (_, _, most_tokens) in HELDOUT.items():
+    for later, (name, (_, _, most_tokens)) in zip(reversed(range(len(HELDOUT))), HELDOUT.items(), strict=True):
         count = documents = tokens = 0
-        for some, many in islice(sizes, taken, None):
+        for some, many in islice(sizes, taken, max(taken, len(sizes) - later)):
             documents, tokens = documents + some, tokens + many
             if count and (documents > wanted[name] or tokens > reserve * most_tokens):
                 break

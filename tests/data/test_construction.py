@@ -13,9 +13,11 @@ import pytest
 from extrapolate.data import build as building
 from extrapolate.data import writing
 from extrapolate.data.build import StoreSettings, build_store
-from extrapolate.data.construction import PROGRESS
+from extrapolate.data.construction import PROGRESS, Construction, begin
 from extrapolate.data.documents import Document
+from extrapolate.data.encoding import Encoded, Encoder
 from extrapolate.data.sources import open_source
+from extrapolate.data.tokenizer import train_bpe
 from extrapolate.files import read_json
 
 # Kills itself at the n-th flush to the disk.
@@ -165,3 +167,19 @@ def test_a_source_that_cannot_tell_whether_it_is_the_same_is_read_anew(tmp_path:
     with pytest.raises(KeyboardInterrupt):
         build_store(documents, StoreSettings(vocab_size=257, min_heldout_tokens=40), tmp_path / "store", progress)
     assert os.listdir(tmp_path) == []
+
+
+def test_who_goes_on_holds_out_nothing_that_the_tokenizer_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "SHARD_TOKENS", 50)
+    tokenizer = train_bpe(["one two three"], 257)
+    begin(tmp_path, {}, tokenizer, bytes(8))
+    for number in range(8):
+        store = Construction(tmp_path)
+        text = f"document {number} " * 3
+        store.take(text, Encoded.of(text, Encoder(tokenizer, store.dtype), sketched=False))
+        store.end()
+        store.close()
+    with pytest.raises(ValueError, match=r"learned from all but 0 of the 8 documents"):
+        Construction(tmp_path).finish()

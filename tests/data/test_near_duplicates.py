@@ -169,6 +169,17 @@ def test_the_order_of_documents_does_not_matter(documents: list[Document], token
         assert splits(shuffled, tokenizer, tmp_path / str(seed))[0] == split_of
 
 
+def test_what_is_mostly_a_form_is_not_held_out(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
+    form = written(2500, 71)
+    forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]
+    split_of, store = splits([*documents[20:32], *forms], tokenizer, tmp_path / "store")
+    plain, _ = splits([*documents[20:32], *forms], tokenizer, tmp_path / "plain", dedup=False)
+    assert any(split != "train" for name, split in plain.items() if name.startswith("form"))
+    assert {split for name, split in split_of.items() if name.startswith("form")} == {"train"}
+    assert set(split_of.values()) == set(SPLITS)
+    assert store.manifest["near_duplicates"] == {"pairs": 0, "apart": 0}
+
+
 def test_where_all_are_one_group_none_can_be_held_out(
     documents: list[Document], tokenizer: str, tmp_path: Path
 ) -> None:

@@ -154,7 +154,7 @@ class TestContent:
 
         build_store(DOCUMENTS, SETTINGS, tmp_path / "store", progress)
         size = sum(len(document.text.encode()) for document in DOCUMENTS)
-        assert seen == {"training BPE": size, "tokenising": size}
+        assert seen == {"reading": size, "training BPE": size, "tokenising": size}
 
 
 class TestPieces:
@@ -230,7 +230,7 @@ class TestLimits:
         self, store: Store, tmp_path: Path, spare: int, documents: int
     ) -> None:
         limit = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS[:30]) + spare
-        settings = StoreSettings(vocab_size=300, max_tokens=limit, min_heldout_tokens=20)
+        settings = StoreSettings(vocab_size=300, max_tokens=limit, min_heldout_tokens=40)
         kept = contents(build_store(DOCUMENTS, settings, tmp_path / "store"))
         assert set(kept) == {document.id for document in DOCUMENTS[:documents]}
 
@@ -335,3 +335,17 @@ class TestCorpusHash:
         assert len(encoded(store, changed[row].text)) == len(encoded(store, DOCUMENTS[row].text))
         hashes = {build_store(d, settings, tmp_path / n).corpus_hash for n, d in (("a", DOCUMENTS), ("b", changed))}
         assert len(hashes) == 2
+
+
+class TestLearning:
+    def test_the_tokenizer_learns_from_training_documents_alone(self, tmp_path: Path) -> None:
+        # Every document has a word of its own, which it says often enough to become a token.
+        draws = random.Random(0)
+        words = ["".join(draws.choices("abcdefghijklmnopqrstuvwxyz", k=7)) for _ in range(40)]
+        documents = [Document(word, " ".join([word] * draws.randint(60, 100))) for word in words]
+        store = build_store(documents, StoreSettings(vocab_size=380, min_heldout_tokens=50), tmp_path / "store")
+        learned = {name for name in words if f"Ġ{name}" in store.tokenizer().get_vocab()}
+        held_out = ids(store)["test"] | ids(store)["validation"]
+        assert len(held_out) == 10 + 2
+        assert not held_out & learned
+        assert len(learned) > 10
