@@ -83,6 +83,12 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
     if (near := store.manifest["near_duplicates"]) is not None:
         kept = f", each kept in one split, of which {near['apart']:,} would be apart" if near["pairs"] else ""
         progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
+    if not store.lossless:
+        found = store.manifest["round_trip"]
+        progress.say(
+            f"warning: the tokenizer is lossy: decoding gives another text for {found['changed']:,} of "
+            f"{found['documents']:,} held-out documents; bits per byte will be n/a"
+        )
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
 

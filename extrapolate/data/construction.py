@@ -32,6 +32,7 @@ PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.
 # A document that is kept: its hash, its tokens without the end of text, and whether it may be held out.
 _RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?")])
 _RECORDS_AT_ONCE = 2**16
+_ROUND_TRIP_TOKENS = 2**20  # of held-out documents are decoded
 
 
 class Progress(Section):
@@ -187,7 +188,7 @@ class Construction:
         """
         chosen, near = self._chosen()
         parts = {name: Shards(self._folder, name, self.dtype, [], EMPTY) for name in SPLITS} | {"train": self._train}
-        late = self._place_long(parts, chosen)
+        late, round_trip = self._place_long(parts, chosen)
         for part in parts.values():
             part.end_file()
         names = [TOKENIZER, *(name for part in parts.values() for name in part.names)]
@@ -200,6 +201,7 @@ class Construction:
             "splits": splits | {"train": splits["train"] | {"late": late}},
             "corpus_hash": self._corpus_hash(chosen),
             "near_duplicates": near,
+            "round_trip": round_trip,
             "files": {name: there.get(name) or content(self._folder / name) for name in names},
         }
 
@@ -212,23 +214,31 @@ class Construction:
         apart = sum(drawn.get(row, "train") != drawn.get(other, "train") for row, other in found.pairs)
         return self._heldout.chosen(found.pairs, found.common), {"pairs": len(found.pairs), "apart": apart}
 
-    def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> list[int]:
-        """Writes every long document into its split. Returns the places in the training text of those that go there."""
+    def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> tuple[list[int], dict[str, int]]:
+        """Writes every long document into its split.
+
+        Returns the places in the training text of those that go there, and what the manifest says of the round trip.
+        """
         heldout = sorted(chosen)
-        rows = (row for row, record in enumerate(self._all_records()) if record["long"])
+        rows = ((row, record["digest"].tobytes()) for row, record in enumerate(self._all_records()) if record["long"])
         late = []
+        documents = changed = decoded = 0
         parts["train"].end_file()
         for name in self._long.names:
             for batch in shards.read(self._folder / name, self.dtype, self.vocab_size, self.eos_id):
                 columns = batch.column("id").to_pylist(), batch.column("bytes").to_pylist()
                 offsets, values = batch.column("tokens").offsets.to_numpy(), batch.column("tokens").values.to_numpy()
                 for document_id, size, start, end in zip(*columns, offsets[:-1], offsets[1:], strict=True):
-                    row = next(rows)
+                    row, digest = next(rows)
                     split = chosen.get(row, "train")
                     if split == "train":
                         late.append(row - bisect(heldout, row))
+                    elif decoded < _ROUND_TRIP_TOKENS:
+                        text = tokenizers.decode(self.tokenizer, values[start : end - 1].tolist())
+                        documents, decoded = documents + 1, decoded + int(end - start)
+                        changed += hashlib.sha256(text.encode()).digest() != digest
                     parts[split].add(document_id, size, values[start:end].tobytes())
-        return late
+        return late, {"documents": documents, "changed": changed}
 
     def _corpus_hash(self, chosen: Mapping[int, str]) -> str:
         identity = hashlib.sha256((self._folder / TOKENIZER).read_bytes())

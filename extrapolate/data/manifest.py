@@ -11,8 +11,9 @@ from extrapolate.sections import Section
 from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
-# says the places of training documents that were written late, the fourth how many near-duplicates were found.
-FORMAT = 4
+# says the places of training documents that were written late, the fourth how many near-duplicates were found. The
+# fifth says whether the tokenizer gives the text back.
+FORMAT = 5
 TOKENIZER = "tokenizer.json"
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -116,8 +117,21 @@ class Fourth(Third):
     near_duplicates: Near | None
 
 
+class RoundTrip(Section):
+    """Held-out documents of which the tokens were decoded. `changed`: how many gave another text."""
+
+    documents: Count
+    changed: Count
+
+
+class Fifth(Fourth):
+    """A manifest of the fifth format."""
+
+    round_trip: RoundTrip
+
+
 SPLITS = tuple(Parts.model_fields)
-_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth}
+_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth, 5: Fifth}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -128,6 +128,11 @@ class Store:
         return self.manifest["corpus_hash"]
 
     @property
+    def lossless(self) -> bool:
+        """Whether decoding gives the text back, so that tokens stand for its bytes. Earlier stores did not find out."""
+        return not self.manifest.get("round_trip", {"changed": 0})["changed"]
+
+    @property
     def vocab_size(self) -> int:
         """The number of token ids."""
         return self.manifest["vocab_size"]

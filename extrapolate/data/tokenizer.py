@@ -118,6 +118,12 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
         return tokenizer.encode_batch_fast(texts, add_special_tokens=False)
 
 
+def decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """The text that tokens spell, special ones included. Raises UserError where the tokenizer fails on them."""
+    with _unreadable("the tokenizer cannot decode its tokens"):
+        return tokenizer.decode(tokens, skip_special_tokens=False)
+
+
 def eos_id(tokenizer: Tokenizer) -> int | None:
     """The id of the end-of-text token, or None where there is none by any of its usual names."""
     return _first_known(tokenizer, _KNOWN_EOS)

@@ -152,7 +152,7 @@ def evaluate(
             layout = settings.layout(protocol.text, split, model.seq_len)
             bos = beginning_token(run, store) if protocol.bos else None
             layout = layout if bos is None else layout.beginning_with(bos)
-            targets = Targets.of(layout.control, split, bytes_of)
+            targets = Targets.of(layout.control, split, bytes_of, store.lossless)
             evaluation = _ProtocolEvaluation(
                 run, store, split, loaded, model, precision, layout, bos, targets, progress, say
             )

@@ -4,6 +4,7 @@ Shapes: N targets, in the order of `Targets`.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -63,7 +64,7 @@ class Scores:
             **metric_values(scored),
             "n_targets": n_targets,
             "n_documents": len(np.unique(targets.document_N)),
-            "n_bytes": float(targets.bytes_N.sum()),
+            "n_bytes": _known(targets.bytes_N.sum()),
             "tokens_per_s": None if measured is None or not measured.inputs else measured.inputs / measured.seconds,
             "peak_mib": None if measured is None else measured.peak_mib,
             "evaluated_at": datetime.now(UTC).replace(microsecond=0),
@@ -93,12 +94,16 @@ class Scores:
                 "block": block,
                 "position": bucket * width,
                 "n_targets": int(n_targets[i]),
-                "n_bytes": float(sums["n_bytes"][i]),
+                "n_bytes": _known(sums["n_bytes"][i]),
             }
             for i, (document, block, bucket) in enumerate(
                 zip(sums["key 0"].tolist(), sums["key 1"].tolist(), sums["key 2"].tolist(), strict=True)
             )
         ]
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | None) -> str | None:

@@ -14,18 +14,28 @@ from extrapolate.evaluation.protocols.base import Windows
 
 @dataclass(frozen=True)
 class Targets:
-    """Every target once, by document and then by place: arrays [N]. bytes_N are the bytes of text it stands for."""
+    """Every target once, by document and then by place: arrays [N].
+
+    bytes_N are the bytes of text it stands for, NaN where that is not known.
+    """
 
     document_N: np.ndarray
     place_N: np.ndarray
     bytes_N: np.ndarray
 
     @classmethod
-    def of(cls, groups: Sequence[Windows], split: Split, token_bytes: np.ndarray | None) -> "Targets":
-        """The targets of some windows; bytes are exact where every token's are known, else the documents' means."""
+    def of(
+        cls, groups: Sequence[Windows], split: Split, token_bytes: np.ndarray | None, lossless: bool = True
+    ) -> "Targets":
+        """The targets of some windows; bytes are exact where every token's are known, else the documents' means.
+
+        Of a tokenizer that is not lossless, no bytes are known.
+        """
         flat = np.concatenate([group.targets().reshape(-1, 2) for group in groups])
         document_N, place_N = flat[np.lexsort((flat[:, 1], flat[:, 0]))].T
-        if token_bytes is None:
+        if not lossless:
+            bytes_N = np.full(len(document_N), np.nan)
+        elif token_bytes is None:
             bytes_N = (split.bytes / np.maximum(split.lengths, 1))[document_N]
         else:
             bytes_N = token_bytes[_tokens_at(split, document_N, place_N)]

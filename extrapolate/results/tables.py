@@ -71,7 +71,9 @@ _MISSING = Group(
 )  # fmt: skip
 _COUNTS = "how much was scored"
 _N_TARGETS = always("n_targets", INT, "targets", "How many tokens were scored.")
-_N_BYTES = always("n_bytes", REAL, "bytes", "How many bytes of text the targets stand for.")
+_N_BYTES = sometimes(
+    "n_bytes", REAL, "bytes", "How many bytes of text the targets stand for.", "the tokenizer is lossy"
+)
 
 _MODEL = Group(
     "model", "which encoding, and what belongs to the run",

@@ -192,7 +192,9 @@ class TestManifest:
         with pytest.raises(UserError, match=rf"manifest\.json is damaged: .*{re.escape(said)}.*tokenise again"):
             rewritten(copy, change)
 
-    @pytest.mark.parametrize("name", ["format", "splits", "eos_id", "files", "settings", "near_duplicates"])
+    @pytest.mark.parametrize(
+        "name", ["format", "splits", "eos_id", "files", "settings", "near_duplicates", "round_trip"]
+    )
     def test_an_entry_that_is_missing_is_refused(self, copy: Store, name: str) -> None:
         with pytest.raises(UserError, match=r"manifest\.json is damaged"):
             rewritten(copy, lambda record: record.pop(name))
@@ -203,8 +205,8 @@ class TestManifest:
             Store.open(copy.path)
 
     def test_one_of_a_later_format_is_refused_with_what_to_do(self, copy: Store) -> None:
-        with pytest.raises(UserError, match=r"in format 5, which this version .* does not know: upgrade extrapolate"):
-            rewritten(copy, lambda record: record.update(format=5))
+        with pytest.raises(UserError, match=r"in format 6, which this version .* does not know: upgrade extrapolate"):
+            rewritten(copy, lambda record: record.update(format=6))
 
     @pytest.mark.parametrize("name", ["documents", "tokens", "bytes", "longest_document"])
     def test_counts_are_those_of_the_files(self, copy: Store, name: str) -> None:

@@ -82,3 +82,22 @@ def test_bits_per_byte_follow(documents: list[Document], store: Store, tmp_path:
     assert row["n_bytes"] == pytest.approx(expected)
     assert sum(part["n_bytes"] for part in by_document) == pytest.approx(expected)
     assert row["bits_per_byte"] == pytest.approx(row["loss"] * row["n_targets"] / math.log(2) / expected)
+
+
+def test_a_lossy_tokenizer_has_no_bits_per_byte(documents: list[Document], store: Store, tmp_path: Path) -> None:
+    """Every token is the unknown one: the loss is close to 0, and says nothing of the text."""
+    lossy = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    lossy.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    lossy.save(str(tmp_path / "tokenizer.json"))
+    settings = StoreSettings("words", tokenizer=str(tmp_path / "tokenizer.json"), min_heldout_tokens=200, dedup=False)
+    assert store.lossless
+    store = build_store(documents, settings, tmp_path / "store")
+    assert not store.lossless
+    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48}
+    config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 8192}), store)
+    run = Run.create(tmp_path / "run", config, (store.path / "tokenizer.json").read_bytes())
+    run.save_weights(run.build_model(), 1, 8192, final=True)
+    ((row,), by_document) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
+    assert row["loss"] > 0
+    assert row["bits_per_byte"] is row["n_bytes"] is None
+    assert {part["n_bytes"] for part in by_document} == {None}

@@ -19,6 +19,9 @@ BEST = """\
 The best of each length is in bold. ≈ marks a loss that is not surely worse: the 95 % interval of its difference to the
 best holds zero, or does after Holm's correction for the comparisons in this table. {} A click on a column's name sorts
 by it."""
+LOSSY = """\
+Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
+not stand for its bytes."""
 CHOSEN = " These same data chose the best among all models. That makes differences to it look a little too large."
 
 
@@ -68,6 +71,8 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
         ]
         for unit, cell in units.items()
     }
+    if rows["n_bytes"].isna().all():
+        views["bits per byte"] = [Text(LOSSY)]
     said = comparison.resampled(best)
     if any(one.one_run for one in best):
         said += " Where a model has one seed, marks are about this run."

@@ -20,8 +20,9 @@ class Scored:
     """What is known of every target of a row, [N]. Losses are in nats.
 
     loss_N is the model's, control_N the control's, optimum_N the least that is possible: None where the text's origin
-    does not tell it. bytes_N is how many bytes of text a target stands for, document_N the number of its document,
-    index_N the place of its last input in the window, and window_N the number of its window, all counted from 0.
+    does not tell it. bytes_N is how many bytes of text a target stands for, NaN if that is not known. document_N is the
+    number of its document, index_N the place of its last input in the window, and window_N the number of its window,
+    all counted from 0.
     """
 
     loss_N: np.ndarray

@@ -11,9 +11,9 @@ class BitsPerByte(Metric):
 
     unit = "bits"
     meaning = "The loss per byte of text, in bits: comparable between tokenizers."
-    empty = "the targets stand for no bytes"
+    empty = "the targets stand for no bytes, or the tokenizer is lossy: decoding does not give the text back"
 
     @staticmethod
     def of(scored: Scored) -> float | None:
         n_bytes = float(scored.bytes_N.sum())
-        return scored.total / math.log(2) / n_bytes if n_bytes else None
+        return scored.total / math.log(2) / n_bytes if n_bytes > 0 else None

@@ -36,11 +36,12 @@ def documents(losses: dict[str, dict[int, tuple[float, ...]]]) -> pd.DataFrame:
     return pd.DataFrame(made).astype({"seed": "Int64"})
 
 
-def shown(losses: dict[str, dict[int, tuple[float, ...]]]) -> tuple[dict[str, Grid], str]:
-    """The section's tables by unit, and the words below them."""
+def shown(losses: dict[str, dict[int, tuple[float, ...]]], lossless: bool = True) -> tuple[dict[str, Grid | Text], str]:
+    """What the section shows by unit, and the words below it."""
     by_document = documents(losses)
     rows = by_document.groupby(["model", "factor", "seed", "run"], as_index=False)["loss"].mean()
-    rows["bits_per_byte"] = rows["loss"] / 2
+    rows["bits_per_byte"] = rows["loss"] / 2 if lossless else math.nan
+    rows["n_bytes"] = 1.0 if lossless else math.nan
     part = Overview.part(
         Material(
             evaluated=Evaluated({}, ()),
@@ -60,7 +61,7 @@ def shown(losses: dict[str, dict[int, tuple[float, ...]]]) -> tuple[dict[str, Gr
     assert isinstance(switch, Switch)
     assert isinstance(text, Text)
     assert not markdown(part.blocks).strip()  # Markdown has the tables of each protocol
-    return {unit: view for unit, (view,) in switch.views.items() if isinstance(view, Grid)}, text.text
+    return {unit: view for unit, (view,) in switch.views.items()}, text.text
 
 
 def cell(grid: Grid, model: str, factor: float) -> Cell:
@@ -121,3 +122,10 @@ def test_what_has_no_loss_has_no_mark_and_what_is_infinite_is_never_the_best() -
     assert cell(grids["loss"], "A", 4.0).kind == ""
     assert cell(grids["loss"], "A", 4.0).text == "inf"
     assert cell(grids["loss"], "B", 4.0).kind == "best"
+
+
+def test_without_bits_per_byte_it_says_why() -> None:
+    found, _ = shown(MODELS, lossless=False)
+    assert list(found) == ["loss", "perplexity", "difference to the control", "bits per byte"]
+    assert "n/a: the tokenizer of this corpus is lossy" in found["bits per byte"].text
+    assert not any(isinstance(view, Text) for view in shown(MODELS)[0].values())
