@@ -9,12 +9,14 @@ from extrapolate.api import arguments
 from extrapolate.data import sources
 from extrapolate.data.build import ENCODING, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
+from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
 
 DEFAULT_STORE = Path("data/stdlib")
+OTHER_TEXT = "{} holds other text than the store was made from"
 STOPPED = "stopped; run the same command again to go on"
 
 
@@ -35,7 +37,8 @@ def tokenize(
     """Turns documents into a token store, with held-out documents for validation and testing.
 
     source: `stdlib`, a file, a folder, a glob, `hf:NAME[:CONFIG[:SPLIT]]` or `synthetic:PROCESS`. out: the new folder;
-    where it holds the same store already, that one is opened and nothing is written. vocab_size: tokens of the
+    if it holds a store of the same settings and the same text already, that one is opened and nothing is written.
+    vocab_size: tokens of the
     byte-level BPE that is trained, unless `tokenizer` names a `tokenizer.json` or `hf:NAME`. min_doc_tokens: shorter
     documents are left out. max_tokens: the store ends before the document that passes it (default: all).
     min_heldout_tokens: held-out documents have at least so many tokens. text_field: the column of text in `.jsonl`,
@@ -45,7 +48,8 @@ def tokenize(
     The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
     goes on from the last finished file of the store, unless the source was changed meanwhile.
 
-    Raises UserError where the source cannot be read, or `out` holds something else.
+    Raises UserError where the source cannot be read, or `out` holds something else: also a store of the same settings
+    if the source's files have changed since. Whether a dataset of the Hub has is not known.
     """
     arguments.check("source", source, ((str, Path), "a source"))
     if tokenizer is not None:
@@ -58,7 +62,10 @@ def tokenize(
 
 
 def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:
-    """The store that is made with some settings: opened where it is there, else made. UserError on another store."""
+    """The store that is made with some settings: opened where it is there, else made.
+
+    Raises UserError where another store is there, or one of other text.
+    """
     if out.exists():
         files.tidy(out)
         if not (out / "manifest.json").exists():
@@ -67,7 +74,15 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         there = {"dedup": settings.dedup, **store.manifest["settings"]}
         if there == vars(settings):
             earlier = "" if "dedup" in store.manifest["settings"] else ", before near-duplicates were looked for"
-            progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do")
+            unknown = ""
+            if (same := _same_text(store, settings)) is None:
+                unknown = f" (whether {settings.source} still holds the same text is not known)"
+            elif not same:
+                raise UserError(
+                    f"{out} was made with the same settings, but {OTHER_TEXT.format(settings.source)}; choose another "
+                    "`out`, or delete it"
+                )
+            progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do{unknown}")
             return store
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
         raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
@@ -91,6 +106,20 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         )
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
+
+
+def _same_text(store: Store, settings: StoreSettings) -> bool | None:
+    """Whether the source of a store still holds the text that the store was made from; None if that is not known."""
+    if settings.source.startswith(SYNTHETIC):
+        return True  # made from the settings
+    recorded: dict[str, str] | None = store.manifest.get("source_files")
+    try:
+        source = sources.open_source(settings.source, settings.text_field)
+    except UserError:  # it is gone
+        return None
+    if recorded is None or not isinstance(source, Lasting):
+        return None
+    return source.fingerprint() == recorded["fingerprint"] or source.content() == recorded["content"]
 
 
 class _Stages:
@@ -123,6 +152,9 @@ class _Stages:
 def default_store(progress: Progress) -> Store:
     """The default corpus, tokenised on first use."""
     if DEFAULT_STORE.exists():
-        return Store.open(DEFAULT_STORE)
+        store = Store.open(DEFAULT_STORE)
+        if store.manifest["settings"]["source"] == "stdlib" and _same_text(store, StoreSettings()) is False:
+            progress.say(f"{DEFAULT_STORE} is used as it is, but {OTHER_TEXT.format('the library of this Python')}")
+        return store
     progress.say(f"no `data` is given: tokenising this Python's standard library into {DEFAULT_STORE}")
     return store_with(StoreSettings(), DEFAULT_STORE, progress)

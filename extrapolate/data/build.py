@@ -110,6 +110,9 @@ def _build(
             limit = "" if settings.max_tokens is None else f" within `max_tokens={settings.max_tokens}`"
             raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
         manifest = {"format": FORMAT, "source": settings.source, "settings": vars(settings), **store.finish()}
+        manifest["source_files"] = None
+        if isinstance(source, Lasting) and (content := source.content()) is not None:
+            manifest["source_files"] = {"fingerprint": made_from["source"], "content": content}
         files.write_sealed(folder / "manifest.json", manifest)
         store.remove_scaffold()
 

@@ -35,6 +35,9 @@ class Lasting(Source, Protocol):
     def fingerprint(self) -> str | None:
         """Another one where any document may be another; None where that cannot be known."""
 
+    def content(self) -> str | None:
+        """The SHA-256 of all that is in its files, in hexadecimal digits; None where that cannot be known."""
+
     def size(self) -> int | None:
         """About how many bytes of text there are; None where that is not known."""
 
@@ -45,6 +48,15 @@ def fingerprint(files: Iterable[Path]) -> str:
     for path in files:
         found = path.stat()
         identity.update(f"{str(path.absolute())!r} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return identity.hexdigest()
+
+
+def content(files: Iterable[Path]) -> str:
+    """The SHA-256 of what files hold, one after the other, whatever their names and times."""
+    identity = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            identity.update(hashlib.file_digest(file, "sha256").digest())
     return identity.hexdigest()
 
 

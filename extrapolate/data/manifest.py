@@ -12,7 +12,7 @@ from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
 # says the places of training documents that were written late, the fourth how many near-duplicates were found. The
-# fifth says whether the tokenizer gives the text back.
+# fifth says whether the tokenizer gives the text back, and what the source's files held.
 FORMAT = 5
 TOKENIZER = "tokenizer.json"
 
@@ -124,10 +124,18 @@ class RoundTrip(Section):
     changed: Count
 
 
+class SourceFiles(Section):
+    """What the source's files held: see `Lasting`."""
+
+    fingerprint: str
+    content: str
+
+
 class Fifth(Fourth):
-    """A manifest of the fifth format."""
+    """A manifest of the fifth format. Without source_files: the source does not say whether it is the same."""
 
     round_trip: RoundTrip
+    source_files: SourceFiles | None
 
 
 SPLITS = tuple(Parts.model_fields)

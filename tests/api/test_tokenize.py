@@ -1,5 +1,6 @@
 """What `xt.tokenize` says of a store, and whether one that is there was made from the same."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import extrapolate as xt
+from extrapolate.api import tokenize
+from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import train_bpe
 from extrapolate.progress import Quiet
@@ -73,3 +76,61 @@ def test_a_lossy_tokenizer_is_found(made: Callable[[], Tokenizer] | None, texts:
     assert store.manifest["round_trip"] == {"documents": documents, "changed": documents if lossy else 0}
     assert store.lossless is not lossy
     assert ("warning: the tokenizer is lossy: decoding gives another text for" in said) is lossy
+
+
+def test_a_store_of_the_same_text_is_opened(texts: Path) -> None:
+    made, _ = tokenized()
+    assert tokenized()[1] == "store is already there, made with the same settings: nothing to do"
+    for path in texts.iterdir():  # another copy of it
+        path.write_bytes(path.read_bytes())
+    assert tokenized()[0].corpus_hash == made.corpus_hash
+    texts.rename("elsewhere")
+    assert "nothing to do (whether texts still holds the same text is not known)" in tokenized()[1]
+
+
+@pytest.mark.parametrize("changed", ["text", "another file", "a file less"])
+def test_a_store_of_other_text_is_refused(texts: Path, changed: str) -> None:
+    store, _ = tokenized()
+    if changed == "text":
+        (texts / "3.txt").write_text((texts / "3.txt").read_text().replace("a", "b", 1))
+    elif changed == "another file":
+        (texts / "new.txt").write_text("new text")
+    else:
+        (texts / "3.txt").unlink()
+    with pytest.raises(xt.UserError, match=r"same settings, but texts holds other text .*choose another `out`"):
+        tokenized()
+    assert Store.open(store.path).corpus_hash == store.corpus_hash
+
+
+def test_a_source_that_does_not_say_whether_it_is_the_same(texts: Path) -> None:
+    (texts / "train.jsonl").write_text("".join(json.dumps({"text": p.read_text()}) + "\n" for p in texts.glob("*.txt")))
+    for path in texts.glob("*.txt"):
+        path.unlink()
+    assert tokenized(f"hf:{texts}")[0].manifest["source_files"] is None
+    assert "still holds the same text is not known" in tokenized(f"hf:{texts}")[1]
+
+
+def test_synthetic_text_follows_from_its_name(texts: Path) -> None:
+    tokenized("synthetic:markov:documents=20", vocab_size=2048)
+    assert tokenized("synthetic:markov:documents=20", vocab_size=2048)[1].endswith("nothing to do")
+
+
+def test_another_pythons_library_is_other_text(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = [texts / f"{number}.py" for number in range(10)]
+    for number, path in enumerate(library):
+        path.write_text((texts / f"{number}.txt").read_text())
+    monkeypatch.setattr(StandardLibrary, "files", library, raising=False)
+    monkeypatch.setattr(StandardLibrary, "root", texts, raising=False)
+    monkeypatch.setattr(StandardLibrary, "__init__", lambda self: None)
+    monkeypatch.setattr(tokenize, "DEFAULT_STORE", Path("store"))
+    tokenized("stdlib")
+    said = Said()
+    assert tokenize.default_store(said).path == Path("store")
+    assert not said.lines
+    library[0].write_text("another release")
+    with pytest.raises(xt.UserError, match="stdlib holds other text"):
+        tokenized("stdlib")
+    tokenize.default_store(said)
+    assert said.lines == [
+        "store is used as it is, but the library of this Python holds other text than the store was made from"
+    ]

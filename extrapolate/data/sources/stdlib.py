@@ -5,7 +5,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from extrapolate.data.documents import Document, fingerprint
+from extrapolate.data.documents import Document, content, fingerprint
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.errors import UserError
 
@@ -48,6 +48,10 @@ class StandardLibrary(NamedSource):
     def fingerprint(self) -> str:
         """Another one where a file is another, or was changed."""
         return fingerprint(self.files)
+
+    def content(self) -> str:
+        """The SHA-256 of what the files hold."""
+        return content(self.files)
 
     def size(self) -> int:
         """How many bytes of text there are."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from extrapolate import specs
-from extrapolate.data.documents import Document, check_size, fingerprint
+from extrapolate.data.documents import Document, check_size, content, fingerprint
 from extrapolate.data.sources.base import form, sources
 from extrapolate.data.sources.local.file import COMPRESSIONS, LocalFile
 from extrapolate.errors import UserError
@@ -75,6 +75,10 @@ class LocalFiles:
     def fingerprint(self) -> str:
         """Another one where a file is another, or was changed."""
         return fingerprint(file.path for file in self.files)
+
+    def content(self) -> str:
+        """The SHA-256 of what the files hold."""
+        return content(file.path for file in self.files)
 
     def size(self) -> int | None:
         """About how many bytes of text there are; None where some are compressed."""
