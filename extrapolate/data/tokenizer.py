@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from extrapolate import files
-from extrapolate.data.words import blocks
+from extrapolate.data.words import blocks, without_long_words
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
@@ -56,6 +56,8 @@ def serve_training(connection: Connection) -> None:
 def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """A byte-level BPE of exactly `vocab_size` tokens, `<eos>` included, from the first 100 M characters.
 
+    Words of more than 500 characters, such as text without spaces, are cut: no token goes beyond a cut in all of them.
+
     Raises UserError where the size is out of range, or the text is too little for so many tokens.
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
@@ -84,7 +86,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
     for text in texts:
-        yield from blocks(text[:limit], BLOCK_CHARACTERS)  # the words to learn from are the same
+        for block in blocks(text[:limit], BLOCK_CHARACTERS):  # the words to learn from are the same,
+            yield from without_long_words(block)  # but for long ones: learning takes time quadratic in the longest
         limit -= len(text)
         if limit <= 0:
             return

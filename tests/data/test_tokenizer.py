@@ -71,6 +71,12 @@ class TestTraining:
         with pytest.raises(ValueError, match="too little"):
             train_bpe([], 300)
 
+    def test_text_without_spaces_is_cut(self) -> None:
+        """Learning from one word takes time that is quadratic in its length: hours for this text."""
+        letters = "".join(random.Random(0).choices("acgt", k=200_000))
+        assert train_bpe([letters], 300).get_vocab_size() == 300
+        assert 256 <= max(map(len, train_bpe(["a" * 5000], 267).get_vocab())) <= 500  # 1024 without cuts
+
     def test_two_trainings_agree(self, trained: Tokenizer) -> None:
         assert train_bpe([made_up_text()], 400).to_str() == trained.to_str()
 

@@ -1,6 +1,7 @@
 """Words and blocks: pieces of a text whose tokens are those of the whole."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from extrapolate.data.tokenizer import train_bpe
-from extrapolate.data.words import blocks, words
+from extrapolate.data.words import blocks, without_long_words, words
 
 # All that regular expressions have ever taken for white space, and what stands beside it in the pattern.
 SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u180e\u2000\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -39,3 +40,16 @@ def test_the_words_of_blocks_are_those_of_the_text(text: str, characters: int) -
 
 def test_blocks_are_about_as_long_as_asked() -> None:
     assert max(map(len, blocks("some words " * 1000, 500))) <= 511
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "字", " ", "\n\t"]), st.integers(1, 1800)), max_size=6))
+def test_long_words_are_cut_and_others_are_not(parts: list[tuple[str, int]]) -> None:
+    text = "".join((letter * count)[:count] for letter, count in parts)
+    pieces = list(without_long_words(text))
+    assert "".join(pieces) == text
+    runs = [len(run) for piece in pieces for run in re.findall(r"\S+|\s+", piece)]
+    assert max(runs, default=0) <= 1000
+    cuts = {len("".join(pieces[:at])) for at in range(1, len(pieces))} - {len(text)}
+    for run in re.finditer(r"\S+|\s+", text):
+        if len(run.group()) < 500:
+            assert not any(run.start() < cut < run.end() for cut in cuts)
