@@ -116,6 +116,22 @@ def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, don
     assert (run / "model.safetensors").stat().st_mtime_ns == weights
 
 
+def test_a_changed_evaluation_is_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    """The runs stay; rows of what the study does not name any more are kept."""
+    out, changed = Path(shutil.copytree(done, tmp_path / "copy")), tmp_path / "changed.toml"
+    text = study.read_text()
+    for old, new in (("[1, 4]", "[1, 2]"), ("yarn:factor=4", "pi:factor=4"), ("_targets = 512", "_targets = 256")):
+        assert old in text
+        text = text.replace(old, new)
+    changed.write_text(text)
+    weights = (out / "runs" / BEST / "model.safetensors").stat().st_mtime_ns
+    cli("sweep", changed, "--out", out, "--array", "0/1", "--jobs", 1).succeeded()
+    rows = pd.read_parquet(out / "runs" / BEST / "evals.parquet")
+    assert set(rows[rows["extension"] == "pi:factor=4"]["factor"]) == {1.0, 2.0}
+    assert set(rows[rows["extension"] == "as-trained"]["n_targets"]) >= {256}
+    assert (out / "runs" / BEST / "model.safetensors").stat().st_mtime_ns == weights
+
+
 def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.toml"
     changed.write_text(study.read_text().replace("tokens = 5300", "tokens = 6144"))
