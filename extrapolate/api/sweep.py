@@ -157,7 +157,9 @@ def estimate_sweep(
 
     The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
-    measured here. Arguments and errors are those of `sweep`; a token store that is missing is an error too.
+    measured here. Of the learning rates of a model one is evaluated and continued, for which the first stands: what is
+    not done for the others takes 0 s. Arguments and errors are those of `sweep`; a token store that is missing is an
+    error too.
     """
     if jobs is not None:
         core_shares(jobs)
@@ -245,20 +247,17 @@ class _Screen:
         tasks = self.tasks
         if not tasks.done and all(one.told is None for one in running):
             return  # processes start: a rate that begins here says nothing of the work
-        total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
-        for name in filter(tasks.passed_over, tasks.cells):
-            total -= _cost(tasks.cells[name], "evaluate")
-            total -= _cost(tasks.cells[name], "train") if Task("train", name) not in tasks.done else 0
-        done = sum(_cost(tasks.cells[task.cell], task.kind) for task in (*tasks.done, *tasks.failed))
+        costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
+        done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
         for one in running:
             share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
-            done += share * _cost(tasks.cells[one.task.cell], one.task.kind)
+            done += share * costs.get(one.task, 0.0)
             parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
         finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
         note = f"{finished} of {len(tasks.cells)} cells done"
         failed = len(tasks.without())
-        self.display.update(", ".join(parts), done, total, f"{note}, {failed} failed" if failed else note)
+        self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
 
 def _cost(cell: Resolved, kind: str) -> float:
