@@ -4,6 +4,7 @@ A value may itself be a spec, in parentheses: `random:base=(rope:theta=500),max=
 A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=value`.
 """
 
+import contextlib
 import difflib
 import hashlib
 import inspect
@@ -13,7 +14,8 @@ import sys
 import traceback
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -328,11 +330,26 @@ def _classes_of(file: Path) -> dict[str, type]:
     return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
 
 
+# What raises UserError if a Python file, of which it gets the SHA-256 and the path, may not run.
+_check: ContextVar[Callable[[str, Path], None]] = ContextVar("check", default=lambda sha256, file: None)
+
+
+@contextlib.contextmanager
+def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
+    """Within it, a Python file runs only after a check of its SHA-256, which raises UserError if it may not."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
 def _names_of(file: Path) -> dict[str, Any]:
-    """What a Python file defines."""
+    """What a Python file defines: the one place where a user's file runs."""
     if not file.is_file():
         raise UserError(f"{file}: no such file")
     content = file.read_bytes()
+    _check.get()(hashlib.sha256(content).hexdigest(), file)
     digest = hashlib.sha256(str(file.resolve()).encode() + content).hexdigest()[:16]
     module = types.ModuleType(f"{USER_MODULE}{digest}")
     module.__file__ = str(file)

@@ -1,20 +1,17 @@
 """xt.sweep"""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.api import arguments
 from extrapolate.api.sweep_reports import write_reports
-from extrapolate.api.tokenize import default_store, store_with
+from extrapolate.api.sweep_stores import open_stores
 from extrapolate.data.build import cores
-from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
@@ -22,12 +19,12 @@ from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.sections.learning_rates import FILE, RATES
+from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
 from extrapolate.studies import local, rates, ray_engine, state
-from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.cells import cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
-from extrapolate.studies.lines import Place
 from extrapolate.studies.local import UnderWay
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
@@ -37,8 +34,7 @@ from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 from extrapolate.studies.turns import turn
 
-JOBS, ESTIMATE = "jobs.json", "estimate.json"
-_NOTED = {"jobs": int, "cells": list, "seconds": float}  # what these files hold
+JOBS = "jobs.json"
 ENGINES = ("local", "ray")
 # Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
 WORTH_MEASURING = 1e14
@@ -102,6 +98,7 @@ def sweep(
     name is the group of its runs.
 
     trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
+    Token stores that are missing are made as the file says, in the study's folder or the current one.
 
     A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
     trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
@@ -117,7 +114,7 @@ def sweep(
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
     if jobs is not None:
         core_shares(jobs)  # raises where there are not so many cores
-    read, folder, ready = _ready(study, out, scale, trust_code, progress)
+    read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for cell in ready:
         for text, reason in cell.left_out.items():
@@ -138,18 +135,12 @@ def sweep(
         if engine == "local" and tasks.ready():
             jobs = _jobs_of(folder, tasks, progress) if jobs is None else jobs
             files.write_json(folder / JOBS, {"jobs": jobs})
-        estimated = _estimated(folder, tasks, jobs)
-        began = time.monotonic()
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
                 ray_engine.run(tasks, folder, address, cpus, gpus, gather, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
-        if estimated is not None and array is None:
-            took = time.monotonic() - began
-            error = estimated / took - 1
-            progress.say(f"that took {took:,.0f} s; the dry run said {estimated:,.0f} s ({error:+.0%})")
         return _finish(tasks, folder, progress, report=array is None)
 
 
@@ -162,22 +153,20 @@ def estimate_sweep(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> tuple[pd.DataFrame, Estimate]:
-    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is trained.
+    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is written.
 
     The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
-    measured here. Arguments and errors are those of `sweep`, which says at its end how far the estimate was off.
+    measured here. Of the learning rates of a model one is evaluated and continued, for which the first stands: what is
+    not done for the others takes 0 s. Arguments and errors are those of `sweep`; a token store that is missing is an
+    error too.
     """
     if jobs is not None:
         core_shares(jobs)
-    _, folder, ready = _ready(study, out, scale, trust_code, progress)
+    _, _, ready = _ready(study, out, scale, trust_code, progress, make=False)
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_json(
-        folder / ESTIMATE, {"jobs": jobs, "cells": [cell.name for cell in ready], "seconds": found.seconds}
-    )
     rows = [
         {
             "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
@@ -191,15 +180,16 @@ def estimate_sweep(
 
 
 def _ready(
-    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress
+    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress, *, make: bool
 ) -> tuple[Study, Path, list[Resolved]]:
-    """The study's file, the folder that it is done in, and its cells."""
+    """The study's file, the folder that it is done in, and its cells. make: token stores that are missing are made."""
     read = read_study(arguments.path("study", study), scale)
     name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
     folder = Path("sweeps") / name if out is None else arguments.path("out", out)
     cells = cells_of(read)
-    stores = _stores(read, cells, progress)
-    return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+    stores = open_stores(read, cells, folder, progress, make=make)
+    with trust.required(trust_code):
+        return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS)
 
 
 def _repeating(cell: Resolved) -> Repeating:
@@ -207,32 +197,15 @@ def _repeating(cell: Resolved) -> Repeating:
     return Repeating(cell.name, cell.cell.settings["encoding"], config.preset, config.model.layers, config.data.source)
 
 
-def _estimated(folder: Path, tasks: Tasks, jobs: int | None) -> float | None:
-    """What a dry run of the same study and number of jobs said, seconds; None where some of it is done already."""
-    said = None if tasks.done else _noted(folder / ESTIMATE, "jobs", "cells", "seconds")
-    if said is None or (said["jobs"], said["cells"]) != (jobs, list(tasks.cells)):
-        return None
-    return float(said["seconds"])
-
-
 def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
     """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
-    for path in (folder / JOBS, folder / ESTIMATE):
-        said = _noted(path, "jobs")
-        if said is not None and 1 <= said["jobs"] <= cores():
-            return int(said["jobs"])
+    if (folder / JOBS).is_file():
+        said = files.read_json(folder / JOBS)
+        if not isinstance(said, dict) or type(jobs := said.get("jobs")) is not int:
+            raise UserError(f"{folder / JOBS} is damaged: delete it")
+        if 1 <= jobs <= cores():
+            return jobs
     return _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
-
-
-def _noted(path: Path, *names: str) -> dict[str, Any] | None:
-    """What an earlier call noted under these names; None where there is no such file. Raises UserError where it is
-    damaged."""
-    if not path.is_file():
-        return None
-    said = files.read_json(path)
-    if isinstance(said, dict) and all(isinstance(said.get(name), _NOTED[name]) for name in names):
-        return said
-    raise UserError(f"{path} is damaged: delete it")
 
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
@@ -248,34 +221,6 @@ def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
     shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
     progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
     return jobs
-
-
-def _stores(study: Study, cells: Sequence[Cell], progress: Progress) -> dict[str | None, Store]:
-    """The token stores that cells name, opened, or made as the study's file says."""
-    found: dict[str | None, Store] = {}
-    for cell in cells:
-        path = cell.settings.get("data")
-        if path in found:
-            continue
-        try:
-            found[path] = _store(study, path, progress)
-        except UserError as error:
-            wanted: list[Place] = [(*cell.place, "data"), ("axes", "data"), ("base", "data")]
-            raise UserError(f"{study.at(*next((one for one in wanted if one in study.lines), ()))}: {error}") from None
-    return found
-
-
-def _store(study: Study, path: str | None, progress: Progress) -> Store:
-    if path is None:
-        return default_store(progress)
-    if path in study.stores:
-        return store_with(study.stores[path], Path(path), progress)
-    if Path(path).exists():
-        return Store.open(Path(path))
-    raise UserError(
-        f"there is no token store {path}: make it with extrapolate tokenize, or say how in the file: [[store]], "
-        f"path = '{path}', source = ..."
-    )
 
 
 def _find_done(tasks: Tasks, folder: Path) -> None:
@@ -302,20 +247,17 @@ class _Screen:
         tasks = self.tasks
         if not tasks.done and all(one.told is None for one in running):
             return  # processes start: a rate that begins here says nothing of the work
-        total = sum(_cost(cell, kind) for kind in ("train", "evaluate") for cell in tasks.cells.values())
-        for name in filter(tasks.passed_over, tasks.cells):
-            total -= _cost(tasks.cells[name], "evaluate")
-            total -= _cost(tasks.cells[name], "train") if Task("train", name) not in tasks.done else 0
-        done = sum(_cost(tasks.cells[task.cell], task.kind) for task in (*tasks.done, *tasks.failed))
+        costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
+        done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
         for one in running:
             share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
-            done += share * _cost(tasks.cells[one.task.cell], one.task.kind)
+            done += share * costs.get(one.task, 0.0)
             parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
         finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
         note = f"{finished} of {len(tasks.cells)} cells done"
         failed = len(tasks.without())
-        self.display.update(", ".join(parts), done, total, f"{note}, {failed} failed" if failed else note)
+        self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
 
 def _cost(cell: Resolved, kind: str) -> float:

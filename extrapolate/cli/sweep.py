@@ -51,7 +51,7 @@ def sweep(
         str | None, _MACHINE(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
     dry_run: Annotated[
-        bool, _STUDY("--dry-run", help="train nothing: show the cells, and the time and memory they would take")
+        bool, _STUDY("--dry-run", help="write nothing: show the cells, and the time and memory they would take")
     ] = False,
     tracker: Annotated[
         Tracker | None,

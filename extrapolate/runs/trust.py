@@ -1,14 +1,18 @@
 """Which Python files that came with data may run: those whose content this user has run before, or trusts now.
 
 A file that the user names, as in `--pe my_file.py:MyEncoding`, runs. The copy of it in a run's folder runs too, for it
-has the same content. A folder that someone sent holds other content, and that runs only with `trust_code`.
+has the same content. A folder that someone sent holds other content, and a study names other files: these run only with
+`trust_code`.
 
 The hashes are kept in `trusted-code` in the folder extrapolate of the user's settings, a line for each file.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from extrapolate import specs
 from extrapolate.errors import UserError
 
 _now: set[str] = set()  # of this process: a home that cannot be written keeps none
@@ -35,6 +39,22 @@ def check(sha256: str, file: Path) -> None:
             f"{file} is Python code that came with data, and you have not run it before: read it, and add "
             "`trust_code=True` if you trust it"
         )
+
+
+@contextlib.contextmanager
+def required(trust_code: bool) -> Iterator[None]:
+    """Within it, no Python file runs that is not trusted, wherever it is named: the names came with data too.
+
+    trust_code: the user trusts these files.
+    """
+
+    def check_first(sha256: str, file: Path) -> None:
+        if trust_code:
+            allow(sha256, file)
+        check(sha256, file)
+
+    with specs.checking(check_first):
+        yield
 
 
 def record() -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from extrapolate.data.build import cores
 from extrapolate.studies.measure import Cost, measure
 from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.tasks import Task, Tasks
 
 # What cells of one kind may differ in: it changes neither the cost of a step nor that of an evaluation.
 _FREE = ("seed", "lr", "tokens", "min_lr_ratio", "warmup_ratio", "weight_decay", "beta1", "beta2", "clip")
@@ -14,7 +15,10 @@ _FREE = ("seed", "lr", "tokens", "min_lr_ratio", "warmup_ratio", "weight_decay",
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds for each cell, as if it ran alone in its slot, and of the whole where so many jobs run at once."""
+    """Seconds for each cell, as if it ran alone in its slot, and of the whole where so many jobs run at once.
+
+    0 for what is not done: of the learning rates of a model one is evaluated and continued, for which the first stands.
+    """
 
     jobs: int
     training_s: dict[str, float]
@@ -46,10 +50,11 @@ def estimate(cells: Sequence[Resolved], jobs: int, tell: Callable[[int, int], No
         tell(done, len(kinds))
         costs[kind] = measure(cell, jobs)
     of = {cell.name: costs[kind_of(cell)] for cell in cells}
+    expected = set(Tasks(cells, lambda cell: 0.0).expected())
     return Estimate(
         jobs,
-        {cell.name: of[cell.name].training_s(cell) for cell in cells},
-        {cell.name: of[cell.name].evaluation_s(cell) for cell in cells},
+        {c.name: of[c.name].training_s(c) if Task("train", c.name) in expected else 0.0 for c in cells},
+        {c.name: of[c.name].evaluation_s(c) if Task("evaluate", c.name) in expected else 0.0 for c in cells},
         {cell.name: of[cell.name].peak_mib for cell in cells},
     )
 

@@ -68,19 +68,17 @@ class Resolved:
         return self.config.training.lr
 
 
-def request_of(cell: Cell, study: Study, trust_code: bool = False) -> TrainingRequest:
+def request_of(cell: Cell, study: Study) -> TrainingRequest:
     """What `train` is asked for; of a cell that continues another, only what its own table names."""
     settings = cell.settings
     if cell.continues is not None:
         settings = study.fine_tunings[int(cell.place[1])].settings
     model, training = ({k: v for k, v in settings.items() if k in known} for known in (MODEL, TRAINING))
-    return TrainingRequest(
-        settings.get("encoding"), settings.get("preset"), None, model, training, trust_code=trust_code
-    )
+    return TrainingRequest(settings.get("encoding"), settings.get("preset"), None, model, training)
 
 
 def resolve_cells(
-    study: Study, cells: Sequence[Cell], stores: Mapping[str | None, Store], runs: Path, trust_code: bool = False
+    study: Study, cells: Sequence[Cell], stores: Mapping[str | None, Store], runs: Path
 ) -> list[Resolved]:
     """Every cell, ready. `stores` are by the cells' `data`; `runs` is the folder of all runs.
 
@@ -91,7 +89,7 @@ def resolve_cells(
     _check_recipes(study)
     for cell in cells:
         store = stores[cell.settings.get("data")]
-        request = request_of(cell, study, trust_code)
+        request = request_of(cell, study)
         own: Recipe | None = None
         try:
             if cell.continues is None:

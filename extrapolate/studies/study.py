@@ -37,7 +37,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int": ("a whole number", lambda value: type(value) is int),
     "float": ("a finite number", lambda value: type(value) in (int, float) and math.isfinite(value)),
     "count": ("a whole number above 0", lambda value: type(value) is int and value > 0),
-    "text": ("text", lambda value: isinstance(value, str) and value != ""),
+    "text": ("text", lambda value: isinstance(value, str) and value != "" and "\0" not in value),
 }
 
 
@@ -258,6 +258,7 @@ class _Reader:
             path = settings.pop("path", None)
             if not isinstance(path, str) or "source" not in settings:
                 raise self.wrong(place, "a store has a path and a source: path = 'data/books', source = 'books/'")
+            self.check_value("data", path, (*place, "path"))
             for name, value in settings.items():
                 if name not in known:
                     raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")

@@ -1,9 +1,9 @@
 """What is to be done for the cells of a study, and in which order."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from extrapolate.studies import rates
 from extrapolate.studies.cells import Cell
@@ -11,6 +11,7 @@ from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved
 
 Kind = Literal["train", "evaluate"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Tasks:
         self.warnings: dict[str, list[str]] = {}  # with the cells that each is about
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = _with_rates(self.cells)
-        self._grouped = {cell.name for group in self.groups for cell in group}
+        self._group = {cell.name: group for group in self.groups for cell in group}
 
     def finish(self, task: Task) -> None:
         """It is done."""
@@ -85,18 +86,30 @@ class Tasks:
 
     def ready(self) -> list[Task]:
         """What can be done now and is not done, in the order of the cells, trainings first."""
-        every = [Task(kind, name) for kind in ("train", "evaluate") for name in self.cells]
-        return [task for task in every if not self._settled(task) and self._can(task)]
+        return [task for task in self._every() if not self.settled(task) and self._can(task)]
+
+    def expected(self) -> list[Task]:
+        """What is done and what is to be done, in the order of `ready`.
+
+        Until a learning rate is chosen, a model's first one stands for it: all of them take the same time.
+        """
+        lost = self.without()
+        return [task for task in self._every() if task in self.done or (task.cell not in lost and self._due(task))]
+
+    def settled(self, task: Task) -> bool:
+        """Whether it is done, or failed, or diverged."""
+        diverged = task.kind == "train" and task.cell in self.diverged
+        return diverged or task in self.done or task in self.failed
 
     def in_turn(self, task: Task) -> tuple[Task, ...]:
         """A task that is ready, with the evaluation that follows it in any case: where no learning rate is chosen."""
-        follows = task.kind == "train" and task.cell not in self._grouped
+        follows = task.kind == "train" and task.cell not in self._group
         return (task, Task("evaluate", task.cell)) if follows else (task,)
 
     def chosen(self, name: str) -> bool:
         """Whether a cell is evaluated: it is not, where another learning rate is better."""
         choice = self.choices.get(name)
-        return name not in self._grouped or (choice is not None and self.cells[name].lr == choice.chosen)
+        return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
 
     def passed_over(self, name: str) -> bool:
         """Whether nothing more is done with a cell, or with the one that it continues, for another rate is better."""
@@ -112,13 +125,22 @@ class Tasks:
                 found.setdefault(name, f"{parent}, which it continues, failed")
         return found
 
-    def _settled(self, task: Task) -> bool:
-        diverged = task.kind == "train" and task.cell in self.diverged
-        return diverged or task in self.done or task in self.failed
+    def _every(self) -> Iterator[Task]:
+        return (Task(kind, name) for kind in KINDS for name in self.cells)
+
+    def _due(self, task: Task) -> bool:
+        parent = self.cells[task.cell].cell.continues
+        return (parent is None or self._stands(parent)) and (task.kind == "train" or self._stands(task.cell))
+
+    def _stands(self, name: str) -> bool:
+        """Whether a cell has its model's learning rate, or the one that stands for it."""
+        if name in self.choices or name not in self._group:
+            return self.chosen(name)
+        return self.cells[name].lr == self.cells[self._group[name][0].name].lr
 
     def _alone_or_lost(self, name: str) -> bool:
         """Whether a cell has no other learning rate, or none that could be taken."""
-        return name not in self._grouped or (name in self.choices and self.choices[name].chosen is None)
+        return name not in self._group or (name in self.choices and self.choices[name].chosen is None)
 
     def _can(self, task: Task) -> bool:
         cell = self.cells[task.cell].cell
@@ -130,7 +152,7 @@ class Tasks:
     def _choose(self) -> None:
         for group in self.groups:
             trainings = [Task("train", cell.name) for cell in group]
-            if group[0].name in self.choices or not all(map(self._settled, trainings)):
+            if group[0].name in self.choices or not all(map(self.settled, trainings)):
                 continue
             losses = {task.cell: self._loss(task) for task in trainings}
             choice = rates.choose(group, {cell.name: self.cells[cell.name].lr for cell in group}, losses)

@@ -235,3 +235,109 @@ class TestWhatLiesBeside:
         file.parent.mkdir(exist_ok=True)
         os.mkfifo(file)
         assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()
+
+
+STUDY = """
+[base]
+data = "{data}"
+seq_len = 16
+tokens = 1024
+batch_tokens = 512
+layers = 1
+precision = "fp32"
+compile = false
+[axes]
+encoding = ["rope"]
+[evaluate]
+factors = [1]
+protocols = ["windows"]
+max_targets = 256
+"""
+TUNED = '[[fine_tune]]\nname = "tuned"\ntokens = 512\n'
+STORE = '[[store]]\npath = "{path}"\nsource = "{source}"\nvocab_size = 300\nmin_heldout_tokens = 300\n'
+
+
+class TestAStudy:
+    """Whoever sends a study's file decides neither what runs nor what is written outside its folder."""
+
+    @pytest.fixture
+    def study(self, store, tmp_path):
+        """Writes a study's file."""
+
+        def write(old: str = "", new: str = "", data: object = store) -> Path:
+            assert old in STUDY
+            file = tmp_path / "study.toml"
+            file.write_text(STUDY.format(data=data).replace(old, new, 1) if old else STUDY.format(data=data) + new)
+            return file
+
+        return write
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ('encoding = ["rope"]', 'encoding = ["rope", "mine.py:Mine"]'),
+            ('encoding = ["rope"]', 'encoding = ["rope"]\n[[cell]]\nencoding = "mine.py:Mine"'),
+            ('[axes]\nencoding = ["rope"]', 'encoding = "mine.py:Mine"\n[axes]\nseed = [0]'),
+            ("", 'extend = ["pi + mine.py:Half"]'),
+            ("", 'extend = [{extend = "mine.py:Half", of = {encoding = "rope"}}]'),
+            ("", TUNED + 'extend = "mine.py:Half"'),
+            ("", TUNED + 'encoding = "mine.py:Mine"'),
+        ],
+    )
+    @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--array", "0/2"]])
+    @pytest.mark.usefixtures("code")
+    def test_what_it_names_runs_only_once_it_is_trusted(self, refused, study, marker, old, new, flags) -> None:
+        file = study(old, new)
+        refused(["sweep", file, "--jobs", 1, *flags], f"{file}, line ", "mine.py is Python code that", "--trust-code")
+        assert not marker.exists()
+
+    def test_what_is_trusted_needs_no_second_word(self, cli, study, code, marker) -> None:
+        file = study("", TUNED + 'extend = "mine.py:Half"')
+        sweep = ("sweep", file, "--jobs", 1, "--array", "0/1")
+        cli(*sweep, "--trust-code").succeeded()
+        assert marker.exists()
+        cli(*sweep).succeeded()
+        code.write_text(code.read_text() + "# changed\n")
+        assert "--trust-code" in cli(*sweep).error()
+
+    @pytest.mark.usefixtures("code")
+    def test_status_runs_nothing(self, cli, study, marker, tmp_path) -> None:
+        study('["rope"]', '["mine.py:Mine"]')
+        cli("status", tmp_path).succeeded()
+        assert not marker.exists()
+
+    @pytest.mark.parametrize("path", ["data/new", "/new", None])
+    def test_a_dry_run_writes_nothing(self, refused, study, corpus, path) -> None:
+        file = study()
+        if path is None:
+            file.write_text(file.read_text().partition("\n")[2].replace('data = "', '# "'))
+            made = "stdlib --out data/stdlib"
+        else:
+            file = study("", STORE.format(path=path, source=f"{corpus}/*"), data=path)
+            made = f"'{corpus}/*' --out {path} --vocab-size 300 --min-heldout-tokens 300"
+        refused(
+            ["sweep", file, "--dry-run"], "and a dry run writes nothing: make it with: extrapolate tokenize " + made
+        )
+
+    @pytest.mark.parametrize("path", ["{outside}/new", "../new", "link/new", "dangling"])
+    def test_a_store_elsewhere_is_not_made(self, cli, study, corpus, tmp_path, monkeypatch, path) -> None:
+        outside, here = tmp_path / "outside", tmp_path / "here"
+        outside.mkdir()
+        here.mkdir()
+        monkeypatch.chdir(here)
+        Path("link").symlink_to(outside)
+        Path("dangling").symlink_to(outside / "new")
+        path = path.format(outside=outside)
+        file = study("", STORE.format(path=path, source=corpus), data=path)
+        message = cli("sweep", file).error()
+        assert f"{path} is neither in the study's folder sweeps/study nor in the current one: make it with: " in message
+        assert {one.name for one in tmp_path.iterdir()} == {"outside", "here", "study.toml"}
+        assert not list(outside.iterdir())
+
+    def test_a_store_in_the_folder_of_the_study_is_made(self, cli, study, corpus, tmp_path, monkeypatch) -> None:
+        path = tmp_path / "out" / "store"
+        (tmp_path / "here").mkdir()
+        file = study("", 'extend = ["yarm"]\n' + STORE.format(path=path, source=corpus), data=path)
+        monkeypatch.chdir(tmp_path / "here")
+        assert "unknown extension 'yarm'" in cli("sweep", file, "--out", tmp_path / "out").error()  # seen later
+        assert (path / "manifest.json").is_file()

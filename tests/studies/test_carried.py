@@ -9,6 +9,8 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.errors import UserError
+from extrapolate.runs import trust
+from extrapolate.runs.run import file_sha256
 from extrapolate.studies import carried
 
 STUDY = """
@@ -44,7 +46,9 @@ class Mine(Encoding):
 @pytest.fixture
 def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(MINE)
+    mine = Path("mine.py")
+    mine.write_text(MINE)
+    trust.allow(file_sha256(mine), mine)
     file = Path("study.toml")
     file.write_text(STUDY.format(store=store))
     return file

@@ -114,6 +114,7 @@ def test_lines_of_everything_that_toml_may_be() -> None:
         ("tokens = 4096", 'tokens = "4096"', "line 4: tokens is a whole number, not '4096'"),
         ("tokens = 4096", "keep_every = 0", "line 4: keep_every is a whole number above 0, not 0"),
         ("tokens = 4096", "data = 5", "line 4: data is text, not 5"),
+        ("[[cell]]\n", '[[store]]\npath = "a\\u0000"\nsource = "b"\n[[cell]]\n', "line 15: data is text, not 'a\\x00'"),
         ("tokens = 4096", "lr = nan", "line 4: lr is a finite number, not nan"),
         ("tokens = 4096", "compile = 1", "line 4: compile is true or false, not 1"),
         ("seed = [0, 1]", "seed = [true]", "line 8: seed is a whole number, not True"),

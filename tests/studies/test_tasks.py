@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from extrapolate.api.sweep import _finish
+from extrapolate.api.sweep import TRAINING_COST, _finish, _Screen
 from extrapolate.progress import QUIET
 from extrapolate.studies import state
 from extrapolate.studies.cells import cells_of
@@ -15,6 +15,7 @@ from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
+from extrapolate.studies.worker import Told
 
 STUDY = """
 [axes]
@@ -41,7 +42,13 @@ def made(tmp_path: Path, losses: dict[str, float], study: str = STUDY) -> Tasks:
     file = tmp_path / "study.toml"
     file.write_text(study)
     cells = [
-        SimpleNamespace(cell=cell, name=cell.name, lr=cell.settings.get("lr", PRESET_LR))
+        SimpleNamespace(
+            cell=cell,
+            name=cell.name,
+            lr=cell.settings.get("lr", PRESET_LR),
+            evaluation_inputs=60,
+            config=SimpleNamespace(training=SimpleNamespace(tokens=100)),
+        )
         for cell in cells_of(read_study(file))
     ]
     return Tasks(cast(list[Resolved], cells), lambda cell: losses[cell.name])
@@ -174,3 +181,43 @@ def test_a_share_is_a_cell_where_no_rate_is_chosen(tmp_path: Path) -> None:
     rope, *others = shares
     assert len(rope) == 9  # three rates, two seeds, and what continues one of these
     assert others == [["alibi-lr0.003-s0"], ["alibi-lr0.003-s1"], []]
+
+
+def test_of_several_rates_one_is_expected_to_be_evaluated_and_continued(tmp_path: Path) -> None:
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    first = tasks.expected()
+    assert sum(task.kind == "train" for task in first) == 6 + 1 + 2  # of one rate what continues it
+    assert [task.cell for task in first if task.kind == "evaluate"] == [
+        "rope-lr0.001-s0", "rope-lr0.001-s1", "alibi-lr0.003-s0", "alibi-lr0.003-s1", "rope-lr0.001-s0+long",
+    ]  # fmt: skip
+    train_all(tasks)
+    chosen = tasks.expected()
+    assert [task.cell for task in chosen if task.kind == "evaluate"] == [
+        "rope-lr0.003-s0", "rope-lr0.003-s1", "alibi-lr0.003-s0", "alibi-lr0.003-s1", "rope-lr0.003-s0+long",
+    ]  # fmt: skip
+    assert len(chosen) == len(first)
+    tasks.fail(Task("train", "rope-lr0.003-s0+long"), "no memory")
+    assert len(tasks.expected()) == len(first) - 2
+
+
+def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:
+    """From the first moment on, and to the end, also where a rate diverges."""
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    told: list[tuple[float, float]] = []
+    screen = _Screen(
+        tasks, cast(Any, SimpleNamespace(update=lambda what, done, total, note: told.append((done, total))))
+    )
+    while ready := tasks.ready():
+        for task in ready:
+            half = Told("training", 1, 2, "")
+            screen.show([cast(Any, SimpleNamespace(task=task, told=half))])
+            if task == Task("train", "rope-lr0.01-s1"):
+                tasks.diverge(task.cell, "the loss is nan")
+            else:
+                tasks.finish(task)
+    screen.show([])
+    whole = 9 * 100 + 5 * 60 / TRAINING_COST
+    assert {total for _, total in told} == {whole}
+    assert told[0] == (50, whole)
+    assert told[-1] == (whole, whole)
+    assert sorted(told) == told
