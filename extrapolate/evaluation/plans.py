@@ -93,7 +93,7 @@ def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtension
         )
     plan = applied.expected_plan(run, model, length)
     if not model.defined_at(length, plan):
-        raise UserError(f"{run.path}: the encoding is not defined at {length} tokens: give a smaller `length`")
+        raise UserError(f"{run.path}: the encoding is not defined at {length} tokens: give fewer")
     return plan
 
 
@@ -121,6 +121,13 @@ def extensions_to_evaluate(
         found[recipe.text] = AppliedExtensions(own, recipe)
         found[recipe.text].check_applies(model)
     return found
+
+
+def extension_to_apply(run: Subject, model: LanguageModel, text: str) -> AppliedExtensions:
+    """One of them. Raises UserError as `extensions_to_evaluate`, and on `all`."""
+    if text == ALL:
+        raise UserError(f"`extend={ALL}` stands for several extensions: name one")
+    return list(extensions_to_evaluate(run, model, [text]).values())[-1]
 
 
 def left_out(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
