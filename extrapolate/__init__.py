@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from extrapolate.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from extrapolate.api.attention import attention as attention
     from extrapolate.api.check import check as check
     from extrapolate.api.compare import compare as compare
     from extrapolate.api.doctor import doctor as doctor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.evaluate_tasks import evaluate_tasks as evaluate_tasks
     from extrapolate.api.export import export as export
+    from extrapolate.api.generate import generate as generate
     from extrapolate.api.inspect import inspect as inspect
     from extrapolate.api.load import load as load
     from extrapolate.api.merge import merge as merge
@@ -43,6 +45,7 @@ _PUBLIC = {
     "Extension": "extensions.base",
     "Terminal": "cli.progress",
     "UserError": "errors",
+    "attention": "api.attention",
     "check": "api.check",
     "compare": "api.compare",
     "doctor": "api.doctor",
@@ -51,6 +54,7 @@ _PUBLIC = {
     "evaluate_tasks": "api.evaluate_tasks",
     "export": "api.export",
     "foreign": "interop.foreign",
+    "generate": "api.generate",
     "inspect": "api.inspect",
     "load": "api.load",
     "estimate_sweep": "api.sweep",

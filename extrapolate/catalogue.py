@@ -123,8 +123,9 @@ def extensions_page() -> str:
         lines.append(f"| [`{encoding.name}`](encodings.md#{encoding.name}) | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "Everything else is refused, with the reason and this list. `log-n` is refused where a model was trained with",
-        "`--ssmax`. Where position enters before W_q and W_k (`expe`, `sinusoidal`, `learned`) or is made from content",
+        "Of several runs, each is evaluated with the extensions that apply to it, and the others are named with the",
+        "reason. One that applies to none of them is refused. `log-n` does not apply to a model that was trained with",
+        "`--ssmax`. If position enters before W_q and W_k (`expe`, `sinusoidal`, `learned`) or is made from content",
         "(`cope`, `fox`, `wall`), no pair of tokens can be presented at another distance.",
     ]
     for entry in entries:

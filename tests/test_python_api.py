@@ -5,11 +5,13 @@ import importlib
 import inspect
 import re
 import runpy
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import extrapolate as xt
+from extrapolate.cli.commands import app
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
@@ -38,6 +40,28 @@ def test_the_examples_call_what_there_is() -> None:
                 inspect.signature(getattr(xt, node.func.attr)).bind(*node.args, **keywords)
                 checked += 1
     assert checked >= 8
+
+
+def test_every_command_has_its_call_or_is_said_to_have_none() -> None:
+    listed = re.findall(r"^\| `xt\.\w+` \| `extrapolate ([\w-]+)", PAGE, re.MULTILINE)
+    without = re.findall(r"`extrapolate (\w+)`", PAGE.partition("## ")[0].partition("have no call")[0])
+    assert {*listed, *without} == {command.name for command in app.registered_commands}
+    assert not {*listed} & {*without}
+
+
+def test_every_call_is_in_the_table() -> None:
+    listed = re.findall(r"^\| `xt\.(\w+)`", PAGE, re.MULTILINE)
+    assert sorted(listed) == sorted(set(xt.__all__) - {"Encoding", "Extension", "UserError", "__version__"})
+
+
+@pytest.mark.parametrize("name", ["evaluate", "attention", "generate"])
+def test_the_example_runs(ckpt: Path, name: str) -> None:
+    """With a run that takes YaRN, and one that does not."""
+    (example,) = re.findall(rf"^## `xt\.{name}`\n[^#]*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    known = {"xt": xt, "run": xt.load(ckpt / "rope"), "other": xt.load(ckpt / "expe")}
+    warned = pytest.warns(UserWarning, match="yarn is left out for") if name == "evaluate" else nullcontext()
+    with warned:
+        exec(example, known)
 
 
 def test_the_quickstart_runs(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

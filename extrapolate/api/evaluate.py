@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from extrapolate.api.applying import table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluate_together import Evaluated, Together
 from extrapolate.api.evaluated_runs import Runs
@@ -49,7 +50,8 @@ def evaluate(
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: what `foreign` gives,
     or `my_model.py:load`, a function that returns it. factors: evaluation lengths N as multiples of L.
     extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `without-own`: without the one that
-    belongs to the run; `as-trained`: nothing more, as is always evaluated.
+    belongs to the run; `as-trained`: nothing more, as is always evaluated. A run to which one does not apply is
+    evaluated without it: a warning says so, and `attrs["left_out"]` of what is returned.
     protocols: `windows`, `fixed-target`, `sliding`, `yarn`, or with arguments, `sliding:stride=16`. stride: how far
     windows of `sliding` and `yarn` move on, tokens (default: L/2; for `yarn` at most 256). bos: a beginning-of-text
     token, or the end-of-text token, is the first input of every window. split: `test` or `validation`. max_targets: the
@@ -58,7 +60,8 @@ def evaluate(
     is not where the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
     trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
-    Raises UserError where anything asked for cannot be evaluated, before any work is done; RunsFailed at the end where
+    Raises UserError where anything asked for cannot be evaluated, such as an extension that applies to none of the
+    runs, before any work is done; RunsFailed at the end where
     some of several runs failed, such as damaged ones: the others are evaluated, and the error has their rows in
     `evaluated.rows`.
     """
@@ -73,11 +76,10 @@ def evaluate(
         max_targets=cap,
         max_targets_of=caps,
     )
-    return pd.DataFrame(
-        evaluate_with(
-            settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress
-        ).rows
+    found = evaluate_with(
+        settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress
     )
+    return table(found.rows, found.left_out, progress)
 
 
 def evaluate_probes(
@@ -112,7 +114,7 @@ def evaluate_probes(
     found = evaluate_with(
         settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress
     )
-    return pd.DataFrame(found.probe_rows)
+    return table(found.probe_rows, found.left_out, progress)
 
 
 def _settings(

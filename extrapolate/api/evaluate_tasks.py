@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api.applying import applying, table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, path, several
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError
@@ -75,21 +76,22 @@ def evaluate_tasks(
         if trust_code and isinstance(run, Run):
             run.trust_code()
     # Everything that can be refused is, before lm-eval and its data are read.
+    each, left_out = applying(found, extensions, progress)
     asked = []
-    for run in found:
+    for run, mine in zip(found, each, strict=True):
         results.check_grows(run.path / TASKS_TABLE, results.TASKS)
         run.checkpoints("last")
         model = run.build_model()
         at = run.config.trained_length if length is None else length
-        for text, applied in extensions_to_evaluate(run, model, extensions).items():
+        for text, applied in extensions_to_evaluate(run, model, mine).items():
             plan_for_texts(run, model, applied, at)
-            asked.append((run, text, applied))
+            asked.append((run, mine, text, applied))
     progress.say("reading the tasks")
     loaded = Tasks.load(names, *folders)
     called = unique_names(run.path.resolve() for run in found)
     rows: list[dict[str, Any]] = []
     with progress.display("tokens", stopped="stopped; what was asked before this extension is kept") as display:
-        for run, text, applied in asked:
+        for run, mine, text, applied in asked:
             done = 0
 
             def advance(inputs: int, what: str = f"{run.name} {text}") -> None:
@@ -100,9 +102,9 @@ def evaluate_tasks(
             with files.locked(run.path):
                 files.remove_partials(run.path)
                 if isinstance(run, Run):
-                    run.keep_extensions(users_files(extensions))
+                    run.keep_extensions(users_files(mine))
                 lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
                 part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
                 results.merge(run.path / TASKS_TABLE, part, results.TASKS, run.name)
             rows += [row | {"run": called[run.path.resolve()]} for row in part]
-    return pd.DataFrame(rows)
+    return table(rows, left_out, progress)

@@ -1,11 +1,12 @@
 """The work of `xt.evaluate`: every run in turn, also where one fails; by one process, or several that share windows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from extrapolate import files, results
+from extrapolate.api.applying import applying
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
@@ -22,18 +23,20 @@ from extrapolate.machine.ranks import Ranks, check_devices
 from extrapolate.progress import Advance, Progress
 from extrapolate.runs.run import Run
 
-Work = list[tuple[Run | ForeignRun, Store]]
+Work = list[tuple[Run | ForeignRun, Store, EvaluationSettings]]
 
 
 @dataclass(frozen=True)
 class Evaluated:
     """What one evaluation found: rows of losses and of probes, as `evals.parquet` and `eval_probes.parquet` have them.
 
-    A run's name is as long as it takes to tell the runs apart.
+    A run's name is as long as it takes to tell the runs apart. left_out has a line for each extension that some of the
+    runs were evaluated without, and for each reason.
     """
 
     rows: list[dict[str, Any]]
     probe_rows: list[dict[str, Any]]
+    left_out: list[str]
 
 
 class Together:
@@ -49,7 +52,7 @@ class Together:
         self.ranks, self.settings, self.timed, self.progress = ranks, settings, timed, progress
         self.device = device_of(device)
         check_devices(self.device)
-        self.evaluated = Evaluated([], [])
+        self.evaluated = Evaluated([], [], [])
         self.failures = Failures(False, progress.say)
 
     def evaluate(self, runs: Runs, data: str | Path | Store | None, seq_len: int | None, trust_code: bool) -> Evaluated:
@@ -58,18 +61,20 @@ class Together:
         found, damaged = self.ranks.in_turn(lambda: subjects(runs, seq_len, self.progress))
         self.failures.several = self.ranks.count == 1 and len(found) + len(damaged) > 1
         self.failures.note(damaged)
-        work = self._with_stores(found, store, trust_code)
-        for run, store in work:
-            lengths.check(run, store, self.settings)
-            probing.check(run, store, self.settings)
+        work = self._with_their_extensions(self._with_stores(found, store, trust_code))
+        for run, text, settings in work:
+            lengths.check(run, text, settings)
+            probing.check(run, text, settings)
         self._evaluate_all(work)
         self.ranks.wait()
         self.failures.tell(self.evaluated)
         return self.evaluated
 
-    def _with_stores(self, runs: list[Run | ForeignRun], given: Store | None, trust_code: bool) -> Work:
+    def _with_stores(
+        self, runs: list[Run | ForeignRun], given: Store | None, trust_code: bool
+    ) -> list[tuple[Run | ForeignRun, Store]]:
         """The runs that can be evaluated at all, each with its text."""
-        work: Work = []
+        work = []
         for run in runs:
             with self.failures.going_on(run.path):
                 if trust_code and isinstance(run, Run):
@@ -81,11 +86,20 @@ class Together:
         self.failures.check_some_are_left(work)
         return work
 
+    def _with_their_extensions(self, runs: list[tuple[Run | ForeignRun, Store]]) -> Work:
+        """The runs, each with the extensions that apply to it."""
+        extensions, lines = applying([run for run, _ in runs], self.settings.extensions, self.progress)
+        self.evaluated.left_out.extend(lines)
+        return [
+            (run, store, replace(self.settings, extensions=mine))
+            for (run, store), mine in zip(runs, extensions, strict=True)
+        ]
+
     def _evaluate_all(self, work: Work) -> None:
-        names = unique_names(run.path.resolve() for run, _ in work)
+        names = unique_names(run.path.resolve() for run, *_ in work)
         ends = [0.0]  # tokens, when each run is done
-        for run, store in work:
-            inputs = [one.expected_inputs(run, store, self.settings) for one in (lengths, probing)]
+        for run, store, settings in work:
+            inputs = [one.expected_inputs(run, store, settings) for one in (lengths, probing)]
             ends.append(ends[-1] + sum(inputs))
         done = 0.0
         stopped = "stopped; what was evaluated before this setting is kept"
@@ -97,13 +111,15 @@ class Together:
                 display.update(what, done, ends[-1])
 
             advance("evaluating", 0)
-            for (run, store), end in zip(work, ends[1:], strict=True):
+            for (run, store, settings), end in zip(work, ends[1:], strict=True):
                 with self.failures.going_on(run.path):
-                    self._evaluate_one(run, store, names[run.path.resolve()], advance)
+                    self._evaluate_one(run, store, settings, names[run.path.resolve()], advance)
                 done = end  # also of a run that failed on the way
 
-    def _evaluate_one(self, run: Run | ForeignRun, store: Store, name: str, advance: Advance) -> None:
-        settings, say = self.settings, self.progress.say
+    def _evaluate_one(
+        self, run: Run | ForeignRun, store: Store, settings: EvaluationSettings, name: str, advance: Advance
+    ) -> None:
+        say = self.progress.say
         with self.ranks.in_first(partial(files.locked, run.path)):
             if self.ranks.first:
                 files.remove_partials(run.path)

@@ -1,6 +1,7 @@
 """xt.inspect"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api.applying import applying, table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
@@ -69,19 +71,23 @@ def inspect(
     found, damaged = subjects(runs, seq_len, progress)
     failures = Failures(len(found) + len(damaged) > 1, progress.say)
     failures.note(damaged)
-    work = []
+    opened = []
     for run in found:
         with failures.going_on(run.path):
             if trust_code and isinstance(run, Run):
                 run.trust_code()
             text = store_of(run, settings.evaluation(), progress) if store is None else store
             inspection.check_run(run, text, settings)
-            work.append((run, text))
-    failures.check_some_are_left(work)
-    for run, text in work:
-        inspection.check(run, text, settings)
-    names = unique_names(run.path.resolve() for run, _ in work)
-    ends = list(accumulate(inspection.expected_inputs(run, text, settings) for run, text in work))  # of each run
+            opened.append((run, text))
+    failures.check_some_are_left(opened)
+    extensions, left_out = applying([run for run, _ in opened], settings.extensions, progress)
+    work = [
+        (run, text, replace(settings, extensions=mine)) for (run, text), mine in zip(opened, extensions, strict=True)
+    ]
+    for run, text, mine in work:
+        inspection.check(run, text, mine)
+    names = unique_names(run.path.resolve() for run, *_ in work)
+    ends = list(accumulate(inspection.expected_inputs(*one) for one in work))  # of each run
     done = 0.0
     rows: list[dict[str, Any]] = []
     with progress.display("tokens", stopped="stopped; the lengths before this one are kept") as display:
@@ -91,15 +97,15 @@ def inspect(
             done += inputs
             display.update(what, done, ends[-1])
 
-        for (run, text), end in zip(work, ends, strict=True):
+        for (run, text, mine), end in zip(work, ends, strict=True):
             with failures.going_on(run.path), files.locked(run.path):
                 files.remove_partials(run.path)
                 if isinstance(run, Run):
-                    run.keep_extensions(users_files(settings.extensions))
-                for part in inspection.inspect(run, text, settings, device=device_of(device), progress=advance):
+                    run.keep_extensions(users_files(mine.extensions))
+                for part in inspection.inspect(run, text, mine, device=device_of(device), progress=advance):
                     results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS, run.name)
                     rows += [row | {"run": names[run.path.resolve()]} for row in part]
             done = end  # also of a run that failed on the way
-    inspected = pd.DataFrame(rows)
+    inspected = table(rows, left_out, progress)
     failures.tell(inspected)
     return inspected

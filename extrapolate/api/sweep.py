@@ -13,6 +13,7 @@ from extrapolate.api.sweep_reports import write_reports
 from extrapolate.api.sweep_stores import open_stores
 from extrapolate.data.build import cores
 from extrapolate.errors import UserError
+from extrapolate.evaluation.plans import lines_on
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
@@ -116,9 +117,8 @@ def sweep(
         core_shares(jobs)  # raises where there are not so many cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
-    for cell in ready:
-        for text, reason in cell.left_out.items():
-            progress.say(f"{cell.name} is evaluated without {text}: {reason}")
+    for line in lines_on({cell.name: cell.left_out for cell in ready}):
+        progress.say(line)
     if array is not None:
         ready = share_of(ready, *array)
     with turn(folder, None if array is None else array[0]):

@@ -96,8 +96,8 @@ def eval_lengths(
 ) -> None:
     """Evaluate runs at several lengths.
 
-    Runs are evaluated plain and with extensions. The rows are added to each run's evals.parquet. A run that fails does
-    not stop the others: the command says why, and ends with exit code 1.
+    Runs are evaluated plain and with extensions, each with those that apply to it. The rows are added to each run's
+    evals.parquet. A run that fails does not stop the others: the command says why, and ends with exit code 1.
 
     hf:NAME_OR_FOLDER is a checkpoint of Hugging Face, of a kind that docs/checkpoints.md names: it becomes the run
     ckpt/hf-NAME.

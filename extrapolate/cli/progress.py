@@ -8,7 +8,9 @@ from extrapolate.cli.plain import shown
 
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # what is done sooner needs no line
-RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes
+RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes, once so much of it is done:
+RATE_AFTER_SHARE = 0.005  # before that, most of the time may have gone into starting
+RATE_AT_LAST_S = 30.0  # or once so much time has passed
 LONG_S = 10.0  # less is not worth saying
 
 
@@ -66,7 +68,9 @@ class Progress:
             self._counted, self._began, self._first = counted, now, done
         rate = (done - self._first) / (now - self._began) if now > self._began else 0.0
         left = (total - done) / rate if total and rate else None
-        if left is not None and not self._told and now - self._began >= RATE_AFTER_S:
+        took, share_done = now - self._began, (done - self._first) / total if total else 0.0
+        known = took >= RATE_AFTER_S and (share_done >= RATE_AFTER_SHARE or took >= RATE_AT_LAST_S)
+        if left is not None and not self._told and known:
             self._told = True
             if left >= LONG_S:
                 (say if self._bar is None else self._bar.console.print)(f"this takes about {duration(left)}")

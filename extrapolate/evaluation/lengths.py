@@ -31,7 +31,6 @@ from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
-from extrapolate.extensions import recipe as recipes
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.progress import QUIET, Advance, Say, unseen
@@ -117,8 +116,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     model = run.build_model()
     split = store.split(settings.split)
     for applied in extensions_to_evaluate(run, model, settings.extensions).values():
-        if (recipe := applied.joined()) is not None:
-            recipes.check_applies(recipe, model)
+        recipe = applied.joined()
         for length in lengths_of(settings.factors, model.seq_len):
             if recipe is None or recipe.to_fit is None:
                 applied.plan(run, model, length)

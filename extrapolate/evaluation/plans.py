@@ -1,6 +1,6 @@
 """What is applied to a run at inference, and the plan that follows for a length."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extrapolate.data.store import Store
@@ -11,6 +11,7 @@ from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
+from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.specs import shown
@@ -29,6 +30,11 @@ class AppliedExtensions:
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
+
+    def check_applies(self, model: LanguageModel) -> None:
+        """Raises UserError if the two clash, or one of them means nothing for the model."""
+        if (recipe := self.joined()) is not None:
+            recipes.check_applies(recipe, model)
 
     def sha256(self) -> str | None:
         """The hash of the user's own file that the other is from, where it is from one."""
@@ -87,7 +93,7 @@ def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtension
         )
     plan = applied.expected_plan(run, model, length)
     if not model.defined_at(length, plan):
-        raise UserError(f"{run.path}: the encoding is not defined at {length} tokens: give a smaller `length`")
+        raise UserError(f"{run.path}: the encoding is not defined at {length} tokens: give fewer")
     return plan
 
 
@@ -96,7 +102,7 @@ def extensions_to_evaluate(
 ) -> dict[str, AppliedExtensions]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
-    Raises UserError on unknown ones, or one that clashes with the run's own.
+    Raises UserError on unknown ones, on one that means nothing for the model, or that clashes with the run's own.
     """
     own = run.own_extension
     found = {AS_TRAINED: AppliedExtensions(own, None)}
@@ -105,20 +111,52 @@ def extensions_to_evaluate(
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
-        check_not_none(text, "the extension", WITHOUT_OWN)
-        if text in (AS_TRAINED, WITHOUT_OWN):
+        recipe = parsed(text)
+        if recipe is None:
             if text == WITHOUT_OWN and own is not None:
                 found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
             continue
-        recipe = recipes.parse(text)
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
             raise UserError(f"two different files give the extension {recipe.text}: evaluate them one after the other")
         found[recipe.text] = AppliedExtensions(own, recipe)
-        found[recipe.text].joined()
+        found[recipe.text].check_applies(model)
     return found
+
+
+def extension_to_apply(run: Subject, model: LanguageModel, text: str) -> AppliedExtensions:
+    """One of them. Raises UserError as `extensions_to_evaluate`, and on `all`."""
+    if text == ALL:
+        raise UserError(f"`extend={ALL}` stands for several extensions: name one")
+    return list(extensions_to_evaluate(run, model, [text]).values())[-1]
+
+
+def left_out(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
+    """Those extensions that do not apply to a run, each with the reason. Raises UserError on unknown ones."""
+    found = {}
+    for text in extensions:
+        applied = AppliedExtensions(run.own_extension, parsed(text))
+        try:
+            applied.check_applies(model)
+        except UserError as error:
+            found[text] = str(error)
+    return found
+
+
+def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What is left out, as text: `left_out` has a reason for each extension, by the name of a run or cell."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, reasons in left_out.items():
+        for text, reason in reasons.items():
+            names.setdefault((text, reason.partition("; what applies")[0]), []).append(name)
+    return [f"{text} is left out for {listed(alike)}: {reason}" for (text, reason), alike in names.items()]
+
+
+def parsed(text: str) -> Recipe | None:
+    """An extension that was asked for; None for a word that stands for several, or for none."""
+    check_not_none(text, "the extension", WITHOUT_OWN)
+    return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else recipes.parse(text)
 
 
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
     """The users' own files that extensions come from."""
-    named = [text for text in extensions if text not in (ALL, WITHOUT_OWN, AS_TRAINED)]
-    return [file for text in named for file in recipes.parse(text).files]
+    return [file for recipe in map(parsed, extensions) if recipe is not None for file in recipe.files]

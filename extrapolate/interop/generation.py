@@ -1,6 +1,6 @@
-"""Text that a model continues, the likeliest token each time.
+"""Text that a model continues, token by token.
 
-Shapes: B batch, here 1, T tokens, G key and value heads, K head dim, D width.
+Shapes: B batch, here 1, T tokens, G key and value heads, K head dim, D width, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,14 +34,39 @@ class Kept:
         return new
 
 
+def likeliest(logits_V: Tensor) -> int:
+    """The likeliest token."""
+    return int(logits_V.argmax())
+
+
+class Drawn:
+    """Tokens drawn from the softmax of their logits divided by a temperature, or from the `top_k` likeliest of them."""
+
+    def __init__(self, temperature: float, top_k: int | None, seed: int) -> None:
+        self.temperature, self.top_k = temperature, top_k
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, logits_V: Tensor) -> int:
+        logits_V = logits_V.double().cpu()
+        best, ids = logits_V.topk(min(self.top_k or len(logits_V), len(logits_V)))
+        # Less the largest, so that no temperature is too low: what is divided is 0 or below.
+        weights = ((best - best[0]) / self.temperature).softmax(dim=0)
+        return int(ids[torch.multinomial(weights, 1, generator=self._generator)])
+
+
 @torch.inference_mode()
 def generated(
-    model: LanguageModel, tokens: Sequence[int], most: int, setting: Any, ended: Callable[[list[int]], bool]
+    model: LanguageModel,
+    tokens: Sequence[int],
+    most: int,
+    setting: Any,
+    ended: Callable[[list[int]], bool],
+    choose: Callable[[Tensor], int] = likeliest,
 ) -> list[int]:
     """The tokens that follow, at most so many, up to the first with which `ended` says that it is enough.
 
-    setting: what the model made of a plan. Earlier tokens are computed once, unless another library runs the model, or
-    what they are changes with the length of the text.
+    setting: what the model made of a plan. choose: takes a token by its logits, [V]. Earlier tokens are computed once,
+    unless another library runs the model, or what they are changes with the length of the text.
     """
     kept = Kept() if isinstance(model, Decoder) and not depends_on_length(model, ()) else None
     new: list[int] = []
@@ -53,6 +78,6 @@ def generated(
         else:
             hidden_BTD = model.hidden(tokens_BT, setting, cache=kept)
             kept.length = len(whole)
-        new.append(int(model.head(hidden_BTD[0, -1:]).argmax()))
+        new.append(choose(model.head(hidden_BTD[0, -1:])[0]))
         whole.append(new[-1])
     return new

@@ -21,7 +21,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate, plan_for_texts
+from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.interop.generation import generated
@@ -64,7 +64,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
         self.loaded = self.run.load_model(self.checkpoint).to(device_of(device))
         self.model = in_precision(self.loaded, precision).to(device_of(device))
         if isinstance(extend, str):
-            extend = list(extensions_to_evaluate(self.run, self.loaded, [extend]).values())[-1]
+            extend = extension_to_apply(self.run, self.loaded, extend)
         self.applied: AppliedExtensions = extend
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
         self.cut: set[tuple[str | None, int | None]] = set()

@@ -12,11 +12,8 @@ from tokenizers import Tokenizer
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation import lengths, probes
+from extrapolate.evaluation import lengths, plans, probes
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import ALL, AS_TRAINED, WITHOUT_OWN
-from extrapolate.evaluation.plans import AppliedExtensions
-from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.decoder import Model
@@ -31,7 +28,6 @@ from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
 from extrapolate.training.fine_tuning import continued
 
-WORDS = (ALL, WITHOUT_OWN, AS_TRAINED)  # what stands where an extension is named, and is none
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
 
@@ -159,7 +155,7 @@ def _check_recipes(study: Study) -> None:
     """Raises UserError where an extension is none."""
     for number, (text, _) in enumerate(_extensions(study.evaluation)):
         try:
-            _ = text in WORDS or recipes.parse(text)
+            plans.parsed(text)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
 
@@ -226,24 +222,12 @@ def _evaluated(
     planned: Planned, store: Store, evaluation: Evaluation, cell: Cell
 ) -> tuple[EvaluationSettings, dict[str, str]]:
     """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
-    model = planned.build_model()
-    applying, left_out = [], {}
-    for text in [text for text, of in _extensions(evaluation) if matches(cell.settings, of)]:
-        if text in WORDS:
-            applying.append(text)
-            continue
-        recipe = recipes.parse(text)
-        try:
-            joined = AppliedExtensions(planned.own_extension, recipe).joined()
-            recipes.check_applies(joined or recipe, model)
-        except UserError as error:
-            left_out[text] = str(error).partition("; what applies")[0]
-        else:
-            applying.append(text)
+    asked = dict.fromkeys(text for text, of in _extensions(evaluation) if matches(cell.settings, of))
+    left_out = plans.left_out(planned, planned.build_model(), tuple(asked))
     most = evaluation.max_targets
     settings = EvaluationSettings(
         factors=evaluation.factors,
-        extensions=tuple(dict.fromkeys(applying)),
+        extensions=tuple(text for text in asked if text not in left_out),
         protocols=evaluation.protocols,
         split=evaluation.split,
         max_targets=most if isinstance(most, int) else None,

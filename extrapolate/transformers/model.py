@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, D width, G key and value heads, K head dim, V vocabul
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import torch
@@ -16,6 +17,7 @@ from extrapolate.encodings.base import Dims, Encoding, encodings
 from extrapolate.extensions.base import extensions
 from extrapolate.model.decoder import Decoder
 from extrapolate.model.layers import layers_of
+from extrapolate.model.maps import Maps
 from extrapolate.model.plan import PLAIN, Plan
 
 
@@ -188,13 +190,15 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
         """Logits, [B, T, V], and the loss where there are labels, as other causal models of `transformers` have them.
 
-        The last three arguments are there for libraries that name them and leave them out, as PEFT does.
+        output_attentions: also the weights of attention, in `attentions`: of every layer, [B, H, T, T], or with what a
+        cache holds as further keys, [B, H, T, past + T]. inputs_embeds and output_hidden_states are there for libraries
+        that name them and leave them out, as PEFT does.
 
         Raises ValueError on padding to the left of a text, on a text that is too long for the encoding, on a cache
         where the model can have none, or one of another kind than DynamicCache, and on inputs or outputs that it does
         not have.
         """
-        if inputs_embeds is not None or output_attentions or output_hidden_states:
+        if inputs_embeds is not None or output_hidden_states:
             raise ValueError("this model takes token ids and gives logits: it has no other inputs and outputs")
         if attention_mask is not None and (attention_mask[:, 1:] > attention_mask[:, :-1]).any():
             raise ValueError(
@@ -216,15 +220,20 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         plan = self.plan(length)
         if not self.decoder.defined_at(length, plan):
             raise ValueError(f"{self.decoder.encoding.display} is not defined for a text of {length} tokens")
+        maps = Maps(length, length - input_ids.shape[1]) if output_attentions else None
+        setting = replace(self.decoder.setting(plan), observer=maps)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         dtype = self.decoder.head.weight.dtype
         # Weights in few bits: positions, and what encodings make of them, stay float32, as in evaluations here.
         few_bits = dtype in (torch.bfloat16, torch.float16)
         with torch.autocast(input_ids.device.type, dtype) if few_bits else nullcontext():
-            hidden_BTD = self.decoder.hidden(input_ids, plan, cache=cache)
+            hidden_BTD = self.decoder.hidden(input_ids, setting, cache=cache)
             logits_BTV = self.decoder.head(hidden_BTD[:, kept])
         loss = None if labels is None else self.loss_function(logits_BTV, labels, self.config.vocab_size)
-        output = CausalLMOutputWithPast(loss=loss, logits=logits_BTV, past_key_values=past_key_values)
+        attentions = None if maps is None else tuple(maps.weights.values())
+        output = CausalLMOutputWithPast(
+            loss=loss, logits=logits_BTV, past_key_values=past_key_values, attentions=attentions
+        )
         return output if return_dict in (None, True) else output.to_tuple()
 
 

@@ -118,8 +118,9 @@ class TestSpecs:
     def test_extension(self, refused, ckpt, run, extension, words):
         refused(["eval-lengths", ckpt / run, "--extend", extension, *FEW], *words)
 
-    def test_one_run_that_an_extension_does_not_suit_stops_all_before_any_work(self, refused, ckpt):
-        refused(["eval-lengths", ckpt, "--extend", "pi", *FEW], "pi means nothing for Learned")
+    def test_an_extension_that_suits_none_of_the_runs_stops_all_before_any_work(self, refused, ckpt):
+        runs = [ckpt / "learned", ckpt / "none"]
+        refused(["eval-lengths", *runs, "--extend", "pi", *FEW], "pi applies to none of these runs", "Learned")
 
 
 class TestSettings:

@@ -107,6 +107,24 @@ def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, cloc
     assert lines == ["first: 10%  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
 
 
+def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):
+    """Processes that take seconds to start, and then do thousands in a second."""
+    with Progress("MB") as progress:
+        progress.update("text", 0, 30_000)
+        for second, done in ((4, 10), (5, 15_000), (6, 30_000)):
+            clock[0] = 1000.0 + second
+            progress.update("text", done, 30_000)
+    assert "this takes about" not in capsys.readouterr().err
+
+
+def test_what_goes_very_slowly_says_how_long_it_takes(capsys, clock):
+    with Progress("MB") as progress:
+        for second in range(32):
+            clock[0] = 1000.0 + second
+            progress.update("text", second, 30_000)
+    assert "this takes about 8 h 20 min" in capsys.readouterr().err
+
+
 def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock):
     with Progress("tokens") as progress:
         for second in range(30):

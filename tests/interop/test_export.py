@@ -101,6 +101,7 @@ def expected_of(run: Run) -> dict[str, torch.Tensor]:
     found = {"prompt": torch.randint(0, VOCABULARY, (2, PROMPT), generator=generator)}
     reach = L if model.encoding.max_length == L and run.config.extension is None else PROMPT + NEW
     found["new"] = torch.zeros(reach - PROMPT)
+    found["attention"] = xt.attention(run, found["prompt"][0].tolist()).weights
     for length in (L, 4 * L):
         tokens = torch.randint(0, VOCABULARY, (2, length), generator=generator)
         found[f"tokens{length}"] = tokens
@@ -150,6 +151,7 @@ def test_transformers_computes_and_generates_the_same(loaded: dict[str, Any], ex
         assert found[str(4 * L)] < 1e-5
     assert (found["cache"], config["use_cache"]) == (cache, cache)
     assert found["generated"] < 1e-4
+    assert found["attention"] < 1e-5
 
 
 def test_versions_before_5_find_where_the_long_list_begins(exported: Path) -> None:
@@ -274,6 +276,19 @@ class TestInProcess:
         model(tokens, inputs_embeds=None, output_attentions=None, output_hidden_states=False)
         with pytest.raises(ValueError, match="has no other inputs and outputs"):
             model(tokens, output_hidden_states=True)
+
+    @pytest.mark.parametrize("name", ["alibi", "fox", "rope+rerope:window=3,k=2"])
+    def test_attention_of_each_new_token_is_a_row_of_the_whole(
+        self, load: Callable[[str], Any], exported: Path, name: str
+    ) -> None:
+        prompt = torch.arange(1, 5)[None]
+        options = {"max_new_tokens": 4, "do_sample": False, "return_dict_in_generate": True}
+        text = load(name).generate(prompt, output_attentions=True, **options)
+        whole = xt.attention(exported / "runs" / name, text.sequences[0, :-1].tolist()).weights
+        assert [step[0].shape[-2] for step in text.attentions] == [4, 1, 1, 1]
+        for length, step in enumerate(text.attentions, 4):
+            rows = torch.cat(step)
+            torch.testing.assert_close(rows, whole[:, :, length - rows.shape[2] : length, :length], rtol=0, atol=1e-5)
 
     def test_a_cache_that_would_mean_nothing_is_refused(self, load: Callable[[str], Any]) -> None:
         with pytest.raises(ValueError, match="use it with use_cache=False"):
