@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.names import INSPECTIONS_TABLE
-from extrapolate.evaluation.plans import users_files
 from extrapolate.folders import unique_names
 from extrapolate.inspection import inspection
 from extrapolate.inspection.inspection import InspectionSettings
@@ -92,12 +92,10 @@ def inspect(
             display.update(what, done, ends[-1])
 
         for (run, text), end in zip(work, ends, strict=True):
-            with failures.going_on(run.path), files.locked(run.path):
-                files.remove_partials(run.path)
-                if isinstance(run, Run):
-                    run.keep_extensions(users_files(settings.extensions))
+            kept = keeping_rows(run, "last", settings.extensions, progress.say)
+            with failures.going_on(run.path), kept:
                 for part in inspection.inspect(run, text, settings, device=device_of(device), progress=advance):
-                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS, run.name)
+                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
                     rows += [row | {"run": names[run.path.resolve()]} for row in part]
             done = end  # also of a run that failed on the way
     inspected = pd.DataFrame(rows)

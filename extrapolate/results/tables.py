@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
+from extrapolate.evaluation.names import (
+    AS_TRAINED,
+    INSPECTIONS_TABLE,
+    PROBES_TABLE,
+    TASKS_TABLE,
+    TEXT_TABLE,
+    WITHOUT_OWN,
+)
 from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
@@ -197,6 +204,7 @@ EVALS = Table(
         *_RUN,
     ),
     key=_key("protocol"),
+    value="loss",
 )  # fmt: skip
 
 EVAL_DOCUMENTS = Table(
@@ -266,6 +274,7 @@ PROBES = Table(
         *_RUN,
     ),
     key=(*_key("probe"), "depth"),
+    value="loss",
 )  # fmt: skip
 
 _ASKED = _setting(
@@ -309,6 +318,7 @@ TASKS = Table(
         _MODEL, _TRAINING, _without(_IDENTITY, "corpus_hash"), _PROVENANCE,
     ),
     key=("run", "extension", "task", "metric", "filter", "shots", "length", "step", "precision"),
+    value="value",
 )  # fmt: skip
 
 _INSPECTED = _setting(
@@ -353,4 +363,8 @@ INSPECTIONS = Table(
     key=(
         "run", "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
     ),
+    value="value",
 )  # fmt: skip
+
+# What a run's folder keeps beside the rows of documents, which belong to those of EVALS.
+KEPT = {TEXT_TABLE: EVALS, PROBES_TABLE: PROBES, TASKS_TABLE: TASKS, INSPECTIONS_TABLE: INSPECTIONS}
