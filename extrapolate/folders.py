@@ -1,9 +1,13 @@
 """Finding runs in folders of folders, and naming them in lists."""
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T", bound=Hashable)
 RUN_FILE = "config.json"
 LISTED = 6  # names in a message; more are counted
 
@@ -23,14 +27,21 @@ def below(folder: Path) -> Iterator[Path]:
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:
     """Every folder's name, with as much of its path before it as tells it from the others: `rope`, `s1/expe`."""
-    folders = list(folders)
-    names = {folder: folder.name for folder in folders}
-    for depth in range(2, max((len(folder.parts) for folder in folders), default=0) + 1):
-        shown = list(names.values())
-        clashing = [folder for folder, name in names.items() if shown.count(name) > 1]
-        if not clashing:
-            break
-        names.update((folder, "/".join(folder.parts[-depth:])) for folder in clashing)
+    return told_apart({folder: (folder.parent, folder.name) for folder in folders})
+
+
+def told_apart(places: Mapping[T, tuple[Path, str]]) -> dict[T, str]:
+    """As `unique_names`, of things that have names in folders. If paths do not tell them apart, numbers do."""
+    names = {one: name for one, (_, name) in places.items()}
+    for depth in range(1, max((len(folder.parts) for folder, _ in places.values()), default=0) + 1):
+        count = Counter(names.values())
+        clashing = [one for one, name in names.items() if count[name] > 1]
+        names.update((one, "/".join([*places[one][0].parts[-depth:], places[one][1]])) for one in clashing)
+    taken: set[str] = set()
+    for one, name in names.items():
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names[one] = name if name not in taken else next(other for other in numbered if other not in names.values())
+        taken.add(names[one])
     return names
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.api.applying import applying, table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, path, several
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError
+from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.names import PRECISIONS, TASKS_TABLE
-from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts, users_files
+from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
 from extrapolate.folders import unique_names
 from extrapolate.interop import benchmarks
 from extrapolate.interop.benchmarks import Tasks
@@ -99,12 +100,9 @@ def evaluate_tasks(
                 done += inputs
                 display.update(what, done)
 
-            with files.locked(run.path):
-                files.remove_partials(run.path)
-                if isinstance(run, Run):
-                    run.keep_extensions(users_files(mine))
+            with keeping_rows(run, "last", mine, progress.say):
                 lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
                 part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
-                results.merge(run.path / TASKS_TABLE, part, results.TASKS, run.name)
+                results.merge(run.path / TASKS_TABLE, part, results.TASKS)
             rows += [row | {"run": called[run.path.resolve()]} for row in part]
     return table(rows, left_out, progress)

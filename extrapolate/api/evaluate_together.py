@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.api.applying import applying
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
@@ -13,9 +13,9 @@ from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
+from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import PROBES_TABLE
-from extrapolate.evaluation.plans import users_files
+from extrapolate.evaluation.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.devices import device_of
@@ -120,23 +120,19 @@ class Together:
         self, run: Run | ForeignRun, store: Store, settings: EvaluationSettings, name: str, advance: Advance
     ) -> None:
         say = self.progress.say
-        with self.ranks.in_first(partial(files.locked, run.path)):
-            if self.ranks.first:
-                files.remove_partials(run.path)
-                if isinstance(run, Run):
-                    run.keep_extensions(users_files(settings.extensions))
+        with self.ranks.in_first(partial(keeping_rows, run, settings.checkpoint, settings.extensions, say)):
             for rows, documents in lengths.evaluate(
                 run, store, settings, device=self.device, progress=advance, say=say
             ):
                 rows = self._as_timed(rows)
                 if self.ranks.first:
-                    results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
-                    results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
+                    results.merge(run.path / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
+                    results.merge(run.path / TEXT_TABLE, rows, results.EVALS)
                 self.evaluated.rows.extend(row | {"run": name} for row in rows)
             for rows in probing.evaluate(run, store, settings, device=self.device, progress=advance, say=say):
                 rows = self._as_timed(rows)
                 if self.ranks.first:
-                    results.merge(run.path / PROBES_TABLE, rows, results.PROBES, run.name)
+                    results.merge(run.path / PROBES_TABLE, rows, results.PROBES)
                 self.evaluated.probe_rows.extend(row | {"run": name} for row in rows)
 
     def _as_timed(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

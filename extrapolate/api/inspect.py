@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.api.applying import applying, table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
@@ -16,8 +16,8 @@ from extrapolate.api.failures import Failures
 from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.names import INSPECTIONS_TABLE
-from extrapolate.evaluation.plans import users_files
 from extrapolate.folders import unique_names
 from extrapolate.inspection import inspection
 from extrapolate.inspection.inspection import InspectionSettings
@@ -98,12 +98,10 @@ def inspect(
             display.update(what, done, ends[-1])
 
         for (run, text, mine), end in zip(work, ends, strict=True):
-            with failures.going_on(run.path), files.locked(run.path):
-                files.remove_partials(run.path)
-                if isinstance(run, Run):
-                    run.keep_extensions(users_files(mine.extensions))
+            kept = keeping_rows(run, "last", mine.extensions, progress.say)
+            with failures.going_on(run.path), kept:
                 for part in inspection.inspect(run, text, mine, device=device_of(device), progress=advance):
-                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS, run.name)
+                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
                     rows += [row | {"run": names[run.path.resolve()]} for row in part]
             done = end  # also of a run that failed on the way
     inspected = table(rows, left_out, progress)

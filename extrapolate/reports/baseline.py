@@ -15,7 +15,7 @@ from extrapolate.folders import listed
 from extrapolate.reports import comparison, tables
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.documents import as_frame, of_documents
-from extrapolate.reports.gather import DOCUMENTS, TEXT, gather
+from extrapolate.reports.gather import DOCUMENTS, TEXT, gather, in_file
 from extrapolate.reports.seeds import of_seeds, seeds_of, shared
 from extrapolate.reports.sums import settings
 
@@ -100,11 +100,9 @@ def read_baseline(path: Path, out: Path) -> Baseline:
         return Baseline(str(path), gathered.evals(), as_frame(gathered.documents(missing=True)))
     if path.name == DOCUMENTS:
         raise UserError(f"{path} holds the rows of documents: name the {TEXT} beside it, or their folder")
-    evals = results.read(path, results.EVALS)
-    beside = path.with_name(DOCUMENTS)
-    has_documents = path.name == TEXT and beside.exists()
-    documents = as_frame(results.read_columns(beside, results.EVAL_DOCUMENTS)) if has_documents else pd.DataFrame()
-    return Baseline(str(path), evals, documents)
+    gathered = in_file(path)
+    documents = as_frame(gathered.documents(missing=True)) if path.name == TEXT else pd.DataFrame()
+    return Baseline(str(path), gathered.evals(), documents)
 
 
 def checked(

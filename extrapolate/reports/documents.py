@@ -1,5 +1,8 @@
 """The rows of documents that belong to rows of losses."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 
@@ -56,3 +59,11 @@ def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", 
     group = documents.groupby(by, observed=True).ngroup()
     keys = documents.loc[~group.duplicated(), by].assign(group=group)
     return group, keys.astype({name: str for name in by if keys[name].dtype == "category"})
+
+
+def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Sequence[str]) -> pa.Table:
+    """Those of the documents' rows, as columns, that are equal to a row of losses in the columns of `key`."""
+    group, keys = numbered(as_frame(documents), list(key))
+    groups = {tuple(values): number for *values, number in keys.itertuples(index=False, name=None)}
+    wanted = {tuple(row[name] for name in key) for row in rows}
+    return documents.filter(pa.array(group.isin([groups[values] for values in wanted & groups.keys()])))

@@ -1,7 +1,8 @@
 """The tables that evaluated runs hold, read together."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +11,58 @@ import pyarrow.compute as pc
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
-from extrapolate.folders import RUN_FILE, below, listed, unique_names
+from extrapolate.evaluation.names import DOCUMENTS_TABLE as DOCUMENTS
+from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.evaluation.names import TEXT_TABLE as TEXT
+from extrapolate.folders import RUN_FILE, below, listed, told_apart
+from extrapolate.reports.documents import belonging
 from extrapolate.results.columns import Table
+from extrapolate.results.identity import Trained, run_of, trained
 
-TEXT, DOCUMENTS = "evals.parquet", "eval_documents.parquet"
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
 REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
 
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one run in one folder: what the run is called there, and its tables, by file.
+
+    own: the folder is the run's own. Everything in it is then of that run, which is called as the folder is today.
+    """
+
+    folder: Path
+    name: str
+    own: bool
+    tables: Mapping[str, pa.Table]
+
+    @property
+    def place(self) -> tuple[Path, str]:
+        """Where the run has its name. A copy of its tables may lie in a folder of that name."""
+        return (self.folder.parent if self.folder.name == self.name else self.folder), self.name
+
+    def documents(self) -> pa.Table:
+        """The rows of documents."""
+        rows = results.read_columns(self.folder / DOCUMENTS, results.EVAL_DOCUMENTS)
+        return rows if self.own else _of_run(rows, self.name)
+
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Folders that hold tables, each with the name of its run among them; and in words, what was left out."""
+    """Runs that have tables, under names that tell them apart, and for each the parts in which its rows were found.
+
+    names: of the folders that are one run's. left_out: in words, what was left out.
+    """
 
     names: Mapping[Path, str]
     left_out: tuple[str, ...]
+    runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
 
-    def evals(self) -> list[dict[str, Any]]:
-        """The rows of every `evals.parquet`. Raises UserError where one is damaged."""
-        return self.rows(TEXT, results.EVALS)
+    def evals(self) -> list[Row]:
+        """The rows of every `evals.parquet`. Raises UserError as `rows` does."""
+        return self.rows(TEXT)
 
     def documents(self, missing: bool = False) -> pa.Table:
         """The rows of every `eval_documents.parquet`, as columns (see `results.read_columns`).
@@ -38,38 +71,102 @@ class Evaluated:
         damaged or missing.
         """
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
-        for folder, name in self.names.items():
-            if not (folder / (DOCUMENTS if missing else TEXT)).exists():
-                continue
-            rows = results.read_columns(folder / DOCUMENTS, results.EVAL_DOCUMENTS)
-            if name != folder.name:
-                rows = called(rows, name, before=folder.name)
-            found.append(rows)
+        for name, parts in self.runs.items():
+            taken: set[tuple[Any, ...]] = set()
+            for part in parts:
+                if TEXT not in part.tables or (missing and not (part.folder / DOCUMENTS).exists()):
+                    continue
+                rows, mine = part.documents(), _by_key(part.tables[TEXT], results.EVALS)
+                if taken:
+                    new = [row for key, row in mine.items() if key not in taken]
+                    rows = belonging(rows, new, _without_run(results.EVALS))
+                taken |= mine.keys()
+                found.append(called(rows, name))
         return pa.concat_tables(found[1:] or found)
 
-    def probes(self) -> list[dict[str, Any]]:
-        """The rows of every `eval_probes.parquet`, of a report `probes.parquet`. Raises UserError where damaged."""
-        return self.rows(PROBES_TABLE, results.PROBES)
+    def probes(self) -> list[Row]:
+        """The rows of every `eval_probes.parquet`, of a report `probes.parquet`. Raises UserError as `rows` does."""
+        return self.rows(PROBES_TABLE)
 
-    def rows(self, file: str, table: Table) -> list[dict[str, Any]]:
-        """The rows of a file in all folders that have it.
+    def rows(self, file: str) -> list[Row]:
+        """The rows of a file of all runs, under the runs' names. A row that several folders have is taken once.
 
-        Runs whose folders have one name are told apart by their paths. A table from elsewhere keeps its names. Raises
-        UserError where a file is damaged.
+        Raises UserError if two folders differ in it.
         """
-        return [
-            row | {"run": name} if row["run"] == folder.name else row
-            for folder, name in self.names.items()
-            if (path := table_in(folder, file)) is not None
-            for row in results.read(path, table)
-        ]
+        table, found = results.KEPT[file], []
+        for name, parts in self.runs.items():
+            taken: dict[tuple[Any, ...], tuple[Row, Part]] = {}
+            for part in parts:
+                for key, row in _by_key(part.tables[file], table).items() if file in part.tables else ():
+                    before, other = taken.setdefault(key, (row, part))
+                    if str(before[table.value]) != str(row[table.value]):  # NaN is like NaN
+                        sources = sources_of([part.folder for part in parts])
+                        raise UserError(
+                            f"{sources[other.folder]} and {sources[part.folder]} differ in {file} for the same "
+                            f"weights, {name}: the {table.value} of {row['model']} at {row['factor']:g}x is "
+                            f"{before[table.value]} and {row[table.value]}. Leave out one"
+                        )
+            found += [row | {"run": name} for row, _ in taken.values()]
+        return found
 
 
-def called(rows: pa.Table, name: str, before: str | None = None) -> pa.Table:
-    """Columns in which the run has another name: each run, or the one that had the name `before`."""
-    run = rows["run"].cast(pa.string())
-    own = pa.repeat(name, len(rows)) if before is None else pc.if_else(pc.equal(run, before), name, run)
-    return rows.set_column(rows.column_names.index("run"), "run", own.dictionary_encode())
+def _without_run(table: Table) -> list[str]:
+    return [name for name in table.key if name != "run"]
+
+
+def _by_key(rows: pa.Table, table: Table) -> dict[tuple[Any, ...], Row]:
+    """The rows of one run, by what tells them apart."""
+    return {tuple(row[name] for name in _without_run(table)): row for row in rows.to_pylist()}
+
+
+def sources_of(folders: Sequence[Path]) -> dict[Path, str]:
+    """What folders are called: their paths from the folder that they are all in."""
+    common = Path(os.path.commonpath([folder.parent for folder in folders]))
+    return {folder: folder.relative_to(common).as_posix() for folder in folders}
+
+
+def _of_run(rows: pa.Table, name: str) -> pa.Table:
+    return rows.filter(pc.equal(rows["run"].cast(pa.string()), name))
+
+
+def _tables(folder: Path) -> dict[str, pa.Table]:
+    """The tables in a folder. Raises UserError where one is damaged."""
+    return {
+        file: results.read_columns(path, table)
+        for file, table in results.KEPT.items()
+        if (path := table_in(folder, file)) is not None
+    }
+
+
+def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
+    """The runs that a folder has rows of, each with its own."""
+    if (folder / RUN_FILE).exists():
+        yield Part(folder, folder.name, True, tables)
+        return
+    for name in dict.fromkeys(name for rows in tables.values() for name in rows["run"].unique().to_pylist()):
+        mine = {file: _of_run(rows, name) for file, rows in tables.items()}
+        yield Part(folder, name, False, {file: rows for file, rows in mine.items() if len(rows)})
+
+
+def _run(part: Part) -> Trained:
+    """The run that the rows of a part are of. Raises UserError where they are of several trainings."""
+    run = run_of(set().union(*map(trained, part.tables.values())))
+    if run is not None:
+        return run
+    if part.own:
+        raise UserError(
+            f"{part.folder} holds results of several trainings: evaluate it again, which drops those of weights that "
+            "are gone, or delete its tables"
+        )
+    raise UserError(
+        f"{part.folder} holds results of several trainings as one run, {part.name}: make it again from the runs, or "
+        "leave it out"
+    )
+
+
+def called(rows: pa.Table, name: str) -> pa.Table:
+    """Columns in which the run has this name."""
+    return rows.set_column(rows.column_names.index("run"), "run", pa.repeat(name, len(rows)).dictionary_encode())
 
 
 def table_in(folder: Path, file: str) -> Path | None:
@@ -81,8 +178,11 @@ def table_in(folder: Path, file: str) -> Path | None:
 def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     """The evaluated runs at and below some folders, each once. Below a folder with tables nothing is searched.
 
-    Runs that are not evaluated, and without `reports` the tables that an earlier report copied, are left out. Raises
-    UserError where a path is no folder, or holds no evaluated run.
+    A run is known by what it was trained as and by its weights (`results.identity`), whatever its folder was once
+    called. It is called as its folder is now, and as rows say where they were copied from it, with as much of the path
+    as tells it from the others. Runs that are not evaluated, and without `reports` the tables that an earlier report
+    copied, are left out. Raises UserError where a path is no folder, holds no evaluated run, or has rows of several
+    trainings under one name.
     """
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
@@ -107,8 +207,27 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
     if copies:
         left_out.append(f"left out, for they are reports on other runs: {listed(copies)}")
-    return Evaluated(unique_names(found), tuple(left_out))
+    return _evaluated((part for folder in found for part in _parts(folder, _tables(folder))), left_out)
+
+
+def in_file(path: Path) -> Evaluated:
+    """As `gather`, of one file with rows of `evals.parquet`, whatever it is called."""
+    folder = path.resolve().parent
+    return _evaluated(_parts(folder, {TEXT: results.read_columns(path, results.EVALS)}), [])
+
+
+def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
+    runs: dict[Trained, list[Part]] = {}
+    for part in found:
+        runs.setdefault(_run(part), []).append(part)
+    for parts in runs.values():
+        parts.sort(key=lambda part: not part.own)  # a run's own folder says what it is called
+        if again := [part.folder for part in parts[1:] if part.own]:
+            left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
+    named = told_apart({run: parts[0].place for run, parts in runs.items()})
+    names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
+    return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()})
 
 
 def _has_tables(folder: Path) -> bool:
-    return any(table_in(folder, name) is not None for name in (TEXT, PROBES_TABLE, INSPECTIONS_TABLE, TASKS_TABLE))
+    return any(table_in(folder, name) is not None for name in results.KEPT)

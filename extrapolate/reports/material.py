@@ -18,7 +18,6 @@ from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
 from extrapolate.reports.styles import Style
 from extrapolate.reports.sums import Setting, settings
-from extrapolate.results.columns import Table
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class Material:
         """The models that are shown, in the order of all tables of the protocol."""
         return list(self.losses[protocol]["Model"])
 
-    def rows_of(self, file: str, table: Table) -> list[dict[str, Any]]:
+    def rows_of(self, file: str) -> list[dict[str, Any]]:
         """The rows that such a file has of the runs with losses that are shown; of all runs where none has losses."""
-        found = self.evaluated.rows(file, table)
+        found = self.evaluated.rows(file)
         if not self.rows:
             return found
         shown = set(pd.concat(self.rows.values())["run"])

@@ -2,6 +2,7 @@
 
 from extrapolate.results.columns import Column, Group, Table
 from extrapolate.results.parquet import (
+    change,
     check_grows,
     merge,
     read,
@@ -11,17 +12,19 @@ from extrapolate.results.parquet import (
     write_columns,
     write_frame,
 )
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, KEPT, PROBES, TASKS
 
 __all__ = [
     "EVALS",
     "EVAL_DOCUMENTS",
     "INSPECTIONS",
+    "KEPT",
     "PROBES",
     "TASKS",
     "Column",
     "Group",
     "Table",
+    "change",
     "check_grows",
     "merge",
     "read",

@@ -52,10 +52,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table's columns in their groups, and those that identify a row: one with the same key replaces the old one."""
+    """A table's columns in their groups, and those that identify a row: one with the same key replaces the old one.
+
+    value: the column in which two rows of one key and one run must agree, if rows of several folders are read together.
+    """
 
     groups: tuple[Group, ...]
     key: tuple[str, ...]
+    value: str = ""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,17 +115,26 @@ def check_grows(path: Path, table: Table) -> None:
     _kept(path, table)
 
 
-def merge(path: Path, rows: list[dict[str, Any]], table: Table, run: str | None = None) -> None:
+def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
     """Adds rows to a table on disk; those with the key of a new row are replaced.
 
-    With `run`, the table is that run's own: rows under another name, from before its folder was renamed, go.
     Raises UserError as `read` does, and where the file has columns that this version does not know and would lose.
     """
     replaced = {tuple(row.get(name) for name in table.key) for row in rows}
     kept = [row for row in _kept(path, table) if tuple(row[name] for name in table.key) not in replaced]
-    if run is not None:
-        kept = [row for row in kept if row["run"] == run]
     write(path, [*kept, *rows], table)
+
+
+def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Replaces every row of a table on disk by what `change` returns; None drops it. Without rows, the file goes.
+
+    Raises UserError as `merge` does.
+    """
+    if rows := [row for row in map(change, _kept(path, table)) if row is not None]:
+        write(path, rows, table)
+    else:
+        path.unlink()
+        files.sync(path.parent)
 
 
 @contextlib.contextmanager

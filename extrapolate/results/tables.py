@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
+from extrapolate.evaluation.names import (
+    AS_TRAINED,
+    INSPECTIONS_TABLE,
+    PROBES_TABLE,
+    TASKS_TABLE,
+    TEXT_TABLE,
+    WITHOUT_OWN,
+)
 from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
@@ -199,6 +206,7 @@ EVALS = Table(
         *_RUN,
     ),
     key=_key("protocol"),
+    value="loss",
 )  # fmt: skip
 
 EVAL_DOCUMENTS = Table(
@@ -268,6 +276,7 @@ PROBES = Table(
         *_RUN,
     ),
     key=(*_key("probe"), "depth"),
+    value="loss",
 )  # fmt: skip
 
 _ASKED = _setting(
@@ -311,6 +320,7 @@ TASKS = Table(
         _MODEL, _TRAINING, _without(_IDENTITY, "corpus_hash"), _PROVENANCE,
     ),
     key=("run", "extension", "task", "metric", "filter", "shots", "length", "step", "precision"),
+    value="value",
 )  # fmt: skip
 
 _INSPECTED = _setting(
@@ -355,4 +365,8 @@ INSPECTIONS = Table(
     key=(
         "run", "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
     ),
+    value="value",
 )  # fmt: skip
+
+# What a run's folder keeps beside the rows of documents, which belong to those of EVALS.
+KEPT = {TEXT_TABLE: EVALS, PROBES_TABLE: PROBES, TASKS_TABLE: TASKS, INSPECTIONS_TABLE: INSPECTIONS}

@@ -67,6 +67,12 @@ def page() -> Callable[[str], list[Block]]:
     return blocks_about
 
 
+def _own_weights(row: Row, kept: Row) -> Row:
+    """A row that a test gave to another run: of the same weights it would be of the same run."""
+    own = row["run"] == kept["run"] or row.get("weights_sha256") != kept.get("weights_sha256")
+    return row if own else row | {"weights_sha256": f"weights of {row['run']}"}
+
+
 def _write(folder: Path, change: Callable[[Row], Row | None] = dict, documents: bool = True) -> Path:
     folder.mkdir(parents=True)
     tables = {"evals.parquet": results.EVALS}
@@ -74,8 +80,9 @@ def _write(folder: Path, change: Callable[[Row], Row | None] = dict, documents: 
         tables["eval_documents.parquet"] = results.EVAL_DOCUMENTS
     for name, table in tables.items():
         columns = {column.name for column in table.columns}
-        changed = [change(row) for row in results.read(KEPT / name, table)]
-        rows = [{key: row[key] for key in row if key in columns} for row in changed if row is not None]
+        pairs = [(row, change(row)) for row in results.read(KEPT / name, table)]
+        changed = [_own_weights(new, row) for row, new in pairs if new is not None]
+        rows = [{key: row[key] for key in row if key in columns} for row in changed]
         results.write(folder / name, rows, table)
     return folder
 

@@ -46,7 +46,7 @@ def test_runs_and_reports_of_several_people_become_one_folder(cli, write_run, tm
     rows = of(tmp_path / "all")
     assert dict(zip(rows["run"], rows["commit"], strict=True)) == {
         "alice/rope": "commit0",
-        "bob/report/rope": "commit1",
+        "report/rope": "commit1",
     }
     both = pd.concat([of(tmp_path / "people/alice/rope"), of(tmp_path / "people/bob/report")])
     pd.testing.assert_frame_equal(

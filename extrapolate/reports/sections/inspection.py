@@ -31,11 +31,11 @@ class Inspection(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["inspected runs"] if material.rows_of(INSPECTIONS_TABLE, results.INSPECTIONS) else []
+        return ["inspected runs"] if material.rows_of(INSPECTIONS_TABLE) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = material.rows_of(INSPECTIONS_TABLE, results.INSPECTIONS)
+        found = material.rows_of(INSPECTIONS_TABLE)
         blocks: list[Block] = [Text(WHAT)]
         files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
         for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):

@@ -26,11 +26,11 @@ class Tasks(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["benchmarks"] if material.rows_of(TASKS_TABLE, results.TASKS) else []
+        return ["benchmarks"] if material.rows_of(TASKS_TABLE) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = material.rows_of(TASKS_TABLE, results.TASKS)
+        found = material.rows_of(TASKS_TABLE)
         shown, notes = tasks.comparable(pd.DataFrame(found))
         blocks: list[Block] = []
         for title, table in tasks.by_shots(shown):

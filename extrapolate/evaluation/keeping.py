@@ -1,0 +1,71 @@
+"""A run's folder while an evaluation writes rows into it: they are of one training, and of today's weights."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from extrapolate import files, results
+from extrapolate.evaluation.names import DOCUMENTS_TABLE, TEXT_TABLE
+from extrapolate.evaluation.plans import users_files
+from extrapolate.evaluation.subject import Subject
+from extrapolate.folders import listed
+from extrapolate.progress import Say
+from extrapolate.results.identity import Trained, trained
+from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.run import Run
+
+Row = dict[str, Any]
+_KEY = [name for name in results.EVALS.key if name != "run"]
+
+
+@contextlib.contextmanager
+def keeping_rows(run: Subject, checkpoint: str, extensions: Sequence[str], say: Say) -> Iterator[None]:
+    """Holds the folder of a run for an evaluation of its checkpoints (`last` or `all`) with extensions.
+
+    Rows that an earlier training left in the folder are dropped from all of its tables, and `say` is told. The others
+    are called as the folder is called now. Raises InUse if another process writes there.
+    """
+    with files.locked(run.path):
+        files.remove_partials(run.path)
+        if isinstance(run, Run):
+            run.keep_extensions(users_files(extensions))
+        _keep_own(run, checkpoint, say)
+        yield
+
+
+def _keep_own(run: Subject, checkpoint: str, say: Say) -> None:
+    tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
+    found = {path: results.read_columns(path, table) for path, table in tables.items()}
+    left = {path: trained(rows) for path, rows in found.items()}
+    others = _of_others(run, checkpoint, set().union(*left.values()))
+
+    def own(row: Row) -> Row | None:
+        return None if Trained(*(row[name] for name in Trained._fields)) in others else row | {"run": run.name}
+
+    for path, table in tables.items():
+        if left[path].isdisjoint(others) and found[path]["run"].unique().to_pylist() == [run.name]:
+            continue
+        # The documents first: if this is stopped in between, the rows that they belong to are dropped the next time.
+        if path.name == TEXT_TABLE and (documents := path.with_name(DOCUMENTS_TABLE)).exists():
+            kept = {tuple(row[name] for name in _KEY) for row in map(own, found[path].to_pylist()) if row is not None}
+
+            def with_losses(row: Row, kept: set[tuple[Any, ...]] = kept) -> Row | None:
+                return row | {"run": run.name} if tuple(row[name] for name in _KEY) in kept else None
+
+            results.change(documents, results.EVAL_DOCUMENTS, with_losses)
+        results.change(path, table, own)
+    if dropped := [path.name for path in tables if not left[path].isdisjoint(others)]:
+        say(f"{run.path}: dropped results of an earlier training in this folder, from {listed(dropped)}")
+
+
+def _of_others(run: Subject, checkpoint: str, left: set[Trained]) -> set[Trained]:
+    """Which of the checkpoints that rows are of belong to an earlier training.
+
+    If any does, so may those of steps that are not evaluated now.
+    """
+    config = run.config
+    training = (config.config_hash(), config.training.seed if isinstance(config, TrainedConfig) else None)
+    here = {Trained(*training, one.step, one.sha256) for one in run.checkpoints(checkpoint)}
+    steps = {one.step for one in here}
+    mine = {one for one in left - here if one[:2] == training and one.step not in steps}
+    return set() if mine == left - here else left - here

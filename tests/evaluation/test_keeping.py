@@ -1,0 +1,99 @@
+"""What a run's folder keeps: rows of the weights that are in it."""
+
+import shutil
+
+import pytest
+
+from extrapolate import results
+from extrapolate.evaluation.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.runs.run import Run
+
+FEW = ["--factors", "1,2", "--max-targets", "64", "--protocol", "windows"]
+ALL = {**results.KEPT, DOCUMENTS_TABLE: results.EVAL_DOCUMENTS}
+
+
+def rows_of(run, file=TEXT_TABLE):
+    return results.read(run / file, ALL[file])
+
+
+def evaluate(cli, run, *flags):
+    return cli("eval-lengths", run, *FEW, *flags).succeeded()
+
+
+def fill(run):
+    """Tables of every kind with rows of the run."""
+    losses = rows_of(run)[:1]
+    own = {"task": "t", "metric": "acc", "filter": "none", "shots": 0, "value": 1.0, "n_questions": 1, "n_cut": 0}
+    own |= {"lm_eval_version": "1", "measurement": "m", "quantity": "q", "n_windows": 2, "probe": "copy", "depth": 0.0}
+    own |= dict.fromkeys(("control_accuracy", "chance"), 0.5) | dict.fromkeys(("n_trials", "n_answers"), 1)
+    for file in (PROBES_TABLE, TASKS_TABLE, INSPECTIONS_TABLE):
+        columns = [column.name for column in ALL[file].columns]
+        results.write(run / file, [{name: (row | own).get(name) for name in columns} for row in losses], ALL[file])
+
+
+@pytest.fixture
+def filled(cli, ckpt):
+    """The run `rope`, evaluated at all checkpoints, with tables of every kind."""
+    evaluate(cli, ckpt / "rope", "--checkpoint", "all")
+    fill(ckpt / "rope")
+    return ckpt / "rope"
+
+
+def change_weights(run, steps):
+    """Makes the rows of these steps those of weights that are gone."""
+    for file, table in results.KEPT.items():
+        gone = {"weights_sha256": "gone"}
+        results.change(run / file, table, lambda row, gone=gone: row | (gone if row["step"] in steps else {}))
+
+
+def test_rows_of_an_earlier_training_go_from_every_table(cli, filled, tiny):
+    (filled / "model.safetensors").unlink()
+    shutil.rmtree(filled / "checkpoints")
+    cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
+    ended = evaluate(cli, filled)
+    named = "evals.parquet, eval_probes.parquet, eval_tasks.parquet, inspections.parquet"
+    assert f"{filled}: dropped results of an earlier training in this folder, from {named}" in ended.err
+    (now,) = Run.open(filled).checkpoints("last")
+    rows, documents = rows_of(filled), rows_of(filled, DOCUMENTS_TABLE)
+    assert {(row["step"], row["weights_sha256"]) for row in rows} == {(now.step, now.sha256)}
+    assert {row["step"] for row in documents} == {now.step}
+    assert not any((filled / file).exists() for file in (PROBES_TABLE, TASKS_TABLE, INSPECTIONS_TABLE))
+    assert "dropped" not in evaluate(cli, filled).err
+    cli("report", filled).succeeded()
+
+
+@pytest.mark.parametrize("steps", ["last", "all"])
+def test_rows_of_other_weights_of_the_same_settings_go_too(cli, filled, steps):
+    kept = {row["step"] for row in rows_of(filled)}
+    assert len(kept) > 1
+    change_weights(filled, {max(kept)} if steps == "last" else kept)
+    assert "dropped" in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {max(kept)}  # nothing tells of which weights the others are
+    assert {row["step"] for row in rows_of(filled, DOCUMENTS_TABLE)} == {max(kept)}
+
+
+def test_rows_of_these_weights_stay_as_they_are(cli, filled, contents):
+    before = contents(filled)
+    assert "dropped" not in evaluate(cli, filled, "--extend", "pi:factor=2").err
+    after = contents(filled)
+    changed = {name for name in after if before.get(name) != after[name]}
+    assert changed == {TEXT_TABLE, DOCUMENTS_TABLE}
+    assert {row["step"] for row in rows_of(filled)} == {4, 8, 10}
+
+
+def test_a_renamed_folder_keeps_its_rows_under_its_name(cli, filled):
+    run, before = filled.rename(filled.with_name("new")), rows_of(filled.with_name("new"))
+    evaluate(cli, run, "--extend", "pi:factor=2")
+    assert [row for file in ALL for row in rows_of(run, file) if row["run"] != "new"] == []
+    old = [row["loss"] for row in before]
+    assert [row["loss"] for row in rows_of(run) if row["extension"] == "as-trained"] == pytest.approx(old)
+
+
+@pytest.mark.parametrize(
+    "command", [["inspect", "--factors", "1", "--windows", "2", "--measure", "truncation"], ["eval-lengths", *FEW]]
+)
+def test_every_command_that_writes_rows_drops_others(cli, filled, command):
+    change_weights(filled, {4, 8, 10})
+    name, *flags = command
+    assert "dropped results of an earlier training" in cli(name, filled, *flags).succeeded().err
+    assert not (filled / PROBES_TABLE).exists()

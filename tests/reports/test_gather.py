@@ -1,0 +1,129 @@
+"""Rows of several folders: which run each is of, what runs are called, and rows that are refused."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+import extrapolate as xt
+from extrapolate import results
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.reports.gather import gather
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
+NOPE = {"model": "NoPE", "display": "NoPE", "encoding": "none", "config_hash": "of NoPE", "weights_sha256": "others"}
+
+
+def called(name, **changes):
+    """What makes rows of a run of that name; with changes, of another run."""
+    return lambda row: row | {"run": name} | changes if row["extension"] == "as-trained" else None
+
+
+def own(folder):
+    """The folder as that of the run itself."""
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def changed(folder, file=TEXT_TABLE, **changes):
+    """The first row of a table has other values."""
+    table = results.KEPT[file]
+    first, *others = results.read(folder / file, table)
+    results.write(folder / file, [first | changes, *others], table)
+
+
+def runs_of(*paths):
+    return list(gather(paths, reports=True).runs)
+
+
+@pytest.fixture
+def renamed(write_run, tmp_path):
+    """`ck/exp` was evaluated and renamed; another run, of more steps, took its name."""
+    own(write_run(tmp_path / "ck/exp-rope", called("exp", weights_sha256="first")))
+    own(write_run(tmp_path / "ck/exp", called("exp", **NOPE, step=10_000)))
+    return tmp_path / "ck"
+
+
+def test_runs_that_had_one_name_are_both_shown(renamed, tmp_path):
+    tables = xt.report(renamed, tmp_path / "report").tables
+    assert {name: list(table["Model"]) for name, table in tables.items()} == {
+        name: ["RoPE", "NoPE"] for name in ("windows", "fixed-target")
+    }
+    rows = pd.DataFrame(results.read(tmp_path / "report/evals.parquet", results.EVALS))
+    assert rows.groupby("run")["model"].unique().map(list).to_dict() == {"exp": ["NoPE"], "exp-rope": ["RoPE"]}
+    pairs = xt.compare(renamed)
+    assert {*zip(pairs["model"], pairs["other"], strict=True)} >= {("NoPE", "RoPE")}
+    xt.merge(renamed, tmp_path / "merged")
+    assert runs_of(tmp_path / "merged") == ["exp", "exp-rope"]
+
+
+def test_runs_of_one_name_in_two_reports_are_told_apart(write_run, tmp_path):
+    for name, changes in (("alice", {"weights_sha256": "first"}), ("bob", NOPE)):
+        (write_run(tmp_path / name, called("exp", **changes)) / "report.md").touch()
+    found = gather([tmp_path / "alice", tmp_path / "bob"])
+    assert list(found.runs) == ["alice/exp", "bob/exp"]
+    assert {row["run"]: row["model"] for row in found.evals()} == {"alice/exp": "RoPE", "bob/exp": "NoPE"}
+    xt.merge([tmp_path / "alice", tmp_path / "bob"], tmp_path / "all")
+    assert runs_of(tmp_path / "all", tmp_path / "bob") == ["alice/exp", "bob/exp"]  # again, beside one of them
+
+
+def test_names_in_tables_cannot_make_two_runs_one(write_run, tmp_path):
+    own(write_run(tmp_path / "s/exp", called("exp", weights_sha256="first")))
+    own(write_run(tmp_path / "t/exp", called("exp", **NOPE)))
+    forged = write_run(tmp_path / "forged", called("s/exp", weights_sha256="third"))
+    assert len(set(runs_of(tmp_path / "s", tmp_path / "t", forged))) == 3
+
+
+def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
+    run = own(write_run(tmp_path / "ck/exp", called("exp")))
+    xt.report(tmp_path / "ck", tmp_path / "copy")
+    alone, both = gather([run]), gather([run, tmp_path / "copy", tmp_path / "ck"])
+    assert both.evals() == alone.evals()
+    assert both.documents().equals(alone.documents())
+    shutil.copytree(run, tmp_path / "ck/again")
+    twice = gather([tmp_path / "ck"])
+    assert (list(twice.runs), len(twice.evals())) == (["again"], len(alone.evals()))
+    assert twice.left_out[-1].startswith(f"taken once, for they hold the run {tmp_path}/ck/again too: ")
+
+
+def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path):
+    run = own(write_run(tmp_path / "ck/exp", called("exp")))
+    other = write_run(tmp_path / "copy", called("exp", loss=1.0))
+    with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights, exp: the loss of RoPE at 1x"):
+        xt.report([run, other], tmp_path / "report")
+    with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights"):
+        xt.compare([run, other])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"weights_sha256": "gone"}, {"config_hash": "other", "step": 1}, {"seed": 9, "step": 1}]
+)
+@pytest.mark.parametrize("mine", [True, False])
+def test_rows_of_two_trainings_of_one_folder_are_refused(write_run, tmp_path, changes, mine):
+    folder = write_run(tmp_path / "ck/exp", called("exp"))
+    changed(own(folder) if mine else folder, **changes)
+    words = "evaluate it again, which drops those of weights that are gone" if mine else "as one run, exp"
+    for read in (xt.report, xt.compare):
+        with pytest.raises(UserError, match=f"ck/exp holds results of several trainings.*{words}"):
+            read(tmp_path / "ck")
+    with pytest.raises(UserError, match="several trainings"):
+        xt.merge(tmp_path / "ck", tmp_path / "all")
+    with pytest.raises(UserError, match="several trainings"):
+        xt.report(write_run(tmp_path / "other/exp", called("exp")), tmp_path / "report", check=folder / TEXT_TABLE)
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("file", [TASKS_TABLE, INSPECTIONS_TABLE])
+def test_and_so_where_another_table_is_of_other_weights(write_run, tmp_path, file):
+    folder = write_run(tmp_path / "ck/exp", called("exp"))
+    losses = results.read(folder / TEXT_TABLE, results.EVALS)[:1]
+    found = {"task": "t", "metric": "acc", "filter": "none", "shots": 0, "value": 1.0, "n_questions": 1, "n_cut": 0}
+    found |= {"lm_eval_version": "1", "measurement": "m", "quantity": "q", "n_windows": 2}
+    table = results.KEPT[file]
+    rows = [{column.name: (row | found).get(column.name) for column in table.columns} for row in losses]
+    results.write(folder / file, rows, table)
+    gather([folder])
+    changed(folder, file, weights_sha256="gone")
+    with pytest.raises(UserError, match="several trainings"):
+        gather([folder])
