@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation import student_t
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, TOO_FEW, UNDECIDED, WORSE, Verdict
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
@@ -23,9 +23,6 @@ AT_ONCE = 512  # buckets whose resamples are held in memory together
 TAIL = 0.005  # of the resamples: what is rarer is not read off them
 SMALLEST = 1e-10  # a p value that is smaller is given as this
 _SPACING = 1e-10  # normal deviations: how exactly p values are found
-LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
-
-Verdict = Literal["win", "tie", "loss", "too few"]
 
 
 @dataclass(frozen=True)
@@ -38,17 +35,16 @@ class Interval:
     clusters: int
 
     def verdict(self, least: float = LEAST) -> Verdict:
-        """For a difference in loss: below zero is a win.
-
-        It is a tie where the interval holds zero, or the mean is nearer to zero than `least`, nats.
-        """
+        """For a difference in loss, of which below zero is better. `least`: the least that matters, nats."""
         if math.isinf(self.mean):
-            return "win" if self.mean < 0 else "loss"
+            return BETTER if self.mean < 0 else WORSE
         if self.low is None or self.high is None:
-            return "too few"
+            return TOO_FEW
+        if -least < self.low and self.high < least:
+            return EQUIVALENT
         if abs(self.mean) < least:
-            return "tie"
-        return "win" if self.high < 0 else "loss" if self.low > 0 else "tie"
+            return UNDECIDED
+        return BETTER if self.high < 0 else WORSE if self.low > 0 else UNDECIDED
 
     def text(self) -> str:
         """`+0.021 [+0.013, +0.030]`, nats."""

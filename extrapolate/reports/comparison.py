@@ -11,17 +11,18 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.evaluation.statistics import LEAST, Estimate, Interval, holm
+from extrapolate.evaluation.statistics import Estimate, Interval, holm
 from extrapolate.reports import tables
 from extrapolate.reports.documents import document_rows
 from extrapolate.reports.seeds import shared
 from extrapolate.reports.sums import Setting, difference, settings
+from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
 
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
 BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
-THIS_RUN = " (this run)"  # ends the verdict on one run of a model: another seed may give another
+LEAST_BELOW = 0.001  # nats below the optimum: numerical noise alone can reach a tenth of it
 CORRECTIONS = ("none", "holm")
 MARK = "*"  # a difference that is sure after the correction
 
@@ -31,7 +32,7 @@ class Comparison:
     """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
 
     Both are means over `seeds`, which both have; it is empty where a checkpoint's seed is unknown. There is no
-    difference where both have seeds and share none. Nearer to zero than `least`, nats, a difference is a tie.
+    difference where both have seeds and share none. least: the least difference that matters, nats.
     by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
     documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
     other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
@@ -53,22 +54,26 @@ class Comparison:
     corrected: float | None = None
     confidence: float = 0.95
 
-    def verdict(self) -> str:
-        """`win`, `tie`, `loss`, each with THIS_RUN where a model has one run; `too few`, or `no shared seed`."""
+    @property
+    def word(self) -> Verdict:
+        """What is said of the model beside the other."""
         if self.difference is None:
-            return "no shared seed"
-        found: str = self.difference.verdict(self.least)
-        if found == "too few":
-            return found
+            return NO_SHARED_SEED
+        found = self.difference.verdict(self.least)
         if math.isinf(self.difference.mean) and not all(map(math.isinf, self.by_seed)):
-            found = "tie"  # some seeds diverge, and some do not
-        if self.corrected is not None and self.corrected >= 1 - self.confidence:
-            found = "tie"
-        return found + (THIS_RUN if self.one_run else "")
+            return UNDECIDED  # some seeds diverge, and some do not
+        if found in ORDERED and self.corrected is not None and self.corrected >= 1 - self.confidence:
+            return UNDECIDED
+        return found
+
+    def verdict(self) -> str:
+        """`word`, with THIS_RUN if it rests on one run of a model."""
+        of_run = self.one_run and self.word not in (TOO_FEW, NO_SHARED_SEED)
+        return self.word + (THIS_RUN if of_run else "")
 
     def sure(self) -> bool:
-        """Whether it is a win or a loss."""
-        return self.verdict().startswith(("win", "loss"))
+        """Whether one of the two is shown to be better."""
+        return self.word in ORDERED
 
     def row(self) -> dict[str, Any]:
         """As a row of JSON."""
@@ -259,7 +264,7 @@ def p_text(p: float | None) -> str:
 def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd.DataFrame:
     """`Model`, the difference to `other` at each length as text, and the number of seeds; models in this order.
 
-    MARK follows what is a win or a loss. Which comparisons it is corrected over is the caller's to decide.
+    MARK follows what is better or worse. Which comparisons it is corrected over is the caller's to decide.
     """
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
     mine = [one for one in found if one.other == other and one.difference is not None]
@@ -295,7 +300,7 @@ def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
     return [
         one
         for one in found
-        if one.other == OPTIMUM and one.these_runs is not None and one.these_runs.verdict(one.least) == "win"
+        if one.other == OPTIMUM and one.these_runs is not None and one.these_runs.verdict(LEAST_BELOW) == BETTER
     ]
 
 

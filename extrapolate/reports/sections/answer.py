@@ -6,8 +6,8 @@ from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer, isola
 from extrapolate.reports.family import Family
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
-from extrapolate.reports.positions import LEAST
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.results import verdicts
 
 
 @sections.register("answer")
@@ -30,8 +30,8 @@ class TheAnswer(Section):
 def explained(found: Answer) -> str:
     """What the answer rests on, and what its words mean."""
     said = (
-        f"Protocol {found.protocol}. To beat, to lose, better and worse are said where an interval excludes zero; to "
-        f"hold, where a loss is surely less than {LEAST:g} nats above that with {CUT_BACK} (the control). "
+        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} A model holds if its loss is surely less "
+        f"than {verdicts.LEAST:g} nats above that with {CUT_BACK} (the control). "
         f"{_compared(found.family)} {found.resampled}"
     )
     if found.freedom:
@@ -41,8 +41,9 @@ def explained(found: Answer) -> str:
         )
     if not isolates(found.protocol):
         said += (
-            " The windows of this protocol begin without context, which the control has, so that losing to it would not"
-            f" be the fault of length alone, and is not said. The protocol {ISOLATES} isolates length."
+            " The windows of this protocol begin without context, which the control has, so that a model can be worse "
+            f"than its control for another reason than length, and this is not said. The protocol {ISOLATES} isolates "
+            "length."
         )
     if found.one_run:
         said += " Where a model has one seed, nothing is known of other seeds."

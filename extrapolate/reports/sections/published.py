@@ -19,6 +19,7 @@ from extrapolate.reports.published import CELLS, FILE
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.seeds import in_words as seeds_in_words
 from extrapolate.reports.seeds import seeds_of
+from extrapolate.results import verdicts
 from extrapolate.results.columns import REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -55,11 +56,11 @@ PUBLISHED_PAIRS = Described(
         Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time, or has no interval"),
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
-            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
-            "interval holds zero, or the difference is below 0.001 nats, `missing`.",
+            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `equivalent` if they "
+            f"surely differ by less than {verdicts.LEAST:g} nats, `undecided`, or `missing`.",
         ),
         Column(
-            "sure", TEXT, meaning="Whether the order is told also after Holm's correction for the number of "
+            "sure", TEXT, meaning="Whether the order remains after Holm's correction for the number of "
             "differences in the table: `yes`, `no`.",
         ),
     ),
@@ -69,10 +70,11 @@ RULE = """\
 The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
-Ours tell an order where the difference in loss is at least {:g} nats, and its 95 % interval excludes zero. Each
-interval stands for itself: of 20 differences that are none, one is told by chance. {} marks an order that is told also
-after Holm's correction for the number of differences in this table, {}. {}"""
-RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
+Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero. They are
+equivalent if the whole interval is nearer to zero than that, and else undecided. Each interval stands for itself: of 20
+differences that are none, one is ordered by chance. {} marks an order that remains after Holm's correction for the
+number of differences in this table, {}. {}"""
+RULE_OF_TIMES = " Times are ordered if their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
