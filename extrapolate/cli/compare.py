@@ -63,6 +63,11 @@ def compare(
         f"The verdict is about the model, which is better below zero. {explained(least_difference)} "
         f"{comparison.resampled(found)} {_many(found, correct, confidence)}"
     )
+    if any(one.advice() for one in found):
+        print_text(
+            "Needs about: the size of a study that would decide a difference such as the one seen, in four of five "
+            "studies of that size. It is a rough guess from few seeds."
+        )
     if any(one.one_run and one.difference is not None for one in found):
         print_text(
             "(this run): a model has one seed here. Interval and verdict are about that run, and another seed may "

@@ -47,6 +47,14 @@ COMPARE = Described(
         always("cluster", TEXT, "", "What a cluster is: `documents` or `stretches`."),
         always("seeds", pa.list_(INT), "", "The seeds that both have."),
         always("n_seeds", INT, "", "How many they are; an unknown seed is one."),
+        sometimes(
+            "needed_seeds", INT, "", "About how many seeds would decide a difference of this size.",
+            "it is decided, a model has one seed, or it would take more than 100",
+        ),
+        sometimes(
+            "needed_clusters", INT, "", "About how many clusters that takes: `clusters`, or more of them.",
+            "it is decided, or a model has one seed",
+        ),
     ),
 )  # fmt: skip
 REPORT = Described(

@@ -105,7 +105,17 @@ def test_some_seeds_that_diverge_are_no_verdict() -> None:
 
 def test_the_table_has_each_seeds_difference_beside_the_mean() -> None:
     shown = table([of_pair(rows(OVERLAPPING))], 0.95)
-    assert list(shown.columns) == ["model", "other", "ev", "difference", "95% interval", "verdict", "by seed", "seeds"]
+    assert list(shown.columns) == [
+        "model",
+        "other",
+        "ev",
+        "difference",
+        "95% interval",
+        "verdict",
+        "needs about",
+        "by seed",
+        "seeds",
+    ]
     assert shown.loc[0, ["difference", "by seed", "verdict", "seeds"]].to_list() == [
         "-0.084", "-0.107, -0.061", "undecided", "0, 1",
     ]  # fmt: skip
@@ -130,3 +140,22 @@ def test_a_correction_turns_what_is_barely_sure_into_undecided() -> None:
     assert marks[by_chance[0]].endswith("]")
     with pytest.raises(xt.UserError, match="unknown correction 'bonferroni'"):
         corrected(found, "bonferroni")
+
+
+def test_what_is_undecided_says_about_how_many_seeds_would_decide_it() -> None:
+    found = of_pair(rows(OVERLAPPING))
+    needed = found.needed()
+    assert needed.seeds > 3
+    assert found.advice() == f"{needed.seeds} seeds"
+    assert found.row()["needed_seeds"] == needed.seeds
+    assert table([found], 0.95).loc[0, "needs about"] == found.advice()
+    after = corrected([found] * 10, "holm")[0]
+    assert after.needed().seeds > needed.seeds
+    unsure = of_pair(rows({"A": {0: 5.5, 1: 5.501, 2: 5.502}, "B": {0: 5.506, 1: 5.507, 2: 5.508}}, documents=11))
+    assert unsure.verdict() == "undecided"
+    assert unsure.advice().endswith(" stretches")
+    one_seed = of_pair(rows({"A": {0: 5.512}, "B": {0: 5.515}}, documents=12))
+    assert (one_seed.verdict(), one_seed.advice()) == ("undecided (this run)", "")
+    alike = of_pair(rows({"A": {0: 5.51, 1: 5.66, 2: 5.60}, "B": {0: 5.61, 1: 5.761, 2: 5.699}}))
+    assert (alike.verdict(), alike.advice(), alike.row()["needed_seeds"]) == ("better", "", None)
+    assert "needs about" not in table([alike], 0.95)
