@@ -21,6 +21,7 @@ from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
+from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
@@ -29,6 +30,7 @@ from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.lines import Place
 from extrapolate.studies.local import UnderWay
+from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
 from extrapolate.studies.shares import core_shares
@@ -128,6 +130,7 @@ def sweep(
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
         if array is None:
+            write_questions(folder, question_rows(read, ready))
             write_cells(folder, read.published, [_repeating(cell) for cell in ready if cell.cell.continues is None])
         tasks = Tasks(
             ready,
@@ -199,7 +202,9 @@ def _ready(
     folder = Path("sweeps") / name if out is None else arguments.path("out", out)
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
-    return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+    ready = resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
+    list(question_rows(read, ready))  # raises what is wrong with them
+    return read, folder, ready
 
 
 def _repeating(cell: Resolved) -> Repeating:

@@ -9,6 +9,7 @@ from extrapolate.reports import tables
 from extrapolate.reports.comparison import Comparison, resampled
 from extrapolate.reports.family import HOLDS, Family, OfControl, family, of_control
 from extrapolate.reports.material import Material
+from extrapolate.reports.questions import answers
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, ORDERED, TOO_FEW, WORSE
 
 ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
@@ -27,8 +28,8 @@ _OF_CONTROL: dict[OfControl | None, tuple[str, str]] = {
 class Answer:
     """What can be said of a protocol's models, and what was compared for it.
 
-    resampled: what the intervals are over, in words. one_run: whether some model has one run. freedom: the degrees of
-    freedom that the seeds leave, of each number of seeds.
+    asked: what the study asks, answered. resampled: what the intervals are over, in words. one_run: whether some model
+    has one run. freedom: the degrees of freedom that the seeds leave, of each number of seeds.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Answer:
     resampled: str
     one_run: bool
     freedom: Sequence[int]
+    asked: Sequence[str] = ()
 
 
 def isolates(protocol: str) -> bool:
@@ -71,7 +73,7 @@ def answer(material: Material) -> Answer:
         own_case = text[0].lower() + text[1:] if text.startswith(("No ", "There ", "Whether ")) else text
         text = f"In {'this run' if len(found.trained) == 1 else 'these runs'}, {own_case}"
     freedom = sorted({len(one.by_seed) - 1 for one in made if len(one.by_seed) > 1})
-    return Answer(text, protocol, found, resampled(made), one_run, freedom)
+    return Answer(text, protocol, found, resampled(made), one_run, freedom, answers(material, protocol))
 
 
 def _best(found: Sequence[Comparison]) -> Comparison | None:

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from extrapolate import results
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import comparison, tables
 from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
@@ -93,7 +92,7 @@ class Published(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["tables"] if material.rows and len(_cells(material)) else []
+        return ["tables"] if material.rows and len(material.of_studies(FILE, CELLS)) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -101,7 +100,7 @@ class Published(Section):
         documents = _of_papers_protocol(material.documents)
         blocks: list[Block] = []
         numbers, differences = [], []
-        for (_, name), cells in _cells(material).groupby(["study", "table"], sort=False):
+        for (_, name), cells in material.of_studies(FILE, CELLS).groupby(["study", "table"], sort=False):
             values = _values(cells, rows)
             pairs = pairs_of(values, partial(_compared, documents))
             repeating = cells[["run", "extension", "text", "row"]].dropna().drop_duplicates()
@@ -116,20 +115,6 @@ class Published(Section):
                 "published_pairs.parquet": parquet(_frame(PUBLISHED_PAIRS, differences)),
             },
         )
-
-
-def _cells(material: Material) -> pd.DataFrame:
-    """The rows of CELLS of all studies whose runs are in the report, with the study, and runs called as in the report.
-
-    A run that is not in the report is missing. Raises UserError where a table is damaged.
-    """
-    found = []
-    for study in dict.fromkeys(folder.parent.parent for folder in material.evaluated.names):
-        if (study / FILE).is_file():
-            names = {path.name: name for path, name in material.evaluated.names.items() if path.parent.parent == study}
-            cells = pd.DataFrame(results.read(study / FILE, CELLS))
-            found.append(cells.assign(study=str(study), run=cells["run"].map(names)))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
