@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.reports.comparison import Comparison, comparisons
-from extrapolate.reports.family import ERROR, LEAST, Family, family, of_control, verdict
+from extrapolate.reports.family import ERROR, HOLDS, Family, family, of_control
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, WORSE
 
 FACTORS, DOCUMENTS = (2, 4, 8, 16), 52
 NOISE = 0.5  # nats, in every target
@@ -125,15 +126,14 @@ POPULATIONS = [
 def false_words(found: Family, population: Population) -> tuple[bool, bool]:
     """Whether the answer tells a false order, of models or of an extension; and a false one of model and control."""
     orders = [one for mine in found.orders.values() for one in mine] + list(found.extensions)
-    wrong = {"win": lambda truth: truth >= 0, "loss": lambda truth: truth <= 0}
-    of_controls = {
-        "beats": lambda truth: truth >= 0, "loses to": lambda truth: truth <= 0,
-        "holds against": lambda truth: truth >= LEAST, None: lambda truth: False,
+    wrong = {
+        BETTER: lambda truth: truth >= 0, WORSE: lambda truth: truth <= 0,
+        EQUIVALENT: lambda truth: abs(truth) >= LEAST, HOLDS: lambda truth: truth >= LEAST,
     }  # fmt: skip
     return (
-        any(verdict(one) in wrong and wrong[verdict(one)](population.difference(one)) for one in orders),
+        any(one.word in wrong and wrong[one.word](population.difference(one)) for one in orders),
         any(
-            of_controls[of_control(one, True)](population.truth(one.model, one.factor))
+            (said := of_control(one, True)) in wrong and wrong[said](population.truth(one.model, one.factor))
             for mine in found.controls.values()
             for one in mine
         ),
@@ -150,9 +150,9 @@ def tried(population: Population, seeds: int, trial: int) -> list[float]:
     (before,) = comparisons(at_longest, BEFORE, controls=False, reference="RoPE")
     return [
         *map(float, false_words(found, population)),
-        float(verdict(found.orders["FoX"][0]) == "win"),
-        float(verdict(before) == "win"),
-        float(any(verdict(one) == "win" for one in found.extensions)),
+        float(found.orders["FoX"][0].word == BETTER),
+        float(before.word == BETTER),
+        float(any(one.word == BETTER for one in found.extensions)),
     ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from extrapolate.evaluation.statistics import Estimate, estimate
 from extrapolate.evaluation.student_t import quantile
+from extrapolate.results.verdicts import BETTER, WORSE
 
 SEEDS = (2, 3, 5)
 DOCUMENTS = 30
@@ -98,7 +99,7 @@ def row(cell: int, population: Population, seeds: int, trials: int, resamples: i
         assert documents.high is not None
         ends = (ours.low, ours.high), (documents.low, documents.high), satterthwaite(found)
         held += [low <= truth <= high for low, high in ends]
-        said = {"win": -1, "loss": 1}.get(ours.verdict(), 0)
+        said = {BETTER: -1, WORSE: 1}.get(ours.verdict(), 0)
         right += said != 0 and said == np.sign(truth)
         wrong += said != 0 and said != np.sign(truth)
     shares = " | ".join(f"{100 * share / trials:.1f} %" for share in (*held, wrong, right))

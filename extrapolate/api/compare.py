@@ -7,13 +7,13 @@ import pandas as pd
 
 from extrapolate.api.arguments import several
 from extrapolate.errors import UserError
-from extrapolate.evaluation.statistics import LEAST
 from extrapolate.progress import QUIET, Progress
 from extrapolate.reports import comparison
 from extrapolate.reports.comparison import BELOW_OPTIMUM, Comparison, below_optimum
 from extrapolate.reports.documents import as_frame
 from extrapolate.reports.gather import gather
 from extrapolate.reports.tables import frame_of
+from extrapolate.results.verdicts import LEAST
 from extrapolate.runs.run import Run
 
 Folders = str | Path | Run | Iterable[str | Path | Run]
@@ -35,9 +35,10 @@ def compare(
     """Compares evaluated runs pair by pair, and every one with its control, at every length and on the same targets.
 
     Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), that of
-    each seed, the ends of its interval, its p value, a verdict, and the seeds that both have. A win or a loss has an
-    interval without zero, and a difference of at least `least_difference` nats. Intervals are over documents and
-    seeds. Where a model has one seed they are over documents alone, and the verdict ends in "(this run)".
+    each seed, the ends of its interval, its p value, a verdict, and the seeds that both have. `model` is `better` or
+    `worse` if the interval excludes zero and the difference is at least `least_difference` nats (default 0.01),
+    `equivalent` if the whole interval is nearer to zero than that, and else `undecided`. Intervals are over documents
+    and seeds. If a model has one seed they are over documents alone, and the verdict ends in "(this run)".
 
     runs: evaluated runs, their folders, or folders of them. extensions: compare what was applied at inference too.
     confidence: of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the chance

@@ -19,6 +19,7 @@ from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
+from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
@@ -27,6 +28,7 @@ from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.local import UnderWay
+from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.resolved import Resolved, resolve_cells
 from extrapolate.studies.shares import core_shares
@@ -125,6 +127,7 @@ def sweep(
         files.write_json(folder / SCALE, {"scale": scale})
         files.write_text(folder / STUDY, read.text)
         if array is None:
+            write_questions(folder, question_rows(read, ready))
             write_cells(folder, read.published, [_repeating(cell) for cell in ready if cell.cell.continues is None])
         tasks = Tasks(
             ready,
@@ -189,7 +192,9 @@ def _ready(
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
     with trust.required(trust_code):
-        return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS)
+        ready = resolve_cells(read, cells, stores, folder / state.RUNS)
+        list(question_rows(read, ready))  # raises what is wrong with them
+    return read, folder, ready
 
 
 def _repeating(cell: Resolved) -> Repeating:

@@ -21,8 +21,8 @@ def compare(
         float, typer.Option(min=0.5, max=0.999, help="how sure the intervals are: 0.95 is 95 %")
     ] = 0.95,
     least_difference: Annotated[
-        float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference is a tie")
-    ] = 0.001,
+        float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference does not matter")
+    ] = 0.01,
     correct: Annotated[
         str, typer.Option(help="holm: correct verdicts for the number of comparisons; none: each stands for itself")
     ] = "none",
@@ -32,13 +32,17 @@ def compare(
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare evaluated runs pair by pair. Print the difference in loss, its interval, and win, tie or loss."""
+    """Compare evaluated runs pair by pair: the difference in loss, its interval, and a verdict.
+
+    A model is better, worse or equivalent, or the comparison is undecided.
+    """
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import comparison
     from extrapolate.reports.sums import ENOUGH_DOCUMENTS
+    from extrapolate.results.verdicts import explained
 
     found = comparisons_of(
         runs,
@@ -56,10 +60,14 @@ def compare(
         table = comparison.table([one for one in found if one.protocol == protocol], confidence)
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
-        "Below zero the model is better than the other. For a win or a loss, the interval excludes zero and the "
-        f"difference is at least {least_difference:g} nats. {comparison.resampled(found)} "
-        + _many(found, correct, confidence)
+        f"The verdict is about the model, which is better below zero. {explained(least_difference)} "
+        f"{comparison.resampled(found)} {_many(found, correct, confidence)}"
     )
+    if any(one.advice() for one in found):
+        print_text(
+            "Needs about: the size of a study that would decide a difference such as the one seen, in four of five "
+            "studies of that size. It is a rough guess from few seeds."
+        )
     if any(one.one_run and one.difference is not None for one in found):
         print_text(
             "(this run): a model has one seed here. Interval and verdict are about that run, and another seed may "
@@ -80,5 +88,5 @@ def _many(found: "Sequence[Comparison]", correct: str, confidence: float) -> str
     count = sum(one.corrected is not None for one in found)
     return (
         f"Verdicts are corrected for the number of comparisons, {count} (Holm): of {1 / (1 - confidence):.0f} such "
-        "tables, about one at most has a win or a loss by chance. Intervals are not corrected."
+        "tables, about one at most has a better or a worse model by chance. Intervals are not corrected."
     )

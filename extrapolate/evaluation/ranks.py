@@ -11,7 +11,8 @@ Letters: M models, S seeds, C clusters, R resamples of a chunk.
 import numpy as np
 
 from extrapolate.evaluation import student_t
-from extrapolate.evaluation.statistics import FEWEST, LEAST, RESAMPLES
+from extrapolate.evaluation.statistics import FEWEST, RESAMPLES
+from extrapolate.results.verdicts import LEAST
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once

@@ -5,16 +5,17 @@ that clusters, and not targets, are resampled. The design is crossed: all seeds 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation import student_t
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, TOO_FEW, UNDECIDED, WORSE, Verdict
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all
@@ -23,9 +24,9 @@ AT_ONCE = 512  # buckets whose resamples are held in memory together
 TAIL = 0.005  # of the resamples: what is rarer is not read off them
 SMALLEST = 1e-10  # a p value that is smaller is given as this
 _SPACING = 1e-10  # normal deviations: how exactly p values are found
-LEAST = 0.001  # nats: a smaller difference is a tie, however sure it is; numerical noise alone can reach a tenth of it
-
-Verdict = Literal["win", "tie", "loss", "too few"]
+POWER = 0.8  # how often a study of the size that is advised decides
+MOST_SEEDS = 100  # that are advised
+FEWEST_SEEDS = 3  # with two, Student's t is three times as wide
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,16 @@ class Interval:
     clusters: int
 
     def verdict(self, least: float = LEAST) -> Verdict:
-        """For a difference in loss: below zero is a win.
-
-        It is a tie where the interval holds zero, or the mean is nearer to zero than `least`, nats.
-        """
+        """For a difference in loss, of which below zero is better. `least`: the least that matters, nats."""
         if math.isinf(self.mean):
-            return "win" if self.mean < 0 else "loss"
+            return BETTER if self.mean < 0 else WORSE
         if self.low is None or self.high is None:
-            return "too few"
+            return TOO_FEW
+        if -least < self.low and self.high < least:
+            return EQUIVALENT
         if abs(self.mean) < least:
-            return "tie"
-        return "win" if self.high < 0 else "loss" if self.low > 0 else "tie"
+            return UNDECIDED
+        return BETTER if self.high < 0 else WORSE if self.low > 0 else UNDECIDED
 
     def text(self) -> str:
         """`+0.021 [+0.013, +0.030]`, nats."""
@@ -57,6 +57,18 @@ class Interval:
         if self.low is None or self.high is None:
             return f"{self.mean:+.3f} too few"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The size of a study that would decide a difference such as the one seen, in POWER of such studies.
+
+    seeds: None if more than MOST_SEEDS; clusters: at least as many as there are. Both are rough: a few seeds say little
+    of the spread between seeds.
+    """
+
+    seeds: int | None
+    clusters: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,45 @@ class Estimate:
             return SMALLEST
         # In units of a normal deviation, in which the reach is almost a straight line.
         return 2 * _NORMAL.cdf(-_root(lambda z: away - self._reach(_NORMAL.cdf(-z), side), 0.0, _MOST))
+
+    def needed(self, confidence: float = 0.95, least: float = LEAST) -> Needed | None:
+        """The study that would decide this, if the difference and all spreads truly are as seen here.
+
+        A difference of `least` nats or more is decided if it is shown to be better or worse, a smaller one if it is
+        shown to be equivalent. More clusters are advised, by doubling, if fewer seeds than twice those of a study with
+        any number of clusters do not suffice: documents cost an evaluation, and seeds a training. None if there is no
+        interval, or one seed, which says nothing of others.
+        """
+        if self.error is None or len(self.by_seed) < 2:
+            return None
+        tail = (1 - confidence) / 2
+        counts = range(max(FEWEST_SEEDS, len(self.by_seed)), MOST_SEEDS + 1)
+
+        def fewest(times: float) -> int | None:
+            at = bisect_left(counts, True, key=lambda seeds: self._power(seeds, times, tail, least) >= POWER)
+            return counts[at] if at < len(counts) else None
+
+        of_seeds = fewest(math.inf)
+        if of_seeds is None:
+            return Needed(None, self.clusters)
+        times = 1
+        while (seeds := fewest(times)) is None or seeds > max(counts[0], 2 * of_seeds):
+            times *= 2
+        return Needed(seeds, times * self.clusters)
+
+    def _power(self, seeds: int, times: float, tail: float, least: float) -> float:
+        """How often a study with so many seeds, and `times` as many clusters, decides, with the spreads known."""
+        assert self.error is not None
+        documents, of_mean = self.error / math.sqrt(times), self.seed_error * math.sqrt(len(self.by_seed) / seeds)
+        reach = math.hypot(
+            max(self._deviation(tail, side) for side in (1, -1)) * documents,
+            _t(tail, seeds - 1) * of_mean if of_mean else 0.0,
+        )
+        error = math.hypot(documents, of_mean) or math.ulp(0.0)
+        away, room = abs(self.mean), least - reach
+        if away >= least:
+            return _NORMAL.cdf((away - max(reach, least)) / error)
+        return max(0.0, _NORMAL.cdf((room - away) / error) - _NORMAL.cdf((-room - away) / error))
 
     def of_these_runs(self) -> "Estimate":
         """As if the seeds' mean were one seed: intervals are then about these weights, and documents alone."""

@@ -6,13 +6,14 @@ from itertools import combinations
 from typing import Literal
 
 from extrapolate.reports.comparison import MARK, Comparison
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, THIS_RUN, UNDECIDED, WORSE, Verdict
 
 # Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
 LEAST = 0.02
 LEAST_TIME = 0.1  # ratio: what two trainings on one machine differ in without a cause
 _EXACT = 1e-9  # 3.88 and 3.90 are 0.02 apart, which float64 does not quite say
 
-Order = Literal["same", "reversed", "not told", "missing"]
+Order = Literal["same", "reversed", "equivalent", "undecided", "missing"]
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,17 @@ class Pair:
 
     @property
     def order(self) -> Order:
-        """How ours are ordered: as in the paper, the other way round, or so near to each other that it is not told.
+        """How ours are ordered: as in the paper or the other way round; or the verdict that they have no order.
 
         The interval of the difference decides, by itself.
         """
         if self.lower.ours is None or self.higher.ours is None:
             return "missing"
         if self.lower.quantity == "time" and self.difference is not None:
-            return "not told" if abs(self.difference) < LEAST_TIME else "same" if self.difference < 0 else "reversed"
-        verdict = "" if self.compared is None else replace(self.compared, corrected=None).verdict()
-        return "same" if verdict.startswith("win") else "reversed" if verdict.startswith("loss") else "not told"
+            return UNDECIDED if abs(self.difference) < LEAST_TIME else "same" if self.difference < 0 else "reversed"
+        word = None if self.compared is None else replace(self.compared, corrected=None).word
+        orders: dict[Verdict | None, Order] = {BETTER: "same", WORSE: "reversed", EQUIVALENT: EQUIVALENT}
+        return orders.get(word, UNDECIDED)
 
     @property
     def sure(self) -> bool:
@@ -136,8 +138,8 @@ def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
 
 
 _SENTENCES: dict[Order, str] = {
-    "same": "Ours agree", "reversed": "Ours are the other way round", "not told": "Ours cannot tell",
-    "missing": "We have none of",
+    "same": "Ours agree", "reversed": "Ours are the other way round", EQUIVALENT: "Ours are equivalent",
+    UNDECIDED: "Ours are undecided", "missing": "We have none of",
 }  # fmt: skip
 
 
@@ -156,7 +158,8 @@ def summary(pairs: Sequence[Pair]) -> str:
 
 
 _COUNTED: dict[Order, str] = {
-    "same": "the same way", "reversed": "the other way round", "not told": "cannot be told", "missing": "missing",
+    "same": "the same way", "reversed": "the other way round", EQUIVALENT: "equivalent", UNDECIDED: "undecided",
+    "missing": "missing",
 }  # fmt: skip
 
 
@@ -171,7 +174,7 @@ MOST_NAMED = 4  # pairs in a sentence: more of them are read in the table
 
 
 def in_words(pairs: Sequence[Pair]) -> list[str]:
-    """A paragraph for each column, and one for lengths: which pairs agree, which do not, and which ours cannot tell."""
+    """A paragraph for each column, and one for lengths: which pairs agree, and which do not."""
     by_place: dict[str, list[Pair]] = {}
     for pair in pairs:
         by_place.setdefault(pair.where, []).append(pair)
@@ -182,7 +185,7 @@ def _sentences(pairs: Sequence[Pair]) -> list[str]:
     said = []
     for order, sentence in _SENTENCES.items():
         if mine := [pair for pair in pairs if pair.order == order]:
-            this_run = " (this run)" if any(pair.one_run for pair in mine) else ""
+            this_run = THIS_RUN if any(pair.one_run for pair in mine) else ""
             named = ", ".join(f"{pair.text} {MARK}" if pair.sure else pair.text for pair in mine)
             if len(mine) > MOST_NAMED:
                 named = f"{len(mine)} pairs, which the table below names"

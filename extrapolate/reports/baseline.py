@@ -18,10 +18,10 @@ from extrapolate.reports.documents import as_frame, of_documents
 from extrapolate.reports.gather import DOCUMENTS, TEXT, gather, in_file
 from extrapolate.reports.seeds import of_seeds, seeds_of, shared
 from extrapolate.reports.sums import settings
+from extrapolate.results.verdicts import BETTER, TOO_FEW, UNDECIDED, WORSE, Verdict
 
 TOLERANCE = 0.02  # nats: what retraining on another machine can change without a cause
 BEFORE = ", before"  # ends the name of a model of the baseline
-WORSE, BETTER, NOT_WORSE = "worse", "better", "not worse"
 _KEY = list(results.EVALS.key)
 _PLACE = ["protocol", "factor", "model"]
 
@@ -44,9 +44,8 @@ class Checked:
 
     rows: a row for each protocol, factor and model that both have: the losses `before` and `now` and their
     `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 % interval;
-    `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a `verdict`.
-    It is `worse` where the difference is above `tolerance`, nats, and its interval excludes zero also after the
-    correction; `better` the other way round; else `not worse`. Where no interval can be made, the difference alone
+    `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a `verdict`,
+    of which `tolerance`, nats, is the least difference that matters. If no interval can be made, the difference alone
     decides. A model that has no loss any more is worse. notes: what was not compared, and why.
     """
 
@@ -122,7 +121,7 @@ def checked(
     notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
     if not pairs:
         raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
-    compared = _compared(pairs, documents, baseline.documents)
+    compared = _compared(pairs, documents, baseline.documents, tolerance)
     rows = pd.DataFrame([pair.row(compared.get(pair.place), tolerance) for pair in pairs])
     return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(pairs, rows)))
 
@@ -141,12 +140,9 @@ class _Pair:
         before, now = tables.strict_mean(self.before["loss"]), tables.strict_mean(self.now["loss"])
         interval = None if compared is None else compared.difference
         difference = now - before if interval is None else interval.mean
-        sure = compared is None or interval is None or interval.low is None or compared.sure()
-        verdict = NOT_WORSE
-        if math.isnan(now) or (sure and difference > tolerance):
-            verdict = WORSE
-        elif sure and difference < -tolerance:
-            verdict = BETTER
+        verdict: Verdict = WORSE if math.isnan(now) else TOO_FEW if compared is None else compared.word
+        if verdict == TOO_FEW:
+            verdict = WORSE if difference > tolerance else BETTER if difference < -tolerance else UNDECIDED
         return {
             **dict(zip(_PLACE, self.place, strict=True)), "before": before, "now": now, "difference": difference,
             "low": interval and interval.low, "high": interval and interval.high,
@@ -201,7 +197,7 @@ def _pairs(now: pd.DataFrame, before: pd.DataFrame) -> tuple[list[_Pair], dict[s
 
 
 def _compared(
-    pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame
+    pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame, tolerance: float
 ) -> dict[tuple[Hashable, ...], Comparison]:
     """By place, the difference with its interval, where both have the documents of all their runs; Holm-corrected."""
     seeds = {pair.place: pair.seeds for pair in pairs}
@@ -213,7 +209,7 @@ def _compared(
     models = [str(model) for model in dict.fromkeys(pair.place[-1] for pair in pairs)]
     found = [
         one
-        for one in comparison.of_pairs(settings(both), [(model, model + BEFORE) for model in models])
+        for one in comparison.of_pairs(settings(both), [(model, model + BEFORE) for model in models], least=tolerance)
         if one.difference is not None
         and math.isfinite(one.difference.mean)
         and one.seeds == seeds.get((one.protocol, one.factor, one.model))

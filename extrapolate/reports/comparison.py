@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,17 +11,18 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.evaluation.statistics import LEAST, Estimate, Interval, holm
+from extrapolate.evaluation.statistics import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.reports import tables
 from extrapolate.reports.documents import document_rows
 from extrapolate.reports.seeds import shared
 from extrapolate.reports.sums import Setting, difference, settings
+from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
 
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
 BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
-THIS_RUN = " (this run)"  # ends the verdict on one run of a model: another seed may give another
+LEAST_BELOW = 0.001  # nats below the optimum: numerical noise alone can reach a tenth of it
 CORRECTIONS = ("none", "holm")
 MARK = "*"  # a difference that is sure after the correction
 
@@ -31,11 +32,12 @@ class Comparison:
     """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
 
     Both are means over `seeds`, which both have; it is empty where a checkpoint's seed is unknown. There is no
-    difference where both have seeds and share none. Nearer to zero than `least`, nats, a difference is a tie.
+    difference where both have seeds and share none. least: the least difference that matters, nats.
     by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
     documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
     other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
-    comparisons that are shown together, None where they are not corrected. confidence: of the interval.
+    `compared` comparisons that are shown together, None where they are not corrected. confidence: of the interval.
+    estimate: what the interval is made of.
     """
 
     protocol: str
@@ -51,34 +53,59 @@ class Comparison:
     one_run: bool = False
     p: float | None = None
     corrected: float | None = None
+    compared: int = 1
     confidence: float = 0.95
+    estimate: Estimate | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def word(self) -> Verdict:
+        """What is said of the model beside the other."""
+        if self.difference is None:
+            return NO_SHARED_SEED
+        found = self.difference.verdict(self.least)
+        if math.isinf(self.difference.mean) and not all(map(math.isinf, self.by_seed)):
+            return UNDECIDED  # some seeds diverge, and some do not
+        if found in ORDERED and self.corrected is not None and self.corrected >= 1 - self.confidence:
+            return UNDECIDED
+        return found
 
     def verdict(self) -> str:
-        """`win`, `tie`, `loss`, each with THIS_RUN where a model has one run; `too few`, or `no shared seed`."""
-        if self.difference is None:
-            return "no shared seed"
-        found: str = self.difference.verdict(self.least)
-        if found == "too few":
-            return found
-        if math.isinf(self.difference.mean) and not all(map(math.isinf, self.by_seed)):
-            found = "tie"  # some seeds diverge, and some do not
-        if self.corrected is not None and self.corrected >= 1 - self.confidence:
-            found = "tie"
-        return found + (THIS_RUN if self.one_run else "")
+        """`word`, with THIS_RUN if it rests on one run of a model."""
+        of_run = self.one_run and self.word not in (TOO_FEW, NO_SHARED_SEED)
+        return self.word + (THIS_RUN if of_run else "")
 
     def sure(self) -> bool:
-        """Whether it is a win or a loss."""
-        return self.verdict().startswith(("win", "loss"))
+        """Whether one of the two is shown to be better."""
+        return self.word in ORDERED
+
+    def needed(self) -> Needed | None:
+        """The study that would decide what is undecided; None if it is decided, or nothing is known of other seeds."""
+        if self.word != UNDECIDED or self.one_run or self.estimate is None:
+            return None
+        return self.estimate.needed(1 - (1 - self.confidence) / self.compared, self.least)
+
+    def advice(self) -> str:
+        """The same in words: `9 seeds`, `5 seeds and 210 documents`, `more than 100 seeds`; empty if there is none."""
+        needed = self.needed()
+        if needed is None or self.difference is None:
+            return ""
+        if needed.seeds is None:
+            return f"more than {MOST_SEEDS} seeds"
+        parts = [f"{needed.seeds} seeds"] if needed.seeds > len(self.by_seed) else []
+        if needed.clusters > self.difference.clusters:
+            parts.append(f"{float(f'{needed.clusters:.2g}'):,.0f} {self.clusters}")
+        return " and ".join(parts)
 
     def row(self) -> dict[str, Any]:
         """As a row of JSON."""
-        found = self.difference
+        found, needed = self.difference, self.needed()
         return {
             "protocol": self.protocol, "factor": self.factor, "model": self.model, "other": self.other,
             "difference": found and found.mean, "by_seed": list(self.by_seed),
             "low": found and found.low, "high": found and found.high, "p": self.p, "p_corrected": self.corrected,
             "verdict": self.verdict(), "clusters": found and found.clusters, "cluster": self.clusters,
             "seeds": list(self.seeds), "n_seeds": 0 if found is None else max(1, len(self.seeds)),
+            "needed_seeds": needed and needed.seeds, "needed_clusters": needed and needed.clusters,
         }  # fmt: skip
 
 
@@ -220,7 +247,7 @@ def corrected(found: Sequence[Comparison], by: str) -> list[Comparison]:
         return list(found)
     counting = [one for one in found if one.p is not None]
     p = dict(zip(map(id, counting), holm([one.p for one in counting if one.p is not None]), strict=True))
-    return [replace(one, corrected=p.get(id(one))) for one in found]
+    return [replace(one, corrected=p.get(id(one)), compared=max(1, len(counting))) for one in found]
 
 
 def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
@@ -230,15 +257,16 @@ def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
         pairs.setdefault((one.model, one.other), []).append(one)
     rows = []
     several = any(len(one.by_seed) > 1 for one in found)
+    advised = any(one.advice() for one in found)
     by_holm = any(one.corrected is not None for one in found)
     for (model, other), mine in pairs.items():
         for at, one in enumerate(mine):
             names = {"model": model, "other": other} if at == 0 else {"model": "", "other": ""}
-            rows.append(names | _cells(one, f"{confidence:.0%} interval", several, by_holm))
+            rows.append(names | _cells(one, f"{confidence:.0%} interval", several, by_holm, advised))
     return pd.DataFrame(rows)
 
 
-def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool) -> dict[str, str]:
+def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool, advised: bool) -> dict[str, str]:
     found = one.difference
     return {
         "ev": f"{one.factor:g}",
@@ -246,6 +274,7 @@ def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool) ->
         interval_name: "" if found is None or found.low is None else f"[{found.low:+.3f}, {found.high:+.3f}]",
         "verdict": one.verdict(),
         **({"p (Holm)": p_text(one.corrected)} if by_holm else {}),
+        **({"needs about": one.advice()} if advised else {}),
         **({"by seed": ", ".join(f"{mean:+.3f}" for mean in one.by_seed)} if several else {}),
         "seeds": ", ".join(map(str, one.seeds)),
     }
@@ -259,7 +288,7 @@ def p_text(p: float | None) -> str:
 def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd.DataFrame:
     """`Model`, the difference to `other` at each length as text, and the number of seeds; models in this order.
 
-    MARK follows what is a win or a loss. Which comparisons it is corrected over is the caller's to decide.
+    MARK follows what is better or worse. Which comparisons it is corrected over is the caller's to decide.
     """
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
     mine = [one for one in found if one.other == other and one.difference is not None]
@@ -295,7 +324,7 @@ def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
     return [
         one
         for one in found
-        if one.other == OPTIMUM and one.these_runs is not None and one.these_runs.verdict(one.least) == "win"
+        if one.other == OPTIMUM and one.these_runs is not None and one.these_runs.verdict(LEAST_BELOW) == BETTER
     ]
 
 
@@ -317,4 +346,5 @@ def _found(found: Estimate, confidence: float) -> dict[str, Any]:
             "by_seed": found.by_seed,
             "these_runs": found.of_these_runs().interval(confidence),
             "p": found.p(),
+            "estimate": found,
         }

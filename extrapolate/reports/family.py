@@ -6,18 +6,19 @@ the quantile of Student's t with 2 degrees of freedom, of three seeds, grows as 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import pandas as pd
 
 from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports.comparison import CONTROL, Comparison, comparisons
-from extrapolate.reports.positions import LEAST
+from extrapolate.results.verdicts import BETTER, WORSE
 
 ERROR = 0.05  # how often an answer may say something that is not so
+HOLDS: Final = "holds"
 MAIN = 0.8  # the share of it for the main question, where there are two: models and extensions
 
-OfControl = Literal["beats", "holds against", "loses to"]
+OfControl = Literal["better", "holds", "worse"]
 
 
 @dataclass(frozen=True)
@@ -52,24 +53,18 @@ class Family:
         return [*of_models, *self.extensions]
 
 
-def verdict(one: Comparison) -> str:
-    """`win`, `loss`, `tie`, `too few`, `no shared seed`."""
-    return one.verdict().split(" (")[0]
-
-
 def of_control(one: Comparison, alike: bool) -> OfControl | None:
     """What the interval says of a model beside its control; None where it tells nothing.
 
-    A model holds where it is surely less than LEAST worse, and not better. Not `alike`, the model's windows begin
-    without context, and it is not said to lose.
+    A model holds if it is surely less than the least difference that matters worse, and not better. If not `alike`,
+    the model's windows begin without context, and it is not said to be worse.
     """
-    said = verdict(one)
     high = None if one.difference is None else one.difference.high
-    if said == "win":
-        return "beats"
-    if high is not None and high < LEAST:
-        return "holds against"
-    return "loses to" if alike and said == "loss" else None
+    if one.word == BETTER:
+        return BETTER
+    if high is not None and high < one.least:
+        return HOLDS
+    return WORSE if alike and one.word == WORSE else None
 
 
 def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], alike: bool) -> Family:
@@ -121,7 +116,7 @@ def _chains(
         here = documents[(documents["factor"] == factor) & documents["model"].isin(going_on | {reference})]
         for one in comparisons(here, confidence, controls=False, reference=reference):
             orders.setdefault(one.model, []).append(one)
-            if verdict(one) not in ("win", "loss"):
+            if not one.sure():
                 going_on.discard(one.model)
         if factor <= 1:
             break

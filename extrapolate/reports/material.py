@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import comparison, probes, styles, tables
@@ -18,6 +19,7 @@ from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.seeds import on_shared_seeds
 from extrapolate.reports.styles import Style
 from extrapolate.reports.sums import Setting, settings
+from extrapolate.results.columns import Table
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,20 @@ class Material:
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""
         return list(self.losses[protocol]["Model"])
+
+    def of_studies(self, file: str, table: Table) -> pd.DataFrame:
+        """The rows of such a file of all studies whose runs are in the report, with `study`, their folder.
+
+        Each names a `run`, which is called as in the report here; missing if it is not in it. Raises UserError if a
+        file is damaged.
+        """
+        found = []
+        for study in dict.fromkeys(folder.parent.parent for folder in self.evaluated.names):
+            if (study / file).is_file():
+                names = {path.name: name for path, name in self.evaluated.names.items() if path.parent.parent == study}
+                rows = pd.DataFrame(results.read(study / file, table))
+                found.append(rows.assign(study=str(study), run=rows["run"].map(names)))
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["study", "run"])
 
     def rows_of(self, file: str) -> list[dict[str, Any]]:
         """The rows that such a file has of the runs with losses that are shown; of all runs where none has losses."""

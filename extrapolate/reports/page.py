@@ -67,7 +67,7 @@ class Text(Block):
 class Cell:
     """A table's cell. value: what rows are sorted by, the text where it is None. note: what the reader can ask for.
 
-    kind: `best`, or `tie` for what is not surely worse; empty otherwise.
+    kind: `best`, or `near` for what is not surely worse; empty otherwise.
     """
 
     text: str
@@ -79,7 +79,7 @@ class Cell:
         """The cell as an element of a row."""
         value = "" if self.value is None else Markup(' data-value="{}"').format(f"{self.value:.9g}")
         kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
-        mark = Markup(' <span class="mark">≈</span>') if (self.kind == "tie") else ""
+        mark = Markup(' <span class="mark">≈</span>') if (self.kind == "near") else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
         return Markup("<td{}{}>{}{}{}</td>").format(value, kind, _line(self.text), mark, note)
 

@@ -8,10 +8,10 @@ import pandas as pd
 
 from extrapolate.evaluation.statistics import FEWEST, band
 from extrapolate.reports.sums import clusters_of, over_seeds
+from extrapolate.results.verdicts import LEAST
 
 BUCKET = ["model", "factor", "position"]
 OF_ALL = "up to"  # begins `windows` that are of several lengths
-LEAST = 0.01  # nats: a smaller difference is no failure, however sure it is
 
 
 @dataclass(frozen=True)

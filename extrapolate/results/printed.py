@@ -5,6 +5,7 @@ import pyarrow as pa
 from extrapolate.results.columns import INT, REAL, TEXT, always, sometimes
 from extrapolate.results.described import Described, plain
 from extrapolate.results.page import column_lines
+from extrapolate.results.verdicts import COLUMN, NO_SHARED_SEED, THIS_RUN
 
 TRUTH, TEXTS = pa.bool_(), pa.list_(TEXT)
 _NAMES = (
@@ -38,11 +39,22 @@ COMPARE = Described(
         sometimes("high", REAL, "nats per target", "The upper end of the interval.", "it has too few clusters"),
         sometimes("p", REAL, "", "The p value of the difference.", "it has too few clusters"),
         sometimes("p_corrected", REAL, "", "The p value after `--correct holm`.", "it is not corrected"),
-        always("verdict", TEXT, "", "`win`, `tie` or `loss` of `model`; `too few`; or `no shared seed`."),
+        always(
+            "verdict", TEXT, "", f"What `model` is beside `other`. {COLUMN}; or `{NO_SHARED_SEED}`. It ends in"
+            f"`{THIS_RUN}` if a model has one seed.",
+        ),
         sometimes("clusters", INT, "", "How many clusters were resampled.", "there is no difference"),
         always("cluster", TEXT, "", "What a cluster is: `documents` or `stretches`."),
         always("seeds", pa.list_(INT), "", "The seeds that both have."),
         always("n_seeds", INT, "", "How many they are; an unknown seed is one."),
+        sometimes(
+            "needed_seeds", INT, "", "About how many seeds would decide a difference of this size.",
+            "it is decided, a model has one seed, or it would take more than 100",
+        ),
+        sometimes(
+            "needed_clusters", INT, "", "About how many clusters that takes: `clusters`, or more of them.",
+            "it is decided, or a model has one seed",
+        ),
     ),
 )  # fmt: skip
 REPORT = Described(
@@ -63,8 +75,8 @@ REPORT = Described(
         sometimes("low", REAL, "nats per target", "The lower end of its 95 % interval.", "it has too few clusters"),
         sometimes("high", REAL, "nats per target", "The upper end of its 95 % interval.", "it has too few clusters"),
         sometimes(
-            "verdict", TEXT, "", "`win`, `tie` or `loss` against the control, without a correction; `too few`.",
-            "`loss` is empty",
+            "verdict", TEXT, "", f"What the model is beside its control, without a correction. {COLUMN}. It ends in"
+            f"`{THIS_RUN}` if the model has one seed.", "`loss` is empty",
         ),
     ),
 )  # fmt: skip

@@ -14,6 +14,9 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, plans, probes
 from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.evaluation.plans import extensions_to_evaluate
+from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.decoder import Model
@@ -36,8 +39,8 @@ class Resolved:
     """A cell with all that decides its weights, where it is trained, and how it is evaluated.
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
-    parameters are the model's; evaluation_inputs are the tokens that the evaluation reads. tracking says which
-    tracker is told what the training logs.
+    models are what tables call it, by the extension that is applied. parameters are the model's; evaluation_inputs are
+    the tokens that the evaluation reads. tracking says which tracker is told what the training logs.
     """
 
     cell: Cell
@@ -49,6 +52,7 @@ class Resolved:
     own_extension: Recipe | None
     evaluation: EvaluationSettings
     left_out: Mapping[str, str]
+    models: Mapping[str, str]
     parameters: int
     evaluation_inputs: int
     tracking: Tracking = UNTRACKED
@@ -102,7 +106,7 @@ def resolve_cells(
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
-            planned.build_model().parameter_count(), inputs,
+            _models(planned, settings), planned.build_model().parameter_count(), inputs,
         )  # fmt: skip
     _check_extensions(study, list(found.values()))
     _check_unchanged(list(found.values()))
@@ -115,7 +119,7 @@ def _continued(
     """What will be resolved once the cell that is continued is trained, but for the hash of its weights."""
     origin = {
         "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),
-        "label": "", "seq_len": parent.config.seq_len,
+        "label": parent.models[AS_TRAINED], "seq_len": parent.config.seq_len,
     }  # fmt: skip
     config, user_file, own = continued(
         parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend
@@ -240,6 +244,12 @@ def _evaluated(
     lengths.check(planned, store, settings)
     probes.check(planned, store, settings)
     return settings, left_out
+
+
+def _models(planned: Planned, settings: EvaluationSettings) -> dict[str, str]:
+    model = planned.build_model()
+    applied = extensions_to_evaluate(planned, model, settings.extensions)
+    return {name: label_of(planned.config, model, one.joined(), one.taken_off) for name, one in applied.items()}
 
 
 def _check_unchanged(cells: Sequence[Resolved]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)
 # What a cell is made of: the encoding, sizes by name, the token store, and every setting of a model and its training.
 SETTINGS = frozenset({"encoding", "preset", "data", "keep_every"}) | MODEL | TRAINING
-SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "scale")
+SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "question", "scale")
 SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
-TABLES = ("exclude", "cell", "fine_tune", "store")  # there may be several of each
+TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
 MOST_CELLS = 10_000
 
 
@@ -81,13 +81,22 @@ class FineTuning:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What the report on a study begins with: whether model `a` is better than model `b` at a factor."""
+
+    a: str
+    b: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Study:
     """A study's file as it was read. `lines` says where everything stands, for messages.
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
     that it does not name. stores: token stores by path, made where they are missing. published: the published tables
-    that it repeats.
+    that it repeats. questions: what its report begins with.
     """
 
     file: Path
@@ -101,6 +110,7 @@ class Study:
     evaluation: Evaluation
     lines: Mapping[Place, int]
     published: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
 
     def at(self, *place: str | int) -> str:
         """Where a setting stands, to begin a message with."""
@@ -158,6 +168,7 @@ class _Reader:
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
             evaluation=(evaluation := self.evaluation(raw)), lines=self.lines,
             published=self.published(raw.get("published", []), evaluation.protocols),
+            questions=tuple(self.questions(raw, evaluation.factors)),
         )  # fmt: skip
         if not study.axes and not study.added:
             raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
@@ -268,6 +279,19 @@ class _Reader:
                     raise self.wrong((*place, name), f"{name} is {kind}, not {value!r}")
             found[path] = StoreSettings(**settings)
         return found
+
+    def questions(self, raw: Mapping[str, Any], factors: Sequence[float]) -> Iterator[Question]:
+        for number, one in enumerate(self.tables(raw, "question")):
+            place, known = ("question", number), ("a", "b", "at")
+            for name in one:
+                if name not in known:
+                    raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+            if not all(isinstance(one.get(side), str) for side in "ab") or type(one.get("at")) not in (int, float):
+                raise self.wrong(place, "a question has two models and a factor: a = 'alibi', b = 'rope + pi', at = 8")
+            if one["at"] not in factors:
+                evaluated = ", ".join(f"{factor:g}" for factor in factors)
+                raise self.wrong((*place, "at"), f"at = {one['at']} is not evaluated; factors are {evaluated}")
+            yield Question(one["a"], one["b"], float(one["at"]))
 
     def evaluation(self, raw: Mapping[str, Any]) -> Evaluation:
         given = self.section(raw, "evaluate")

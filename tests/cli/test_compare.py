@@ -96,7 +96,7 @@ def test_only_shared_seeds_are_compared(cli, evaluated, tiny, monkeypatch):
     rows = lines_of(ended).set_index(["model", "other"])
     pair = rows.loc[("RoPE", "RoPE + PI(1)")]
     assert pair["difference"].to_list() == [0.0, 0.0]
-    assert pair["verdict"].isin(["tie (this run)", "too few"]).all()
+    assert pair["verdict"].isin(["undecided (this run)", "equivalent (this run)", "too few"]).all()
     assert pair["seeds"].to_list() == [[0], [0]]
     assert rows.loc[("RoPE", "its control")]["seeds"].to_list() == [[0, 1], [0, 1]]
     monkeypatch.setenv("COLUMNS", "200")  # nothing is folded
@@ -146,12 +146,11 @@ def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
 def test_the_table_says_what_it_shows(cli, evaluated):
     out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
     assert "90% interval" in out
-    assert "Below zero the model is better than the other" in out
-    assert "at least 0.001 nats" in out
-    assert any(f"{word} (this run)" in out for word in ("win", "tie", "loss"))
+    assert "at least 0.01 nats. Equivalent: the whole interval is nearer to zero" in " ".join(out.split())
+    assert any(f"{word} (this run)" in out for word in ("better", "worse", "equivalent", "undecided"))
     assert "another seed may give another order" in " ".join(out.split())
     assert "by seed" not in out  # it would say the same as the mean
-    assert "p (Holm)" not in out
+    assert "(Holm)" not in out
 
 
 def test_a_correction_for_many_comparisons(cli, evaluated):
@@ -161,10 +160,10 @@ def test_a_correction_for_many_comparisons(cli, evaluated):
     assert rows["p"].equals(plain["p"])
     counting = rows.dropna(subset="p")
     assert counting["p_corrected"].to_list() == pytest.approx(holm(counting["p"].to_list()))
-    assert not (counting["verdict"].str.startswith(("win", "loss")) & (counting["p_corrected"] >= 0.05)).any()
+    assert not (counting["verdict"].str.startswith(("better", "worse")) & (counting["p_corrected"] >= 0.05)).any()
     out = " ".join(cli("compare", "ckpt", "--correct", "holm").succeeded().out.split())
     assert f"corrected for the number of comparisons, {len(counting)} (Holm)" in out
-    assert "p (Holm)" in out
+    assert "(Holm)" in out.partition("The verdict is about")[0]
     assert "unknown correction 'holms'; did you mean 'holm'?" in cli("compare", "ckpt", "--correct", "holms").error()
 
 

@@ -311,7 +311,7 @@ class TestReport:
         assert "+inf" in ended.out + page
         compared = [json.loads(line) for line in cli("compare", "odd", "--json").succeeded().out.splitlines()]
         verdicts = {row["verdict"] for row in compared if row["factor"] == 2 and row["other"] == "its control"}
-        assert verdicts == {"loss (this run)"}
+        assert verdicts == {"worse (this run)"}
 
     @pytest.mark.usefixtures("without_pictures")
     @pytest.mark.parametrize(

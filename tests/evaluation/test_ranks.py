@@ -34,8 +34,8 @@ def test_of_two_models_one_is_first_where_their_difference_is_sure(seeds):
         for step in (-1e-6, 1e-6):
             moved = sum_MSC - np.array([edge + step, 0.0])[:, None, None] * targets_C
             verdict = estimate(moved[0] - moved[1], targets_C).interval().verdict()
-            assert (verdict == "tie") == (step * inside < 0)
-            expected = {"tie": [(1, 2), (1, 2)], "win": [(1, 1), (2, 2)], "loss": [(2, 2), (1, 1)]}[verdict]
+            assert (verdict == "undecided") == (step * inside < 0)
+            expected = {"undecided": [(1, 2), (1, 2)], "better": [(1, 1), (2, 2)], "worse": [(2, 2), (1, 1)]}[verdict]
             assert intervals(moved, targets_C) == expected
 
 
@@ -50,7 +50,7 @@ def test_models_far_apart_have_one_rank_and_equal_ones_share_theirs():
 
 def test_the_same_losses_and_a_difference_that_is_the_same_everywhere():
     sum_MSC, targets_C = sums([4.0])
-    both = np.concatenate([sum_MSC, sum_MSC, sum_MSC + 0.01 * targets_C, sum_MSC + 0.0005 * targets_C])
+    both = np.concatenate([sum_MSC, sum_MSC, sum_MSC + 0.02 * targets_C, sum_MSC + 0.005 * targets_C])
     assert intervals(both, targets_C) == [(1, 3), (1, 3), (4, 4), (1, 3)]
 
 

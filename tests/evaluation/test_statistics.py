@@ -103,17 +103,32 @@ def test_no_targets_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"), [(-2, -1, "win"), (-1, 2, "tie"), (1, 2, "loss"), (-1, 0, "tie"), (0, 1, "tie")]
+    ("low", "high", "verdict"),
+    [(-2, -1, "better"), (-1, 2, "undecided"), (1, 2, "worse"), (-1, 0, "undecided"), (0, 1, "undecided")],
 )
-def test_a_win_needs_an_interval_that_excludes_zero(low: float, high: float, verdict: str) -> None:
+def test_an_order_needs_an_interval_that_excludes_zero(low: float, high: float, verdict: str) -> None:
     assert Interval((low + high) / 2, low, high, 20).verdict() == verdict
 
 
-@pytest.mark.parametrize(("mean", "verdict"), [(-0.0011, "win"), (-0.0009, "tie"), (0.0009, "tie"), (0.0011, "loss")])
-def test_a_difference_too_small_to_matter_is_a_tie_however_sure(mean: float, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("mean", "verdict"), [(-0.011, "better"), (-0.009, "equivalent"), (0.009, "equivalent"), (0.011, "worse")]
+)
+def test_a_difference_too_small_to_matter_is_none_however_sure(mean: float, verdict: str) -> None:
     assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict() == verdict
-    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.002) == "tie"
-    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.0) in ("win", "loss")
+    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.02) == "equivalent"
+    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.0) in ("better", "worse")
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "verdict"),
+    [
+        (0.0, -0.001, 0.0, "equivalent"), (-0.07, -0.208, 0.059, "undecided"), (0.008, 0.003, 0.013, "undecided"),
+        (0.0, -0.01, 0.001, "undecided"), (0.0, -0.001, 0.01, "undecided"), (0.012, 0.001, 0.023, "worse"),
+        (-0.003, -0.004, -0.002, "equivalent"), (0.0, 0.0, 0.0, "equivalent"),
+    ],
+)  # fmt: skip
+def test_equivalent_is_a_whole_interval_within_what_matters(mean: float, low: float, high: float, verdict: str) -> None:
+    assert Interval(mean, low, high, 40).verdict() == verdict
 
 
 def test_the_same_data_give_the_same_interval() -> None:

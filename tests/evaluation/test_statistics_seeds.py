@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import FEWEST, SMALLEST, Interval, estimate, holm, interval
+from extrapolate.evaluation.statistics import (
+    FEWEST,
+    MOST_SEEDS,
+    SMALLEST,
+    Estimate,
+    Interval,
+    Needed,
+    estimate,
+    holm,
+    interval,
+)
 
 
 def drawn(seeds: int, clusters: int = 40, between: float = 0.05, mean: float = -0.1) -> tuple[np.ndarray, np.ndarray]:
@@ -106,5 +116,60 @@ def test_holms_correction_of_noise_finds_something_in_one_table_of_twenty() -> N
     assert 0.03 < np.mean(found) < 0.07
 
 
-def test_a_verdict_is_as_before() -> None:
-    assert Interval(-0.1, -0.2, -0.05, 40).verdict() == "win"
+def test_one_interval_has_a_verdict() -> None:
+    assert Interval(-0.1, -0.2, -0.05, 40).verdict() == "better"
+
+
+def known(difference: float, between: float, documents: float, clusters: int = 40) -> Estimate:
+    """The estimate of somebody who knows the difference and both deviations, of seeds and of documents, nats."""
+    by_seed = tuple(difference + side * between / math.sqrt(2) for side in (-1, 1))
+    normal_R = np.sort(np.random.default_rng(0).standard_normal(20_000))
+    return Estimate(difference, clusters, documents / math.sqrt(clusters), normal_R, by_seed)
+
+
+@pytest.mark.parametrize(
+    ("difference", "between", "documents", "verdict"),
+    [
+        (-0.06, 0.07, 0.02, "better"), (0.12, 0.07, 0.02, "worse"), (0.03, 0.01, 0.1, "worse"),
+        (0.0, 0.01, 0.02, "equivalent"),
+    ],
+)  # fmt: skip
+def test_the_study_that_is_advised_decides_in_about_four_of_five(
+    difference: float, between: float, documents: float, verdict: str
+) -> None:
+    needed = known(difference, between, documents).needed()
+    assert needed is not None
+    assert needed.seeds is not None
+
+    def decided(seeds: int, clusters: int) -> float:
+        rng, found = np.random.default_rng(5), []
+        for _ in range(150):
+            effect_SC = difference + between * rng.normal(size=(seeds, 1)) + documents * rng.normal(size=clusters)
+            found.append(estimate(effect_SC, np.ones(clusters), resamples=500).interval().verdict() == verdict)
+        return float(np.mean(found))
+
+    assert 0.68 < decided(needed.seeds, needed.clusters) < 0.97
+    if needed.seeds > 5:
+        assert decided(needed.seeds // 2, needed.clusters) < 0.6
+
+
+def test_documents_are_advised_where_seeds_alone_do_not_help() -> None:
+    needed = known(0.03, 0.001, 0.2).needed()
+    assert needed is not None
+    assert needed.seeds == 3
+    assert needed.clusters > 40
+    assert known(0.03, 0.001, 0.2, clusters=needed.clusters).needed() == Needed(3, needed.clusters)
+
+
+def test_what_no_study_decides_and_what_says_nothing_of_other_seeds() -> None:
+    assert known(0.0101, 0.1, 0.02).needed() == Needed(None, 40)  # at the edge of what matters
+    assert known(0.02, 0.2, 0.02).needed() == Needed(None, 40)
+    assert known(0.02, 0.2, 0.02).needed(least=0.5).seeds < MOST_SEEDS
+    sum_SC, targets_C = drawn(1)
+    assert estimate(sum_SC, targets_C).needed() is None
+    assert estimate(drawn(3)[0][:, :5], drawn(3)[1][:5]).needed() is None
+
+
+def test_a_surer_statement_needs_more_seeds() -> None:
+    found = known(0.06, 0.07, 0.02)
+    assert found.needed(0.95).seeds < found.needed(0.99).seeds

@@ -39,7 +39,7 @@ HOSTILE = [
 
 def blocks_about(name: str) -> list[Block]:
     frame = pd.DataFrame({"Model": [name, "x"], name + " ": ["1", name], "loss": [1.5, float("nan")]})
-    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "tie")]]
+    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "near")]]
     chart = Chart(name, "c.png", [{"x": [1], "y": [2], "name": name}], {"title": {"text": name}})
     return [
         Heading(1, f"a {name}"), Text(name), Text(name, strong=True), Table(frame, name),

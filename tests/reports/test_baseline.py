@@ -74,7 +74,7 @@ def test_a_loss_that_got_worse_ends_the_command_with_1_after_the_report_is_writt
     worse = table.loc["windows", 2.0, "RoPE"]
     assert worse["now"] - worse["before"] == pytest.approx(0.05)
     assert worse["difference"] == pytest.approx(0.05)
-    assert set(table.xs(1.0, level="factor")["verdict"]) == {"not worse"}
+    assert set(table.xs(1.0, level="factor")["verdict"]) == {"equivalent"}
     page = (tmp_path / "report/report.md").read_text()
     assert "\n# Against the baseline\n\n**4 of 8 losses are worse" in page
     assert "| RoPE | windows | 2 | 3.773 | 3.823 | +0.050 | [+0.050, +0.050] |" in page
@@ -86,7 +86,7 @@ def test_what_is_within_the_tolerance_or_better_passes(cli, write_run, before, t
     ended = cli("report", "now", "--check", before, "--tolerance", "0.06").succeeded()
     assert f"None of 8 losses is worse than in {before} (tolerance 0.06 nats)." in ended.err
     found = checked(before, tmp_path / "now")
-    assert set(verdicts(found).values()) == {"better", "not worse"}
+    assert set(verdicts(found).values()) == {"better", "equivalent"}
     assert verdicts(found)["windows", 2.0, "RoPE"] == "better"
 
 
@@ -105,7 +105,7 @@ def test_a_difference_that_is_not_sure_is_not_worse_unless_there_are_no_document
     found = checked(now, before)
     row = found.rows.set_index(["protocol", "factor", "model"]).loc["windows", 2.0, "RoPE"]
     assert row["low"] < 0 < row["high"]
-    assert verdicts(found)["windows", 2.0, "RoPE"] == "not worse"
+    assert verdicts(found)["windows", 2.0, "RoPE"] == "undecided"
     (before / "eval_documents.parquet").unlink()
     found = checked(now, before)
     assert len(found.worse) == 4
@@ -124,7 +124,7 @@ def test_the_family_is_all_rows_with_an_interval(write_run, before, tmp_path):
     row = found.rows.set_index(["protocol", "factor", "model"]).loc["windows", 2.0, "RoPE"]
     assert row["low"] > 0
     assert row["p_corrected"] > 0.05
-    assert row["verdict"] == "not worse"
+    assert row["verdict"] == "undecided"
     alone = checked(
         write_run(tmp_path / "alone/rope", lambda row: one(row) and change(row)), write_run(tmp_path / "one/rope", one)
     )
@@ -154,7 +154,7 @@ def test_two_seeds_that_differ_are_not_sure(write_run, tmp_path):
     found = checked(tmp_path / "now", tmp_path / "before")
     at_2x = found.rows[found.rows["factor"] == 2]
     assert at_2x["difference"].to_numpy() == pytest.approx(0.05)
-    assert set(at_2x["verdict"]) == {"not worse"}
+    assert set(at_2x["verdict"]) == {"undecided"}
 
 
 def test_what_is_not_compared_is_said(write_run, tmp_path):
@@ -190,7 +190,7 @@ def test_a_loss_that_is_gone_or_infinite_is_worse(write_run, before, tmp_path, l
     assert worse == {("windows", 2.0, "RoPE + PI"), ("fixed-target", 2.0, "RoPE + PI")}
     shown = "+inf" if loss == math.inf else "n/a"
     assert f"RoPE + PI at 2x (fixed-target) {shown}, " in found.summary()
-    assert verdicts(checked(before, tmp_path / "now"))["windows", 2.0, "RoPE"] == "not worse"
+    assert verdicts(checked(before, tmp_path / "now"))["windows", 2.0, "RoPE"] == "equivalent"
 
 
 def test_sizes_in_names_and_other_settings(write_run, tmp_path):

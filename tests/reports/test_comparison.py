@@ -64,31 +64,31 @@ def of_pair(frame: pd.DataFrame, confidence: float = 0.95):
 OVERLAPPING = {"A": {0: 5.512, 1: 5.660}, "B": {0: 5.619, 1: 5.721}}
 
 
-def test_two_encodings_whose_seeds_overlap_are_no_win() -> None:
+def test_two_encodings_whose_seeds_overlap_are_undecided() -> None:
     """The documents are sure of the mean of these runs; two seeds cannot be."""
     found = of_pair(rows(OVERLAPPING))
     assert found.difference.mean == pytest.approx(-0.084)
-    assert found.verdict() == "tie"
+    assert found.verdict() == "undecided"
     assert found.by_seed == pytest.approx((-0.107, -0.061))
-    assert found.these_runs.verdict() == "win"
+    assert found.these_runs.verdict() == "better"
     assert found.p > 0.05
 
 
 def test_one_seed_is_about_this_run() -> None:
     first = {model: {0: seeds[0]} for model, seeds in OVERLAPPING.items()}
-    assert of_pair(rows(first)).verdict() == "win (this run)"
+    assert of_pair(rows(first)).verdict() == "better (this run)"
     one, both = {"A": {0: 5.5}, "B": OVERLAPPING["B"]}, OVERLAPPING
-    assert of_pair(rows(one)).verdict() == "win (this run)"
+    assert of_pair(rows(one)).verdict() == "better (this run)"
     assert "this run" not in of_pair(rows(both)).verdict()
     imported = {"A": {None: 5.5}, "B": {0: 5.6, 1: 5.6, 2: 5.6}}
-    assert of_pair(rows(imported)).verdict() == "win (this run)"
+    assert of_pair(rows(imported)).verdict() == "better (this run)"
     assert len(of_pair(rows(imported)).by_seed) == 3
 
 
-def test_seeds_that_agree_are_a_win() -> None:
+def test_seeds_that_agree_are_an_order() -> None:
     alike = {"A": {0: 5.51, 1: 5.66, 2: 5.60}, "B": {0: 5.61, 1: 5.761, 2: 5.699}}
     found = of_pair(rows(alike))
-    assert found.verdict() == "win"
+    assert found.verdict() == "better"
     assert found.p < 0.01
 
 
@@ -99,19 +99,29 @@ def test_seeds_are_paired_in_any_order_of_rows() -> None:
 
 
 def test_some_seeds_that_diverge_are_no_verdict() -> None:
-    assert of_pair(rows({"A": {0: math.inf, 1: 5.5}, "B": {0: 5.6, 1: 5.6}})).verdict() == "tie"
-    assert of_pair(rows({"A": {0: math.inf, 1: math.inf}, "B": {0: 5.6, 1: 5.6}})).verdict() == "loss"
+    assert of_pair(rows({"A": {0: math.inf, 1: 5.5}, "B": {0: 5.6, 1: 5.6}})).verdict() == "undecided"
+    assert of_pair(rows({"A": {0: math.inf, 1: math.inf}, "B": {0: 5.6, 1: 5.6}})).verdict() == "worse"
 
 
 def test_the_table_has_each_seeds_difference_beside_the_mean() -> None:
     shown = table([of_pair(rows(OVERLAPPING))], 0.95)
-    assert list(shown.columns) == ["model", "other", "ev", "difference", "95% interval", "verdict", "by seed", "seeds"]
+    assert list(shown.columns) == [
+        "model",
+        "other",
+        "ev",
+        "difference",
+        "95% interval",
+        "verdict",
+        "needs about",
+        "by seed",
+        "seeds",
+    ]
     assert shown.loc[0, ["difference", "by seed", "verdict", "seeds"]].to_list() == [
-        "-0.084", "-0.107, -0.061", "tie", "0, 1",
+        "-0.084", "-0.107, -0.061", "undecided", "0, 1",
     ]  # fmt: skip
 
 
-def test_a_correction_turns_what_is_barely_sure_into_a_tie() -> None:
+def test_a_correction_turns_what_is_barely_sure_into_undecided() -> None:
     """Forty models that differ from their control by chance alone, and one that does."""
     noise = np.random.default_rng(1)
     frame = pd.concat(
@@ -130,3 +140,22 @@ def test_a_correction_turns_what_is_barely_sure_into_a_tie() -> None:
     assert marks[by_chance[0]].endswith("]")
     with pytest.raises(xt.UserError, match="unknown correction 'bonferroni'"):
         corrected(found, "bonferroni")
+
+
+def test_what_is_undecided_says_about_how_many_seeds_would_decide_it() -> None:
+    found = of_pair(rows(OVERLAPPING))
+    needed = found.needed()
+    assert needed.seeds > 3
+    assert found.advice() == f"{needed.seeds} seeds"
+    assert found.row()["needed_seeds"] == needed.seeds
+    assert table([found], 0.95).loc[0, "needs about"] == found.advice()
+    after = corrected([found] * 10, "holm")[0]
+    assert after.needed().seeds > needed.seeds
+    unsure = of_pair(rows({"A": {0: 5.5, 1: 5.501, 2: 5.502}, "B": {0: 5.506, 1: 5.507, 2: 5.508}}, documents=11))
+    assert unsure.verdict() == "undecided"
+    assert unsure.advice().endswith(" stretches")
+    one_seed = of_pair(rows({"A": {0: 5.512}, "B": {0: 5.515}}, documents=12))
+    assert (one_seed.verdict(), one_seed.advice()) == ("undecided (this run)", "")
+    alike = of_pair(rows({"A": {0: 5.51, 1: 5.66, 2: 5.60}, "B": {0: 5.61, 1: 5.761, 2: 5.699}}))
+    assert (alike.verdict(), alike.advice(), alike.row()["needed_seeds"]) == ("better", "", None)
+    assert "needs about" not in table([alike], 0.95)

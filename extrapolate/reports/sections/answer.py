@@ -6,16 +6,24 @@ from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer, isola
 from extrapolate.reports.family import Family
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
-from extrapolate.reports.positions import LEAST
+from extrapolate.reports.questions import QUESTIONS
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.results import verdicts
+from extrapolate.results.described import Described
+
+ASKED = Described(
+    "questions", "`questions.parquet` of a study that asks something", "a run of one side of a question",
+    QUESTIONS.groups,
+)  # fmt: skip
 
 
 @sections.register("answer")
 class TheAnswer(Section):
-    """What the intervals say of the models, in at most four sentences."""
+    """What a study asks, and what the intervals say of its models, in at most four sentences."""
 
     chapter = "The answer"
     place = 0
+    tables = (ASKED,)
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
@@ -24,14 +32,15 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        return Part([Quotable(found.text, strong=True), Text(explained(found))])
+        said = [Quotable(text, strong=True) for text in (*found.asked, found.text)]
+        return Part([*said, Text(explained(found))])
 
 
 def explained(found: Answer) -> str:
     """What the answer rests on, and what its words mean."""
     said = (
-        f"Protocol {found.protocol}. To beat, to lose, better and worse are said where an interval excludes zero; to "
-        f"hold, where a loss is surely less than {LEAST:g} nats above that with {CUT_BACK} (the control). "
+        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} A model holds if its loss is surely less "
+        f"than {verdicts.LEAST:g} nats above that with {CUT_BACK} (the control). "
         f"{_compared(found.family)} {found.resampled}"
     )
     if found.freedom:
@@ -41,9 +50,12 @@ def explained(found: Answer) -> str:
         )
     if not isolates(found.protocol):
         said += (
-            " The windows of this protocol begin without context, which the control has, so that losing to it would not"
-            f" be the fault of length alone, and is not said. The protocol {ISOLATES} isolates length."
+            " The windows of this protocol begin without context, which the control has, so that a model can be worse "
+            f"than its control for another reason than length, and this is not said. The protocol {ISOLATES} isolates "
+            "length."
         )
+    if found.asked:
+        said += " What the study asks has 5 % of its own: the intervals of these answers hold all at once (Bonferroni)."
     if found.one_run:
         said += " Where a model has one seed, nothing is known of other seeds."
     return said

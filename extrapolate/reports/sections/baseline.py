@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports.baseline import NOT_WORSE, Checked
+from extrapolate.reports.baseline import Checked
 from extrapolate.reports.comparison import p_text
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.results import verdicts
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -29,7 +30,7 @@ CHECK = Described(
             _NO_INTERVAL,
         ),
         Column("seeds", INT, meaning="How many seeds the means are over: those that both have."),
-        Column("verdict", TEXT, meaning="`worse`, `better` or `not worse`."),
+        Column("verdict", TEXT, meaning="`better`, `worse`, `equivalent` or `undecided`, with the tolerance given."),
     ),
 )  # fmt: skip
 
@@ -52,7 +53,8 @@ class Against(Section):
         found = material.checked
         assert found is not None
         blocks: list[Block] = [Text(found.summary(), strong=not found.worse.empty)]
-        told = found.rows[found.rows["verdict"] != NOT_WORSE].sort_values(["verdict", "difference"], ascending=False)
+        ordered = found.rows["verdict"].isin(verdicts.ORDERED)
+        told = found.rows[ordered].sort_values(["verdict", "difference"], ascending=False)
         if not told.empty:
             blocks.append(Table(_shown(told), "against the baseline, loss in nats per token"))
         blocks += [Text(_explained(found)), *(Text(f"{note[0].upper()}{note[1:]}.") for note in found.notes)]
@@ -82,9 +84,8 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
 def _explained(found: Checked) -> str:
     compared = int(found.rows["p_corrected"].notna().sum())
     said = (
-        f"A loss is worse if it is above the baseline's by more than {found.tolerance:g} nats and the difference is "
-        "sure: its interval excludes zero, also after Holm's correction for the number of rows with an interval, "
-        f"{compared}. Both losses are on the same targets, and means over the same seeds."
+        f"{verdicts.explained(found.tolerance)} Better and worse hold after Holm's correction for the number of rows "
+        f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds."
     )
     if (found.rows["seeds"] == 1).any():
         said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."

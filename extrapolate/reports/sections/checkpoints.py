@@ -18,8 +18,8 @@ from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.results.verdicts import LEAST
 
-LEAST = 0.01  # nats: a loss that rises by less has not risen
 MOST_COLUMNS = 10  # of tokens, in a table of the page
 TOKENS, FAILS, HOLDS = "Tokens", "Failure length", "Holds to"
 CHECKPOINTS = Described(

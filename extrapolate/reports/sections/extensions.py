@@ -15,8 +15,8 @@ from extrapolate.reports.sections.base import Part, Section, parquet, sections, 
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.results.verdicts import LEAST
 
-LEAST = 0.01  # nats: what changes less does neither help nor harm
 MODEL, PLAIN, HELPS, HARMS, SEEDS = "Model", "As trained", "Helps at", "Harms at", "Seeds"
 EXTENSIONS = Described(
     "extensions", "`extensions.parquet` of a report for `windows`, `extensions.PROTOCOL.parquet` for the others, "

@@ -1,4 +1,4 @@
-"""The losses at one glance, for the HTML page: the best of each length, what ties with it, in several units."""
+"""The losses at one glance, for the HTML page: the best of each length, what is not surely worse, in several units."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +12,14 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Cell, Grid, OnlyHtml, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.tables import strict_mean
+from extrapolate.results.verdicts import EQUIVALENT, LEAST, UNDECIDED
 
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
 BEST = """\
-The best of each length is in bold. ≈ marks a loss that is not surely worse: the 95 % interval of its difference to the
-best holds zero, or does after Holm's correction for the comparisons in this table. {} A click on a column's name sorts
-by it."""
+The best of each length is in bold. ≈ marks a loss that is equivalent to the best, or undecided: it is not shown to be
+worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
+this table. {} A click on a column's name sorts by it."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
@@ -76,7 +77,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     said = comparison.resampled(best)
     if any(one.one_run for one in best):
         said += " Where a model has one seed, marks are about this run."
-    return [Switch(f"unit-{protocol}", "shown as", views), OnlyHtml(Text(BEST.format(said) + CHOSEN))]
+    return [Switch(f"unit-{protocol}", "shown as", views), OnlyHtml(Text(BEST.format(LEAST, said) + CHOSEN))]
 
 
 _UNITS = {
@@ -133,8 +134,8 @@ class _Cells:
         kind = ""
         if self._losses[model, factor] == self._best[factor]:
             kind = "best"
-        elif (one := self._to_best.get((model, factor))) is not None and one.verdict().startswith("tie"):
-            kind = "tie"
+        elif (one := self._to_best.get((model, factor))) is not None and one.word in (EQUIVALENT, UNDECIDED):
+            kind = "near"
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 
     def _note(self, model: str, factor: float) -> str:

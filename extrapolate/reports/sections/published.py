@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from extrapolate import results
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import comparison, tables
 from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
@@ -19,6 +18,7 @@ from extrapolate.reports.published import CELLS, FILE
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.seeds import in_words as seeds_in_words
 from extrapolate.reports.seeds import seeds_of
+from extrapolate.results import verdicts
 from extrapolate.results.columns import REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -55,11 +55,11 @@ PUBLISHED_PAIRS = Described(
         Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time, or has no interval"),
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
-            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `not told` where the "
-            "interval holds zero, or the difference is below 0.001 nats, `missing`.",
+            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `equivalent` if they "
+            f"surely differ by less than {verdicts.LEAST:g} nats, `undecided`, or `missing`.",
         ),
         Column(
-            "sure", TEXT, meaning="Whether the order is told also after Holm's correction for the number of "
+            "sure", TEXT, meaning="Whether the order remains after Holm's correction for the number of "
             "differences in the table: `yes`, `no`.",
         ),
     ),
@@ -69,10 +69,11 @@ RULE = """\
 The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
-Ours tell an order where the difference in loss is at least {:g} nats, and its 95 % interval excludes zero. Each
-interval stands for itself: of 20 differences that are none, one is told by chance. {} marks an order that is told also
-after Holm's correction for the number of differences in this table, {}. {}"""
-RULE_OF_TIMES = " Times tell an order where their ratios differ by {:g} or more."
+Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero. They are
+equivalent if the whole interval is nearer to zero than that, and else undecided. Each interval stands for itself: of 20
+differences that are none, one is ordered by chance. {} marks an order that remains after Holm's correction for the
+number of differences in this table, {}. {}"""
+RULE_OF_TIMES = " Times are ordered if their ratios differ by {:g} or more."
 ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
@@ -91,7 +92,7 @@ class Published(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["tables"] if material.rows and len(_cells(material)) else []
+        return ["tables"] if material.rows and len(material.of_studies(FILE, CELLS)) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -99,7 +100,7 @@ class Published(Section):
         documents = _of_papers_protocol(material.documents)
         blocks: list[Block] = []
         numbers, differences = [], []
-        for (_, name), cells in _cells(material).groupby(["study", "table"], sort=False):
+        for (_, name), cells in material.of_studies(FILE, CELLS).groupby(["study", "table"], sort=False):
             values = _values(cells, rows)
             pairs = pairs_of(values, partial(_compared, documents))
             repeating = cells[["run", "extension", "text", "row"]].dropna().drop_duplicates()
@@ -114,20 +115,6 @@ class Published(Section):
                 "published_pairs.parquet": parquet(_frame(PUBLISHED_PAIRS, differences)),
             },
         )
-
-
-def _cells(material: Material) -> pd.DataFrame:
-    """The rows of CELLS of all studies whose runs are in the report, with the study, and runs called as in the report.
-
-    A run that is not in the report is missing. Raises UserError where a table is damaged.
-    """
-    found = []
-    for study in dict.fromkeys(folder.parent.parent for folder in material.evaluated.names):
-        if (study / FILE).is_file():
-            names = {path.name: name for path, name in material.evaluated.names.items() if path.parent.parent == study}
-            cells = pd.DataFrame(results.read(study / FILE, CELLS))
-            found.append(cells.assign(study=str(study), run=cells["run"].map(names)))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:

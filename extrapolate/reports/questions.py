@@ -1,0 +1,84 @@
+"""What a study asks, and the answer: the first sentences of its report."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from extrapolate import results
+from extrapolate.evaluation.statistics import FEWEST_SEEDS
+from extrapolate.reports.comparison import Comparison, of_pairs
+from extrapolate.reports.family import ERROR
+from extrapolate.reports.material import Material
+from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always, named
+from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED
+
+FILE = "questions.parquet"  # a study leaves it in its folder, for its report
+QUESTIONS = Table(
+    groups=(
+        Group(
+            "", "",
+            (
+                always("question", INT, "", "The question's number in the study's file, from 0."),
+                always("a", TEXT, "", "The one model, as the file has it."),
+                always("b", TEXT, "", "The other one."),
+                always("factor", REAL, "", "The evaluation length divided by the training length."),
+                named("side", "`a` or `b`.", "a|b"),
+                always("run", TEXT, "", "A run of that model."),
+                always("extension", TEXT, "", "What is applied to it at inference."),
+            ),
+        ),
+    ),
+    key=("question", "side", "run", "extension"),
+)  # fmt: skip
+
+
+def write_questions(folder: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Leaves in a study's folder what it asks; nothing if it asks nothing."""
+    if found := list(rows):
+        results.write(folder / FILE, found, QUESTIONS)
+    else:
+        (folder / FILE).unlink(missing_ok=True)  # an earlier version of the study may have asked something
+
+
+def answers(material: Material, protocol: str) -> list[str]:
+    """A sentence or two for each question whose runs are in the report. Raises UserError if a table is damaged.
+
+    All intervals hold at once with an error rate of ERROR (Bonferroni).
+    """
+    asked = material.of_studies(FILE, QUESTIONS).dropna(subset="run")
+    groups = [mine for _, mine in asked.groupby(["study", "question"], sort=False)] if len(asked) else []
+    return [_answer(material, protocol, mine, 1 - ERROR / len(groups)) for mine in groups]
+
+
+def _answer(material: Material, protocol: str, asked: pd.DataFrame, confidence: float) -> str:
+    first = asked.iloc[0]
+    rows = material.rows[protocol].merge(asked[["run", "extension", "side"]], on=["run", "extension"])
+    models = {str(side): list(mine["model"].unique()) for side, mine in rows.groupby("side")}
+    a, b = (models.get(side, []) for side in "ab")
+    names = [str(one[0]) if len(one) == 1 else str(first[side]) for side, one in (("a", a), ("b", b))]
+    at = f"at {first['factor']:g}x"
+    sums = [one for one in material.sums if (one.protocol, one.factor) == (protocol, first["factor"])]
+    found = list(of_pairs(sums, [(names[0], names[1])], confidence)) if len(a) == len(b) == 1 else []
+    if len(found) != 1 or found[0].difference is None:
+        return f"Nothing can be said of {names[0]} and {names[1]} {at}: there is no loss of both with one seed."
+    return " ".join(_sentences(found[0], at))
+
+
+def _sentences(one: Comparison, at: str) -> Iterator[str]:
+    assert one.difference is not None
+    seeds = max(1, len(one.seeds))
+    over = f"over {seeds} {'seed' if seeds == 1 else 'seeds'} and {one.difference.clusters} {one.clusters}"
+    found = f"{one.difference.text()} nats {over}"
+    if one.word in ORDERED:
+        yield f"{one.model} is {one.word} than {one.other} {at}: {found}."
+    elif one.word == EQUIVALENT:
+        yield f"{one.model} and {one.other} are equivalent {at}: {found}."
+    else:
+        why = "undecided" if one.word == UNDECIDED else "open, for there are too few documents"
+        yield f"Whether {one.model} is better or worse than {one.other} {at} is {why}: {found}."
+    if one.one_run:
+        yield f"This is about one run: to say it of the models, train at least {FEWEST_SEEDS} seeds."
+    elif advice := one.advice():
+        yield f"To decide a difference of this size takes about {advice}.".replace("about more", "more")

@@ -1,0 +1,79 @@
+"""The questions of a study: which runs each side of one means, found before anything is trained."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from extrapolate.errors import UserError
+from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.specs import did_you_mean
+from extrapolate.studies.resolved import Resolved
+from extrapolate.studies.study import Study
+
+
+def question_rows(study: Study, cells: Sequence[Resolved]) -> Iterator[dict[str, Any]]:
+    """The rows that the study leaves for its report: see `reports.questions.QUESTIONS`.
+
+    Raises UserError, with the line of the study's file, if a side is no model or several, is not evaluated with its
+    extension, or is never in one report with the other side.
+    """
+    named = _named(cells)
+    for number, question in enumerate(study.questions):
+        sides = {side: _side(study, named, number, side, getattr(question, side)) for side in ("a", "b")}
+        kinds = [{_kind(cell) for cell, _ in found} for found in sides.values()]
+        if not kinds[0] & kinds[1]:
+            raise UserError(f"{study.at('question', number)}: a and b differ in their training length or their text")
+        if sides["a"] == sides["b"]:
+            raise UserError(f"{study.at('question', number, 'b')}: a and b are one model")
+        for side, found in sides.items():
+            for cell, extension in found:
+                yield {
+                    "question": number, "a": question.a, "b": question.b, "factor": question.at, "side": side,
+                    "run": cell.name, "extension": extension,
+                }  # fmt: skip
+
+
+def _named(cells: Sequence[Resolved]) -> dict[str, list[tuple[Resolved, str]]]:
+    """By every name of a model, its cells, each with the extension that the name says.
+
+    `rope`, the encoding, and `rope + yarn`; `RoPE + YaRN`, as tables have it; `rope-layers2`, the cells' own name.
+    """
+    found: dict[str, list[tuple[Resolved, str]]] = {}
+    for cell in cells:
+        own = {cell.cell.model_name} | ({str(cell.cell.settings["encoding"])} if cell.cell.continues is None else set())
+        for extension, label in cell.models.items():
+            applied = "" if extension == AS_TRAINED else f" + {extension}"
+            for name in {label, *(f"{one}{applied}" for one in own)}:
+                mine = found.setdefault(_key(name), [])
+                if (cell, extension) not in mine:
+                    mine.append((cell, extension))
+    return found
+
+
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _kind(cell: Resolved) -> tuple[int, str]:
+    """Cells of one kind are in one report."""
+    return cell.config.seq_len, cell.config.data.corpus_hash
+
+
+def _side(
+    study: Study, named: dict[str, list[tuple[Resolved, str]]], number: int, side: str, text: str
+) -> list[tuple[Resolved, str]]:
+    where = study.at("question", number, side)
+    found = named.get(_key(text))
+    if found is None:
+        model, plus, extension = text.rpartition(" + ")
+        if plus and _key(model) in named:
+            raise UserError(
+                f"{where}: {model} is not evaluated with the extension '{extension}': name it under [evaluate], in "
+                "extend, if it applies"
+            )
+        raise UserError(f"{where}: no model of the study is called '{text}'; {did_you_mean(_key(text), named)}")
+    of_kind: dict[tuple[int, str], set[str]] = {}
+    for cell, _ in found:
+        of_kind.setdefault(_kind(cell), set()).add(cell.cell.model_name)
+    if several := next((sorted(names) for names in of_kind.values() if len(names) > 1), None):
+        raise UserError(f"{where}: '{text}' is several models; name one of {', '.join(several)}")
+    return found

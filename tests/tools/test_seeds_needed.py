@@ -1,0 +1,15 @@
+"""A short form of the table in docs/uncertainty.md: the number of seeds that a comparison advises."""
+
+import runpy
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "seeds_needed.py"
+
+
+def test_a_row() -> None:
+    row = runpy.run_path(str(SCRIPT))["row"]
+    difference, spread, needed, decided, *pilots = row(0, 0.06, 0.07, 30).strip("| ").split(" | ")
+    assert (difference, spread) == ("0.06", "0.07")
+    assert 8 < int(needed) < 20
+    assert 60 <= int(decided.removesuffix(" %")) <= 100
+    assert [int(share.removesuffix(" %")) > 50 for share in pilots[::2]] == [True, True]
