@@ -31,7 +31,7 @@ def report(
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     check: Annotated[
         Path | None,
-        typer.Option(help="an earlier report, or its evals.parquet: exit code 1 if a loss is surely worse than there"),
+        typer.Option(help="an earlier report, or its evals.parquet: exit code 1 if a loss is surely worse, or gone"),
     ] = None,
     tolerance: Annotated[
         float | None, typer.Option(help="for --check: nats by which a loss may be worse  [default: 0.02]")

@@ -42,11 +42,11 @@ class Baseline:
 class Checked:
     """The losses of a report beside those of a baseline.
 
-    rows: a row for each protocol, factor and model that both have: the losses `before` and `now` and their
-    `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 % interval;
-    `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a `verdict`,
-    of which `tolerance`, nats, is the least difference that matters. If no interval can be made, the difference alone
-    decides. A model that has no loss any more is worse. notes: what was not compared, and why.
+    rows: a row for each protocol, factor and model that both have, or the baseline alone: the losses `before` and `now`
+    and their `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 %
+    interval; `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a
+    `verdict`, of which `tolerance`, nats, is the least difference that matters. If no interval can be made, the
+    difference alone decides. A loss that is gone is worse: there is no `now`. notes: what was not compared, and why.
     """
 
     baseline: str
@@ -67,15 +67,15 @@ class Checked:
         if (worse := self.worse).empty:
             return f"None of {losses} is worse than in {self.baseline} (tolerance {self.tolerance:g} nats)."
         named = listed([f"{row.model} at {row.factor:g}x ({row.protocol}) {_text(row)}" for row in worse.itertuples()])
-        verb = "is" if len(worse) == 1 else "are"
+        verb, gone = "is" if len(worse) == 1 else "are", ", or gone" if worse["now"].isna().any() else ""
         return (
-            f"{len(worse)} of {losses} {verb} worse than in {self.baseline} by more than {self.tolerance:g} nats: "
-            f"{named}."
+            f"{len(worse)} of {losses} {verb} worse than in {self.baseline} by more than {self.tolerance:g} nats"
+            f"{gone}: {named}."
         )
 
 
 def _text(row: Any) -> str:
-    return "n/a" if math.isnan(row.difference) else f"{row.difference:+.3f}"
+    return "gone" if math.isnan(row.now) else f"{row.difference:+.3f}"
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -119,16 +119,20 @@ def checked(
     now, before = _named_alike(evals, shown, baseline)
     pairs, left = _pairs(now, before)
     notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
-    if not pairs:
+    if all(pair.now.empty for pair in pairs):
         raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
-    compared = _compared(pairs, documents, baseline.documents, tolerance)
+    of_both = [pair for pair in pairs if not pair.now.empty]
+    compared = _compared(of_both, documents, baseline.documents, tolerance)
     rows = pd.DataFrame([pair.row(compared.get(pair.place), tolerance) for pair in pairs])
-    return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(pairs, rows)))
+    return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(of_both, rows)))
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets."""
+    """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets.
+
+    now is empty where the model is gone.
+    """
 
     place: tuple[Hashable, ...]
     now: pd.DataFrame
@@ -190,9 +194,9 @@ def _pairs(now: pd.DataFrame, before: pd.DataFrame) -> tuple[list[_Pair], dict[s
             left.setdefault("of other seeds than in the baseline", []).append(where)
         else:
             pairs.append(_Pair(place, of_seeds(ours, seeds), of_seeds(theirs, seeds), seeds))
-    if rows_before:
-        gone = [f"{model} at {factor:g}x ({protocol})" for protocol, factor, model in rows_before]
-        left["in the baseline alone"] = gone
+    for place, theirs in rows_before.items():
+        if theirs["loss"].notna().any():
+            pairs.append(_Pair(place, now[:0], theirs, seeds_of(theirs)))
     return pairs, left
 
 

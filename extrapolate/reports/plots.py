@@ -71,7 +71,8 @@ class Sheet:
     def band(self, panel: Any, x: Any, low: "pd.Series[Any]", high: "pd.Series[Any]", model: str) -> None:
         """Fills the room between two lines in a model's colour, where both have values."""
         color = self._style[model]["color"]
-        panel.fill_between(x, drawable(low), drawable(high), color=color, alpha=0.15, linewidth=0)
+        within = {"facecolor": (color, 0.1), "edgecolor": (color, 0.5), "linewidth": 0.7, "linestyle": ":"}
+        panel.fill_between(x, drawable(low), drawable(high), **within)
 
     def seeds(self, panel: Any, rows: pd.DataFrame, model: str, against: str = "factor") -> None:
         """Draws a named model's losses against a column, a thin line for each of its runs; nothing where it has one."""
@@ -85,13 +86,17 @@ class Sheet:
         if model in self._named:
             panel.plot(x, drawable(y), color=self._style[model]["color"], linewidth=width, alpha=0.5, zorder=1.5)
 
-    def fit(self, panel: Any, values: "pd.Series[Any]", since: float = -np.inf) -> None:
+    def fit(
+        self, panel: Any, values: "pd.Series[Any]", around: pd.DataFrame | None = None, since: float = -np.inf
+    ) -> None:
         """Lets a panel, and those that share its scale, show these values but for a few that are far from the rest.
 
-        What leaves it at `since` or further to the right is marked, and said in words.
+        around: the seeds and bands of the values, see `styles.limits`. What leaves it at `since` or further to the
+        right is marked, and said in words.
         """
         shared = panel.get_shared_y_axes().get_siblings(panel)
-        if (ends := limits(values, *(y for where, y in self._references if where in shared))) is None:
+        references = [y for where, y in self._references if where in shared]
+        if (ends := limits(values, *references, around=around)) is None:
             return
         panel.set_ylim(*ends)
         for where, name, line in self._curves:

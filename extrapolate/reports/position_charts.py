@@ -6,9 +6,9 @@ import pandas as pd
 
 from extrapolate.reports import styles, traces
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.position_pictures import middle
+from extrapolate.reports.position_pictures import banded, middle
 from extrapolate.reports.positions import Failure, furthest
-from extrapolate.reports.styles import MOST_BANDS, Style
+from extrapolate.reports.styles import Style
 
 
 def losses(
@@ -41,14 +41,15 @@ def differences(
 ) -> Chart:
     """The difference to the control beyond L, with its band; see `position_pictures.draw_differences`."""
     longest = furthest(curves)
+    bands = banded(longest, named)
     lines: list[traces.Trace] = []
-    if len(named) <= MOST_BANDS:
-        for model in styles.drawn(style, longest[longest["model"].isin(named)]):
-            mine = longest[longest["model"] == model]
-            x = [*middle(mine["position"], seq_len)]
-            lines += traces.band(model, x, mine["low"], mine["high"], style[model])
+    for model in styles.drawn(style, bands):
+        mine = bands[bands["model"] == model]
+        x = [*middle(mine["position"], seq_len)]
+        lines += traces.band(model, x, mine["low"], mine["high"], style[model])
     lines += _lines(longest, "difference", found, named, style, seq_len)
-    shape = traces.layout(_below(curves, seq_len), "loss minus the control's (nats per token)", longest["difference"])
+    above = "loss minus the control's (nats per token)"
+    shape = traces.layout(_below(curves, seq_len), above, longest["difference"], around=bands[["low", "high"]])
     return Chart("difference to the control by position in the window", file, traces.arranged(lines), shape)
 
 

@@ -52,24 +52,28 @@ def draw_differences(
     (panel,) = sheet.panels
     factor, longest = curves["factor"].max(), furthest(curves)
     fails = {one.model: one.fails_from for one in found if one.factor == factor}
-    banded = styles.drawn(style, longest[longest["model"].isin(named)])
+    bands = banded(longest, named)
     for model in styles.drawn(style, longest):
         mine = longest[longest["model"] == model]
         x, colour = middle(mine["position"], seq_len), style[model]["color"]
         sheet.curve(panel, x, mine["difference"], model)
-        if model in named and len(banded) <= MOST_BANDS:
-            sheet.band(panel, x, mine["low"], mine["high"], model)
+        if len(band := bands[bands["model"] == model]):
+            sheet.band(panel, x, band["low"], band["high"], model)
         if model in named and (at := fails.get(model)) is not None:
             there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
             panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
-    bounds = longest[longest["model"].isin(banded if len(banded) <= MOST_BANDS else [])]
-    sheet.fit(panel, pd.concat([longest["difference"], bounds["low"], bounds["high"]]))
+    sheet.fit(panel, longest["difference"], bands[["low", "high"]])
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xlabel(f"position in windows of up to {factor:g}x / L (L = {seq_len} tokens)")
     panel.set_ylabel("loss minus the control's (nats per token)")
-    bands = ", with 95 % bands" if len(banded) <= MOST_BANDS else ""
-    panel.set_title(f"Beyond L{bands}; crosses: failure lengths")
+    panel.set_title(f"Beyond L{', with 95 % bands' if len(bands) else ''}; crosses: failure lengths")
     sheet.save(path)
+
+
+def banded(longest: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
+    """The rows of the models that have a band: those with names, or none where they are too many."""
+    found = longest[longest["model"].isin(named)]
+    return found if found["model"].nunique() <= MOST_BANDS else found[:0]
 
 
 def middle(position: Any, seq_len: int) -> Any:

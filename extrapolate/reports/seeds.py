@@ -67,6 +67,12 @@ def bands(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame({"low": found["mean"] - reach, "high": found["mean"] + reach}).reset_index()
 
 
+def around(rows: pd.DataFrame, at: str = "factor") -> pd.DataFrame:
+    """How far the seeds of each model reach, by model and one column: `least` and `most`, nats per target."""
+    losses = rows.groupby(["model", at])["loss"]
+    return pd.DataFrame({"least": losses.min(), "most": losses.max()})
+
+
 def in_words(seeds: tuple[int, ...]) -> str:
     """`seed 0`, `seeds 0, 1`, `seed unknown`."""
     if not seeds:

@@ -75,13 +75,18 @@ def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
     return values.astype(float).clip(-FURTHEST, FURTHEST)
 
 
-def limits(*values: "pd.Series[Any]") -> tuple[float, float] | None:
+def limits(*values: "pd.Series[Any]", around: pd.DataFrame | None = None) -> tuple[float, float] | None:
     """From where to where an axis shows all of these series. None where none has a value.
 
     Of each series, a few values that are far from its rest are left out: beyond Tukey's outer fences, three times the
     distance of the quartiles beyond them, and REACH at least. So a reference, as a series of its own, is always shown.
+    around: how far seeds and bands reach around the values of the first series, by its index, in any number of columns.
+    The axis holds them whole around each value that it shows.
     """
     ends = [end for one in values if (found := _inside(one)) is not None for end in found]
+    if around is not None and (found := _inside(values[0])) is not None:
+        beside = around.reindex(values[0].index)[drawable(values[0]).between(*found)]
+        ends += _finite(pd.Series(beside.to_numpy(float).ravel())).tolist()
     if not ends:
         return None
     low, high = min(ends), max(ends)
@@ -91,11 +96,16 @@ def limits(*values: "pd.Series[Any]") -> tuple[float, float] | None:
 
 def _inside(values: "pd.Series[Any]") -> tuple[float, float] | None:
     """The least and the greatest of the values that are not far from the rest."""
-    numbers = drawable(values).dropna()
-    numbers = numbers[numbers.abs() < FURTHEST]
+    numbers = _finite(values)
     if numbers.empty:
         return None
     first, third = np.quantile(numbers, [0.25, 0.75])
     reach = max(3 * (third - first), REACH)
     inside = numbers[numbers.between(first - reach, third + reach)]
     return float(inside.min()), float(inside.max())
+
+
+def _finite(values: "pd.Series[Any]") -> "pd.Series[float]":
+    """Those that can be drawn where they are."""
+    numbers = drawable(values).dropna()
+    return numbers[numbers.abs() < FURTHEST]

@@ -14,6 +14,7 @@ from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, M
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
+EDGE = 0.7  # the width of a band's
 _SYMBOLS = dict(
     zip(
         MARKERS,
@@ -79,9 +80,9 @@ def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any], s
     ends = pd.DataFrame({"x": list(x), "low": numbers(low), "high": numbers(high)}).dropna()
     common = {
         "type": "scatter", "mode": "lines", "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
-        "line": {"width": 0}, "x": numbers(ends["x"]),
+        "line": {"color": style["color"], "width": EDGE, "dash": "dot"}, "x": numbers(ends["x"]),
     }  # fmt: skip
-    inside = f"rgba({', '.join(str(int(style['color'][at : at + 2], 16)) for at in (1, 3, 5))}, 0.18)"
+    inside = f"rgba({', '.join(str(int(style['color'][at : at + 2], 16)) for at in (1, 3, 5))}, 0.1)"
     return [
         common | {"y": numbers(ends["low"])},
         common | {"y": numbers(ends["high"]), "fill": "tonexty", "fillcolor": inside},
@@ -94,7 +95,7 @@ def arranged(lines: Sequence[Trace]) -> list[Trace]:
     pale = {"opacity": 0.15} if len(grey) > CROWD else {}
     behind = [line | pale if "opacity" in line else line for line in grey]
     rest = [line for line in lines if line.get("line", {}).get("color") != GREY]
-    return [*behind, *sorted(rest, key=lambda line: line.get("line", {}).get("width") != 0)]
+    return [*behind, *sorted(rest, key=lambda line: line.get("line", {}).get("width") != EDGE)]
 
 
 def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
@@ -105,11 +106,14 @@ def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
     }  # fmt: skip
 
 
-def layout(x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", **more: Any) -> dict[str, Any]:
+def layout(
+    x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", around: pd.DataFrame | None = None, **more: Any
+) -> dict[str, Any]:
     """The axes' titles, and a range of the losses in which what diverged does not flatten the rest.
 
     What leaves it is counted in the chart, which shows all after a double click. shown: other values that the range
-    has too, such as a reference's. more: what else the layout has.
+    has too, such as a reference's. around: the seeds and bands of the values, see `styles.limits`. more: what else the
+    layout has.
     """
     made: dict[str, Any] = {
         "xaxis": {"title": {"text": x}} | more.pop("xaxis", {}),
@@ -117,7 +121,7 @@ def layout(x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", *
         "hovermode": "closest",
         **more,
     }
-    if (ends := limits(values, *shown)) is not None:
+    if (ends := limits(values, *shown, around=around)) is not None:
         made["yaxis"]["range"] = numbers(ends)
         gone = int((~drawable(values).dropna().between(*ends)).sum())
         if gone:

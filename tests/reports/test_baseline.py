@@ -162,7 +162,6 @@ def test_what_is_not_compared_is_said(write_run, tmp_path):
     write_run(tmp_path / "now/new", lambda row: row | {"run": "new", "model": f"New {row['model']}"})
     write_run(tmp_path / "now/seeded", lambda row: row | {"run": "seeded", "model": f"Seeded {row['model']}"})
     write_run(tmp_path / "before/rope", lambda row: row | {"targets_hash": "others"} if row["factor"] == 2 else row)
-    write_run(tmp_path / "before/gone", lambda row: row | {"run": "gone", "model": f"Gone {row['model']}"})
     write_run(
         tmp_path / "before/seeded", lambda row: row | {"run": "seeded", "seed": 7, "model": f"Seeded {row['model']}"}
     )
@@ -175,9 +174,22 @@ def test_what_is_not_compared_is_said(write_run, tmp_path):
         "they are not in the baseline: New RoPE at 1x (fixed-target), New RoPE + PI at 1x",
         "they are on other targets than in the baseline: RoPE at 2x (fixed-target), RoPE + PI at 2x (fixed-target)",
         "they are of other seeds than in the baseline: Seeded RoPE at 1x (fixed-target)",
-        "they are in the baseline alone: Gone RoPE at 1x (fixed-target)",
     ):
         assert words in said
+
+
+def test_a_model_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
+    write_run(tmp_path / "now/rope")
+    write_run(tmp_path / "before/rope")
+    write_run(tmp_path / "before/gone", lambda row: row | {"run": "gone", "model": f"Gone {row['model']}"})
+    ended = cli("report", "now", "--check", "before")
+    said = ended.error(1)
+    assert said.startswith("8 of 16 losses are worse than in before by more than 0.02 nats, or gone: ")
+    assert "Gone RoPE at 1x (fixed-target) gone, " in said
+    table = pd.read_parquet(tmp_path / "report/check.parquet").set_index("model")
+    assert table.loc["Gone RoPE", "now"].isna().all()
+    assert set(table.loc["Gone RoPE", "verdict"]) == {"worse"}
+    assert set(table.loc["RoPE", "verdict"]) == {"not worse"}
 
 
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
@@ -188,7 +200,7 @@ def test_a_loss_that_is_gone_or_infinite_is_worse(write_run, before, tmp_path, l
     found = checked(write_run(tmp_path / "now/rope", change), before)
     worse = {place for place, verdict in verdicts(found).items() if verdict == "worse"}
     assert worse == {("windows", 2.0, "RoPE + PI"), ("fixed-target", 2.0, "RoPE + PI")}
-    shown = "+inf" if loss == math.inf else "n/a"
+    shown = "+inf" if loss == math.inf else "gone"
     assert f"RoPE + PI at 2x (fixed-target) {shown}, " in found.summary()
     assert verdicts(checked(before, tmp_path / "now"))["windows", 2.0, "RoPE"] == "equivalent"
 

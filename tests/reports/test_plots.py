@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import names, plots, position_pictures, styles
+from extrapolate.reports import names, plots, position_charts, position_pictures, styles
 from extrapolate.reports.plots import spread
-from extrapolate.reports.sections import losses
+from extrapolate.reports.sections import checkpoints, losses
 from extrapolate.reports.styles import COLOURS
 
 
@@ -165,6 +166,57 @@ def test_every_seed_is_a_thin_line_behind_the_mean(figures: list[Any], tmp_path:
     top = band.get_paths()[0].vertices[:, 1]
     assert max(top) == pytest.approx(4.7 + reach[1], abs=1e-3)
     assert min(top) == pytest.approx(4.7 - reach[1], abs=1e-3)
+
+
+def apart() -> pd.DataFrame:
+    """Three seeds of two models, which spread more than the models differ, and of one that diverges."""
+    rows = rows_of({"RoPE": [4.0, 4.1, 4.2], "ExPE": [4.0, 4.05, 4.1], "diverged": [4.0, 50.0, 90.0]})
+    each = [rows.assign(run=rows["run"] + f"-s{at}", loss=rows["loss"] + off) for at, off in enumerate((-1.5, 0, 2))]
+    return pd.concat(each, ignore_index=True)
+
+
+def test_seeds_and_bands_are_inside_their_axis_in_their_models_colour(figures: list[Any], tmp_path: Path) -> None:
+    """Else the picture shows a clean win where the seeds tell no difference."""
+    rows = apart()
+    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
+    axes = figures[0].axes[0]
+    bottom, top = axes.get_ylim()
+    chart = losses.chart(rows, style_of(rows), [], "made.png")
+    assert chart.layout["yaxis"]["range"] == pytest.approx([bottom, top], abs=1e-3)
+    reach = 4.3027 * np.std([-1.5, 0, 2], ddof=1) / 3**0.5  # Student's t with two degrees of freedom
+    assert bottom < 4.05 + 1 / 6 - reach
+    assert top > 4.2 + 1 / 6 + reach
+    assert top < 4.2 + 1 / 6 + reach + 1  # what diverged is left out, and said
+    assert "diverged  (to 90.2)" in [text.get_text() for text in figures[0].texts]
+    assert chart.layout["annotations"][0]["text"].startswith("Off the scale: 2 points")
+    colours = [band.get_facecolor()[0] for band in axes.collections]
+    assert [mpl.colors.to_hex(colour).upper() for colour in colours] == [*COLOURS[:3]]
+    assert all(colour[3] <= 0.15 for colour in colours)
+
+
+def test_the_bands_of_differences_are_inside_their_axis(figures: list[Any], tmp_path: Path) -> None:
+    curves = curves_of(rows_of({"RoPE": [4.0], "ExPE": [4.1], "ALiBi": [4.0], "NoPE": [4.1], "far": [40.0]}))
+    curves = curves.assign(low=curves["difference"] - 3, high=curves["difference"] + 5)
+    style = style_of(curves)
+    position_pictures.draw_differences(curves, [], [*style], style, 64, tmp_path / "made.png")
+    bottom, top = figures[0].axes[0].get_ylim()
+    assert -3.6 < bottom < -3
+    assert 5.1 < top < 6
+    chart = position_charts.differences(curves, [], [*style], style, 64, "made.png")
+    assert chart.layout["yaxis"]["range"] == pytest.approx([bottom, top], abs=1e-3)
+
+
+def test_the_seeds_of_checkpoints_are_inside_their_axes(figures: list[Any], tmp_path: Path) -> None:
+    rows = pd.concat(apart().assign(step=step, tokens=1000 * step, seed=0) for step in (1, 2))
+    rows["seed"] = rows["run"].str[-1].astype(int)
+    table = checkpoints.by_checkpoint(rows, ["RoPE", "ExPE"], {})
+    rows = rows[rows["model"] != "diverged"]
+    checkpoints.draw(rows, table, style_of(rows), tmp_path / "made.png")
+    for panel, top in zip(figures[0].axes, (6.0, 6.2), strict=True):
+        assert panel.get_ylim()[0] < 2.6
+        assert panel.get_ylim()[1] > top
+    shown = checkpoints.chart(rows, table, style_of(rows), "made.png").layout["yaxis"]["range"]
+    assert shown == pytest.approx(figures[0].axes[1].get_ylim(), abs=1e-3)
 
 
 @pytest.mark.filterwarnings("error")

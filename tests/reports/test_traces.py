@@ -120,13 +120,25 @@ def log(steps: int) -> pd.DataFrame:
 def test_training_curves_are_thinned_and_know_their_time() -> None:
     logs = {"m0": [log(2500)], "m1": [log(3).drop(columns="tokens_per_s")]}
     made = training.chart(logs, style_of(rows_of(2)))
-    long, short = made.traces
     assert made.smoothing
-    assert len(long["x"]) <= training.MOST_POINTS
-    assert long["x"][:2] == [1000, 4000]
-    assert long["meta"]["seconds"][:2] == [0.5, 2.0]
-    assert short["x"] == [1000, 2000, 3000]
-    assert "meta" not in short
+    for long, short in (made.traces[::2], made.traces[1::2]):  # the steps of each run, and their mean
+        assert len(long["x"]) <= training.MOST_POINTS
+        assert long["x"][:2] == [1000, 4000]
+        assert long["meta"]["seconds"][:2] == [0.5, 2.0]
+        assert short["x"] == [1000, 2000, 3000]
+        assert "meta" not in short
+
+
+def test_the_page_smooths_one_mean_over_seeds_which_ends_with_the_first_of_them() -> None:
+    logs = {"m0": [log(4).assign(loss=[5.0, 4.0, 3.0, 2.0]), log(3).assign(loss=[5.4, 4.4, 3.4], tokens_per_s=1000.0)]}
+    made = training.chart(logs, style_of(rows_of(1)))
+    *steps, mean = made.traces
+    assert [line["y"] for line in steps] == [[5, 4, 3, 2], [5.4, 4.4, 3.4]]
+    assert all(line["hoverinfo"] == "skip" and line["line"]["width"] < 1 for line in steps)
+    assert [line["name"] for line in made.traces if line.get("showlegend", True)] == ["m0"]
+    assert mean["x"] == [1000, 2000, 3000]
+    assert mean["y"] == [5.2, 4.2, 3.2]
+    assert mean["meta"]["seconds"] == pytest.approx([0.8, 1.5, 2.2], abs=0.051)
 
 
 @pytest.mark.parametrize("losses_of", [[math.nan] * 3, [5.0, math.inf, math.nan]])

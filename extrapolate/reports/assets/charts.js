@@ -53,13 +53,9 @@ function smoothed(values, kept) {
   });
 }
 
-// The average of each line, thick; behind it, of those that have a name beside the chart, the line itself, thin.
-function withAverages(traces, kept) {
-  const named = traces.filter((trace) => trace.opacity === undefined);
-  const raw = named.map((trace) => ({
-    ...trace, mode: "lines", line: { ...trace.line, width: 0.6 }, opacity: 0.35, showlegend: false, hoverinfo: "skip",
-  }));
-  return [...raw, ...traces.map((trace) => ({ ...trace, y: smoothed(trace.y, kept) }))];
+// Each line's average, but for those behind a mean (traces.thin of Python), which stay as they are.
+function averaged(traces, kept) {
+  return traces.map((trace) => trace.hoverinfo === "skip" ? trace : { ...trace, y: smoothed(trace.y, kept) });
 }
 
 function labelled(text, control, before = true) {
@@ -76,11 +72,9 @@ function addTools(plot, traces, kept, moved) {
   Object.assign(slider, { type: "range", min: 0, max: 0.99, step: 0.01, value: kept });
   const value = document.createElement("output");
   value.textContent = kept.toFixed(2);
-  const first = plot.data.length - traces.length;
   slider.addEventListener("input", () => {
     value.textContent = Number(slider.value).toFixed(2);
-    const averages = traces.map((trace) => smoothed(trace.y, Number(slider.value)));
-    Plotly.restyle(plot, { y: averages }, traces.map((_, at) => first + at));
+    Plotly.restyle(plot, { y: averaged(traces, Number(slider.value)).map((trace) => trace.y) });
   });
   const label = labelled("moving average keeps", slider);
   label.append(" ", value);
@@ -92,8 +86,7 @@ function addTools(plot, traces, kept, moved) {
       const button = document.createElement("input");
       Object.assign(button, { type: "radio", name, checked: text === "by tokens" });
       button.addEventListener("change", () => {
-        const named = traces.filter((trace) => trace.opacity === undefined);
-        Plotly.restyle(plot, { x: [...named, ...traces].map(x) }).then(() => moved(text === "by time"));
+        Plotly.restyle(plot, { x: traces.map(x) }).then(() => moved(text === "by time"));
       });
       tools.append(labelled(text, button, false));
     }
@@ -113,7 +106,7 @@ function drawChart(figure) {
   const named = (trace) => trace.type === "heatmap"
     ? { texttemplate: room(trace) ? "%{text}" : "", hoverinfo: "text", ...trace }
     : { hovertemplate: "%{fullData.name}<br>%{x}: %{y}%{text}<extra></extra>", text: "", ...trace };
-  const drawn = (smoothing ? withAverages(traces, kept) : traces).map(named);
+  const drawn = (smoothing ? averaged(traces, kept) : traces).map(named);
   // Named one by one: plotly's own choice has a button that sends the data to a host.
   const options = { displaylogo: false, displayModeBar: plot.clientWidth < 640 ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d", "resetScale2d"]] };
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap").length;

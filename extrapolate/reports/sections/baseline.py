@@ -15,14 +15,14 @@ from extrapolate.results.described import Described, plain
 
 _NO_INTERVAL = "no interval can be made: the baseline has no rows of documents, or there are fewer than 10 of them"
 CHECK = Described(
-    "check", "`check.parquet` of a report with `--check`", "a protocol, a length and a model that the baseline has too",
+    "check", "`check.parquet` of a report with `--check`", "a protocol, a length and a model that the baseline has",
     plain(
         Column("protocol", TEXT, meaning="Which tokens were scored, with which context."),
         Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
         Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
         Column("before", REAL, "nats per target", meaning="The baseline's loss, the mean over the seeds of both."),
-        Column("now", REAL, "nats per target", False, "The same of this report.", "there is none any more"),
-        Column("difference", REAL, "nats per target", False, "`now` less `before`.", "there is no loss any more"),
+        Column("now", REAL, "nats per target", False, "The same of this report.", "it is gone"),
+        Column("difference", REAL, "nats per target", False, "`now` less `before`.", "the loss is gone"),
         Column("low", REAL, "nats per target", False, "The lower end of its 95 % interval.", _NO_INTERVAL),
         Column("high", REAL, "nats per target", False, "The upper end of the same interval.", _NO_INTERVAL),
         Column(
@@ -85,7 +85,8 @@ def _explained(found: Checked) -> str:
     compared = int(found.rows["p_corrected"].notna().sum())
     said = (
         f"{verdicts.explained(found.tolerance)} Better and worse hold after Holm's correction for the number of rows "
-        f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds."
+        f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds. A loss that "
+        "is gone is worse."
     )
     if (found.rows["seeds"] == 1).any():
         said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."

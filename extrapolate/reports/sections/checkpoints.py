@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import plots, styles, traces
+from extrapolate.reports import plots, seeds, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, OnlyHtml, Table, Text
@@ -175,7 +175,7 @@ def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], pa
         if fails:
             sheet.curve(sheet.panels[0], mean[TOKENS], mean[FAILS].astype(float), model)
     for panel, factor in zip(panels, factors, strict=True):
-        sheet.fit(panel, table[f"Loss (ev={factor:g})"])
+        sheet.fit(panel, *_reach(known, table, factor, named))
         panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
     if fails:
         sheet.panels[0].set_title(f"failure length, up to {far:g}x (tokens)", fontsize="medium")
@@ -198,7 +198,8 @@ def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], f
             lines += [traces.thin(model, seed["tokens"], seed["loss"], style[model]) for _, seed in each]
         mean = table[table[MODEL.name] == model]
         lines.append(traces.curve(model, mean[TOKENS], mean[column], style[model] if model in named else None))
-    shape = traces.layout("training tokens", f"loss at {far:g}x (nats per token)", table[column])
+    means, around = _reach(known, table, far, named)
+    shape = traces.layout("training tokens", f"loss at {far:g}x (nats per token)", means, around=around)
     return Chart("losses against training tokens", file, traces.arranged(lines), shape)
 
 
@@ -214,6 +215,14 @@ def fails_chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Sty
     shape["yaxis"]["rangemode"] = "tozero"
     text = f"{FAILS.lower()} against training tokens, in windows of up to {rows['factor'].max():g}x"
     return Chart(text, file, traces.arranged(lines), shape)
+
+
+def _reach(
+    known: pd.DataFrame, table: pd.DataFrame, factor: float, named: Sequence[str]
+) -> "tuple[pd.Series[float], pd.DataFrame]":
+    """The mean losses at one factor, by model and tokens, and how far the seeds that are drawn around them reach."""
+    means = table.set_index([MODEL.name, TOKENS])[f"Loss (ev={factor:g})"]
+    return means, seeds.around(known[known["model"].isin(named) & (known["factor"] == factor)], "tokens")
 
 
 def _known(rows: pd.DataFrame, style: Mapping[str, Style]) -> tuple[pd.DataFrame, list[str]]:

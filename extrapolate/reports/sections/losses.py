@@ -115,10 +115,21 @@ class Losses(Section):
         )
 
 
+def _means(rows: pd.DataFrame) -> "pd.Series[float]":
+    """The mean losses over seeds, by model and factor; missing where any seed has none."""
+    return pd.Series(rows.groupby(["model", "factor"])["loss"].agg(tables.strict_mean), dtype=float)
+
+
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
     """The bands of the models that a picture names; None where they are too many."""
     found = seeds.bands(rows[rows["model"].isin(styles.named(style, rows))])
     return found if found["model"].nunique() <= MOST_BANDS else None
+
+
+def _around(rows: pd.DataFrame, style: Mapping[str, Style], bands: pd.DataFrame | None) -> pd.DataFrame:
+    """How far the seeds and bands that a picture draws reach, by model and factor, for `styles.limits`."""
+    found = seeds.around(rows[rows["model"].isin(styles.named(style, rows))])
+    return found if bands is None else found.join(bands.set_index(["model", "factor"]))
 
 
 def _about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
@@ -141,17 +152,15 @@ def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path)
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
     if len(control):
         sheet.reference(panel, factors, pd.Series([control.min()] * len(factors)), "best control (L/2 to L tokens)")
-    bands = _bands(rows, style)
-    means = []
+    bands, means = _bands(rows, style), _means(rows)
     for model in styles.drawn(style, rows):
         mine = rows[_DRAWN][rows["model"] == model]
         sheet.seeds(panel, mine, model)
         if bands is not None and len(band := bands[bands["model"] == model]):
             sheet.band(panel, band["factor"], band["low"], band["high"], model)
-        mean = mine.groupby("factor")["loss"].mean()
+        mean = means.loc[[model]].droplevel("model")
         sheet.curve(panel, mean.index, mean, model)
-        means.append(mean)
-    sheet.fit(panel, pd.concat(means))
+    sheet.fit(panel, means, _around(rows, style, bands))
     panel.set_xscale("log", base=2)
     shown = factors[:: -(-len(factors) // MOST_TICKS)]
     panel.set_xticks(shown, [f"{factor:g}x" for factor in shown])
@@ -165,9 +174,8 @@ def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path)
 def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], file: str) -> Chart:
     """The same as a chart, in which a reader who points at a line sees its difference to the control."""
     named = set(styles.named(style, rows))
-    bands = _bands(rows, style)
+    bands, means = _bands(rows, style), _means(rows)
     factors = sorted(set(rows["factor"]))
-    means = rows.groupby(["model", "factor"])["loss"].mean()
     differences = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, rows):
@@ -177,7 +185,8 @@ def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comp
                 lines.append(traces.thin(model, seed["factor"], seed["loss"], style[model]))
         if bands is not None and len(band := bands[bands["model"] == model]):
             lines += traces.band(model, [*band["factor"]], band["low"], band["high"], style[model])
-        line = traces.curve(model, factors, means[model].reindex(factors), style[model] if model in named else None)
+        mean = means.loc[[model]].droplevel("model").reindex(factors)
+        line = traces.curve(model, factors, mean, style[model] if model in named else None)
         found = [differences.get((model, factor)) for factor in factors]
         said = [f", against its control {one.text()}" if one else "" for one in found]
         lines.append(line | ({"text": said} if any(said) else {}))
@@ -186,5 +195,6 @@ def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comp
     if len(control):
         lines.append(traces.reference("best control (L/2 to L tokens)", factors, best))
     seq_len = int(rows["seq_len"].iloc[0])
-    shape = traces.layout("", LOSS_AXIS, means, best, xaxis=traces.by_factor(factors, seq_len))
+    around = _around(rows, style, bands)
+    shape = traces.layout("", LOSS_AXIS, means, best, around=around, xaxis=traces.by_factor(factors, seq_len))
     return Chart("loss against length", file, traces.arranged(lines), shape)

@@ -29,14 +29,14 @@ TRAINING = Described(
     "training", "`training.parquet` of a report on runs that were trained here", "a model",
     plain(
         Column(MODEL, TEXT, meaning="The model's name, as it was trained."),
-        Column("Tokens", INT, "tokens", meaning="How many tokens it was trained on."),
+        Column("Tokens", INT, "tokens", meaning="How many tokens all of its seeds were trained on."),
         Column(
             "Training loss", REAL, "nats per target", meaning="The exponential moving average at the end: each logged "
             f"step keeps {KEPT:g} of it. The mean over seeds.",
         ),
         Column(
-            "Validation loss", REAL, "nats per target", False, "On the validation split, at the end; the mean over "
-            "seeds.", "the run has no validation",
+            "Validation loss", REAL, "nats per target", False, "On the validation split, the last that all seeds have; "
+            "the mean over seeds.", "a run has no validation",
         ),
         Column(
             "Seconds per 1,000 steps", REAL, "seconds", False, "By the median speed of a step; the mean over seeds.",
@@ -49,7 +49,9 @@ TRAINING = Described(
 EXPLAINED = f"""\
 Thin lines are the losses of the steps, one line for each seed. Thick lines are exponential moving averages of their
 mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so that about the last
-{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast. It ends at the first infinite loss."""
+{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast. It ends where the first of the seeds ends,
+or at the first infinite loss. The scale is that of the averages, also of each seed's own, without the first
+{SETTLED:.0%} of the tokens: single steps can lie outside."""
 
 THINNED = """\
 The chart of the HTML page shows at most {:,} steps of a run, as far apart as its steps are many. Its average is of the
@@ -125,26 +127,21 @@ def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
     return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
 
 
-def _mean(logs: Sequence[pd.DataFrame]) -> "pd.Series[float]":
-    """The mean loss over runs by tokens, as far as all of them have come."""
-    each = [log.dropna(subset="loss").groupby("tokens")["loss"].last() for log in logs]
+def _mean(logs: Sequence[pd.DataFrame], column: str = "loss") -> "pd.Series[float]":
+    """The mean over runs of a column, by tokens, as far as all of them have come."""
+    each = [log.dropna(subset=column).groupby("tokens")[column].last() for log in logs]
     return pd.concat(each, axis=1, join="inner").sort_index().mean(axis=1, skipna=False)
 
 
 def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
     return {
         MODEL: model,
-        "Tokens": max(int(log["tokens"].max()) for log in logs),
+        "Tokens": min(int(log["tokens"].max()) for log in logs),
         "Training loss": _last(smoothed(_mean(logs))),
-        "Validation loss": strict_mean(pd.Series([_validated(log) for log in logs])),
+        "Validation loss": _last(_mean([log.reindex(columns=[*NEEDED, "val_loss"]) for log in logs], "val_loss")),
         "Seconds per 1,000 steps": strict_mean(pd.Series([_seconds(log) for log in logs])),
         SEEDS: len(logs),
     }
-
-
-def _validated(log: pd.DataFrame) -> float:
-    """The last loss on the validation split; NaN where there is none."""
-    return _last(log["val_loss"]) if "val_loss" in log else float("nan")
 
 
 def _last(losses: "pd.Series[float]") -> float:
@@ -164,17 +161,17 @@ def _seconds(log: pd.DataFrame) -> float:
 def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
     """Draws the loss of each model against the tokens: every step of each run thin, the average thick."""
     averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
-    sheet = plots.Sheet(1, style, styles.named(style, _ends(averages)))
+    named = styles.named(style, _ends(averages))
+    sheet = plots.Sheet(1, style, named)
     (panel,) = sheet.panels
     few = len(averages) <= styles.MANY  # the steps of more would hide the averages
-    settled, last = [], max((average.index.max() for average in averages.values() if len(average)), default=0)
     for model, average in averages.items():
         for log in logs[model] if few else []:
             steps = log.dropna(subset="loss")
             sheet.thin(panel, steps["tokens"], steps["loss"], model, width=0.4)
         sheet.curve(panel, average.index, average, model, linewidth=1.8)
-        settled.append(average[average.index >= SETTLED * last])
-    sheet.fit(panel, pd.concat(settled), since=SETTLED * last)  # before, every line comes from above
+    settled, since = _settled(averages, [log for model in named if few for log in logs[model]])
+    sheet.fit(panel, settled, since=since)
     plots.tokens_below(panel)
     panel.set_ylabel("training loss (nats per token)")
     panel.set_title(f"{'Thin: steps; thick: m' if few else 'M'}oving average ({KEPT:g})")
@@ -182,37 +179,61 @@ def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style],
 
 
 def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]) -> Chart:
-    """The losses of the steps, a line for each run, which the page smooths as the reader wishes."""
+    """The losses of the steps, a thin line for each run, and their means, which the page smooths as the reader wishes.
+
+    The runs of models without a name are in their mean alone.
+    """
     averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
-    named = styles.named(style, _ends(averages))
-    lines = []
+    named, most, lines = styles.named(style, _ends(averages)), _points(logs), []
     for model in averages:
-        for log in logs[model]:
-            steps = log.dropna(subset="loss").sort_values("tokens")
-            steps = steps.assign(seconds=_seconds_so_far(steps))
-            steps = steps.iloc[:: -(-len(steps) // _points(logs)) or 1]
-            own = style[model] if model in named else None
-            line = traces.curve(model, steps["tokens"], steps["loss"], own)
-            line["showlegend"] = own is not None and log is logs[model][0]
-            seconds = traces.numbers(steps["seconds"], digits=1)
-            lines.append(line | ({"meta": {"seconds": seconds}} if any(seconds) else {}))
-    last = max((average.index.max() for average in averages.values() if len(average)), default=0)
-    settled = pd.concat([average[average.index >= SETTLED * last] for average in averages.values()])
+        timed = [_timed(log) for log in logs[model]]
+        for steps in (_thinned(log, most) for log in timed if model in named):
+            thin = traces.thin(model, steps["tokens"], steps["loss"], style[model])
+            lines.append(thin | {"opacity": 0.35} | _times(steps))
+        both = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
+        mean = _thinned(both.rename_axis("tokens").reset_index(), most)
+        thick = traces.curve(model, mean["tokens"], mean["loss"], style[model] if model in named else None)
+        lines.append(thick | _times(mean))
+    settled, _ = _settled(averages, [log for model in named for log in logs[model]])
     shape = traces.layout("training tokens", "training loss (nats per token)", settled)
     return Chart("training loss against tokens", "training_loss.png", traces.arranged(lines), shape, smoothing=True)
 
 
 def _points(logs: Mapping[str, Sequence[pd.DataFrame]]) -> int:
-    """How many steps of a run the chart shows at most."""
-    return min(MOST_POINTS, max(2, MOST_OF_ALL // sum(map(len, logs.values()))))
+    """How many steps of a line the chart shows at most: each run has one, and each mean."""
+    return min(MOST_POINTS, max(2, MOST_OF_ALL // (len(logs) + sum(map(len, logs.values())))))
 
 
-def _seconds_so_far(steps: pd.DataFrame) -> "pd.Series[float]":
-    """When each step ended, in seconds of training; missing from where the speed is not known."""
+def _thinned(steps: pd.DataFrame, most: int) -> pd.DataFrame:
+    """As many of the steps as the chart shows, equally far apart."""
+    return steps.iloc[:: -(-len(steps) // most) or 1]
+
+
+def _timed(log: pd.DataFrame) -> pd.DataFrame:
+    """The steps that have a loss, and when each ended: `seconds` of training, missing from where no speed is known."""
+    steps = log.dropna(subset="loss").sort_values("tokens")
     if "tokens_per_s" not in steps:
-        return pd.Series(float("nan"), index=steps.index)
+        return steps.assign(seconds=np.nan)
     tokens = steps["tokens"].diff().fillna(steps["tokens"])
-    return (tokens / steps["tokens_per_s"]).cumsum(skipna=False)
+    return steps.assign(seconds=(tokens / steps["tokens_per_s"]).cumsum(skipna=False))
+
+
+def _times(steps: pd.DataFrame) -> traces.Trace:
+    """What a line has beside its tokens, where the speed is known."""
+    seconds = traces.numbers(steps["seconds"], digits=1)
+    return {"meta": {"seconds": seconds}} if any(seconds) else {}
+
+
+def _settled(
+    averages: Mapping[str, "pd.Series[float]"], logs: Sequence[pd.DataFrame]
+) -> "tuple[pd.Series[float], float]":
+    """What decides the scale, and from which tokens on: before, every line comes from above.
+
+    The averages of models, and those of the runs that are drawn.
+    """
+    each = [*averages.values(), *(smoothed(_mean([log])) for log in logs)]
+    since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
+    return pd.concat([average[average.index >= since] for average in each], ignore_index=True), since
 
 
 def _ends(averages: Mapping[str, "pd.Series[float]"]) -> pd.DataFrame:

@@ -51,6 +51,38 @@ def test_seconds_per_1000_steps_and_last_losses() -> None:
     assert np.isnan(untimed["Seconds per 1,000 steps"])
 
 
+def test_means_over_seeds_are_over_all_seeds_as_far_as_the_first_ends() -> None:
+    """A mean over those that came further would fall, or rise, where a seed ends."""
+    both = [log([5.0, 4.0, 3.0, 2.0], validation=3.0), log([5.4, 4.4], validation=4.4)]
+    both[0].loc[both[0]["step"] == 2, "val_loss"] = 4.0  # on its way
+    row = training._row("RoPE", both)
+    assert row["Tokens"] == 2000
+    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2])).iloc[-1])
+    assert row["Validation loss"] == pytest.approx(4.2)
+    early = training._row("RoPE", [both[0], log([5.4, 4.4]).drop(columns="val_loss")])
+    assert np.isnan(early["Validation loss"])
+
+
+def test_the_time_of_a_step_is_by_the_median_speed() -> None:
+    """A pause, or a slow first step, is one step of many."""
+    one = log([5.0, 4.0, 3.0], speed=2000.0)
+    one.loc[one["step"] == 1, "tokens_per_s"] = 1.0
+    assert training._row("RoPE", [one])["Seconds per 1,000 steps"] == pytest.approx(500)
+
+
+def test_the_scale_holds_every_seeds_average(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    logs = {"RoPE": [log([9.0] + [4.0 + off] * 30) for off in (-1.0, 0.0, 1.0)], "ExPE": [log([9.0] + [4.1] * 30)]}
+    rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
+    style = styles.styles(rows, list(logs))
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    training.draw(logs, style, tmp_path / "made.png")
+    low, high = figures[0].axes[0].get_ylim()
+    assert low < 3.1
+    assert 5.0 < high < 6.5
+    assert training.chart(logs, style).layout["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
+
+
 def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
     rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
