@@ -81,6 +81,33 @@ def test_sums_are_those_of_a_loop_over_rows(write_run: Callable[..., Path], tmp_
     np.testing.assert_allclose(found, [[expected[key] for key in sorted(expected)]] * 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("documents", "name", "clusters"), [(sums.ENOUGH_DOCUMENTS, "documents", 30), (29, "stretches", 29 * 3)]
+)
+def test_documents_are_resampled_whole_and_stretches_where_documents_are_few(
+    documents: int, name: str, clusters: int
+) -> None:
+    """Each document has three stretches that are alike: taken for documents, they would make intervals narrow."""
+    effect = np.random.default_rng(0).normal(size=documents)
+    frame = pd.DataFrame(
+        {
+            "protocol": "windows", "factor": 2.0, "targets_hash": "t", "model": "RoPE", "seed": 0,
+            "document": str(document), "block": block, "n_targets": 10, "loss": 4.0 + effect[document],
+            "control_loss": 4.0, "optimum_loss": None,
+        }
+        for document in range(documents)
+        for block in range(3)
+    )  # fmt: skip
+    (setting,) = sums.settings(frame)
+    assert (setting.clusters, setting.count) == (name, clusters)
+    model = setting.models["RoPE"]
+    found = sums.difference(model, "loss", model, "control_loss", (0,))
+    assert found is not None
+    assert found.clusters == clusters
+    alike = np.repeat(effect, clusters // documents)
+    assert found.error == pytest.approx(alike.std(ddof=1) / clusters**0.5)
+
+
 def test_texts_are_grouped_in_their_own_order_whatever_came_first() -> None:
     frame = as_frame(pa.table({"document": pa.chunked_array([["b", "c"], ["a", "b"]]).dictionary_encode()}))
     assert frame["document"].tolist() == ["b", "c", "a", "b"]

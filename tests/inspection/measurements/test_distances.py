@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from extrapolate.inspection.measurements import truncation
+from extrapolate.inspection.measurements import removal, truncation
 from extrapolate.model.plan import Plan
 
 
@@ -60,6 +60,24 @@ def test_only_the_loss_of_what_is_read_rises(reads_five, measure) -> None:
     assert list(rises) == [1, 4, 16]
     assert np.abs(rises[1]).max() > 1e-3  # 1 to 3 tokens before the first scored input
     assert np.abs(rises[16]).max() < 1e-5  # 16 to 63
+
+
+def test_the_tokens_at_a_distance_are_replaced_and_no_others(build, windows, monkeypatch) -> None:
+    """Of 64 inputs, the last two have their targets scored: d to 4d - 1 tokens before the first of these, number 62."""
+    inspected = windows(build("none"), 4)
+    vars(inspected)["random_tokens"] = torch.full_like(inspected.tokens_WN, -1)
+    read = []
+
+    def of_read(_, tokens_WN, first):
+        read.append(((tokens_WN == -1).all(dim=0).nonzero().flatten().tolist(), first))
+        assert (tokens_WN == -1).sum() == len(tokens_WN) * len(read[-1][0])
+        return np.full(len(tokens_WN), float(len(read)))
+
+    monkeypatch.setattr(removal, "losses", of_read)
+    found = {(value.quantity, value.at): value.mean for value in removal.Removal.measure(inspected)}
+    wanted = [[], [59, 60, 61], [*range(62 - 15, 62 - 3)], [*range(62 - 15)]]
+    assert read == [(places, 62) for places in wanted]
+    assert found == {("loss", None): 1, ("rise", 1): 1, ("rise", 4): 2, ("rise", 16): 3}
 
 
 def test_the_error_is_that_of_a_mean_over_windows(reads_five, measure) -> None:

@@ -90,6 +90,32 @@ def test_the_share_is_the_covariance_with_the_whole_score(build, windows, measur
     assert [found["score_share", 0, 1, m].mean for m in range(8)] == pytest.approx(wanted.tolist(), abs=1e-4)
 
 
+def test_norms_are_those_of_the_tokens_that_are_looked_at(build, windows, measure) -> None:
+    """The last L/2 of a window: their keys have other norms than the first ones. A rotation changes none."""
+    model = build("rope")
+    inspected = windows(model, 2)
+    block = model.blocks[0]
+    with torch.no_grad():
+        read = block.attention_norm(model.embedding(inspected.tokens_WN[:, 24:32]))
+        q, k, _ = block.attention.qkv(read).unflatten(-1, (3, HEADS, 2, K // 2)).unbind(dim=2)  # pairs are halves
+    found = measure("frequencies", inspected)
+    for name, of_token in (("query_norm", q), ("key_norm", k)):
+        wanted_WHM = of_token.norm(dim=-2).mean(dim=1)
+        for head in range(HEADS):
+            for m in range(K // 2):
+                assert found[name, 0, head, m].value_W == pytest.approx(wanted_WHM[:, head, m].numpy(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("extension", "scale"), [("pi:factor=4", 1 / 4), ("ntk:factor=4", None)])
+def test_the_speeds_are_those_that_the_extension_makes(build, windows, measure, extension, scale) -> None:
+    model = build("rope")
+    plan = recipe.parse(extension).plan(model.encoding, 16, 64)
+    found = measure("frequencies", windows(model, 4, plan=plan))
+    radians = [found["radians", 0, None, m].mean for m in range(8)]
+    factors = [4 ** (-m / 7) for m in range(8)] if scale is None else [scale] * 8
+    assert radians == pytest.approx([10_000 ** (-m / 8) * factors[m] for m in range(8)], rel=1e-5)
+
+
 def test_heads_that_share_a_key_have_one_norm_of_it(build, windows, measure) -> None:
     """With normalised queries and keys, and scaled scores, too."""
     found = measure("frequencies", windows(build("rope", kv_heads=1, qk_norm=True, ssmax=True), 2))

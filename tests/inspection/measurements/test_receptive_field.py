@@ -1,5 +1,7 @@
 """The receptive field of models that read so many tokens by construction."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -37,6 +39,23 @@ def test_a_model_without_attention_reads_one_token(build, windows, measure) -> N
     assert last(found, "receptive_field") == last(found, "reach") == 1
 
 
+def test_the_gradient_is_that_of_the_last_target(build, windows, measure) -> None:
+    """In a window without repetitions, an input's gradient is that of its row of the embedding."""
+    model = build("rope", layers=2)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.qkv.weight.mul_(30)
+            block.attention.out.weight.mul_(30)
+    tokens_N = torch.randperm(50, generator=torch.Generator().manual_seed(0))[:17]
+    torch.nn.functional.cross_entropy(model(tokens_N[None, :-1])[0, -1], tokens_N[-1]).backward()
+    size_N = model.embedding.weight.grad[tokens_N[:-1]].norm(dim=-1)
+    share_N = (size_N / size_N.sum()).flip(0).cumsum(dim=0)
+    found = measure("receptive-field", replace(windows(model), tokens_WN=tokens_N[None]))
+    for count in (1, 2, 4, 8):
+        assert found["cumulative", None, None, count].mean == pytest.approx(float(share_N[count - 1]), rel=1e-4)
+    assert last(found, "receptive_field") == int((share_N < receptive_field.SHARE).sum()) + 1
+
+
 def test_weights_can_be_trained_afterwards(build, windows, measure) -> None:
     model = build("t5")
     measure("receptive-field", windows(model))
@@ -62,8 +81,6 @@ def test_what_does_not_fit_is_refused(build, windows, monkeypatch) -> None:
 
 
 def test_a_model_that_another_library_runs_is_refused_with_the_reason(windows, build) -> None:
-    from dataclasses import replace
-
     from extrapolate.interop.foreign import ForeignModel
 
     foreign = ForeignModel(lambda tokens: torch.zeros(*tokens.shape, 50), "Zeros", 16, 50, None, "cpu")
