@@ -85,8 +85,8 @@ def _explained(found: Checked) -> str:
     compared = int(found.rows["p_corrected"].notna().sum())
     said = (
         f"{verdicts.explained(found.tolerance)} Better and worse hold after Holm's correction for the number of rows "
-        f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds. A loss that "
-        "is gone is worse."
+        f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds. A loss "
+        "that is gone is worse."
     )
     if (found.rows["seeds"] == 1).any():
         said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."
