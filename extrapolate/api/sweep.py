@@ -18,7 +18,7 @@ from extrapolate.interop.trackers import Tracking
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
-from extrapolate.reports.sections.learning_rates import FILE, RATES
+from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
@@ -117,7 +117,7 @@ def sweep(
     read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for cell in ready:
-        for text, reason in cell.left_out.items():
+        for text, reason in () if cell.cell.beyond else cell.left_out.items():
             progress.say(f"{cell.name} is evaluated without {text}: {reason}")
     if array is not None:
         ready = share_of(ready, *array)
@@ -164,6 +164,11 @@ def estimate_sweep(
     if jobs is not None:
         core_shares(jobs)
     _, _, ready = _ready(study, out, scale, trust_code, progress, make=False)
+    if any(cell.cell.beyond for cell in ready):
+        progress.say(
+            "where the best learning rate is the lowest or the highest of these, more are tried: not in this estimate"
+        )
+        ready = [cell for cell in ready if not cell.cell.beyond]
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
@@ -254,8 +259,9 @@ class _Screen:
             share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
             done += share * costs.get(one.task, 0.0)
             parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
-        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
-        note = f"{finished} of {len(tasks.cells)} cells done"
+        tried = list(filter(tasks.tried, tasks.cells))
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
+        note = f"{finished} of {len(tried)} cells done"
         failed = len(tasks.without())
         self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
@@ -276,7 +282,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         progress.say(f"{', '.join(names)}: {warning}")
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
-    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys() - tasks.diverged.keys():
+    passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
+    for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:
@@ -303,4 +310,4 @@ def _taken(choice: Choice, rate: float) -> str:
         return "diverged"
     if rate != choice.chosen:
         return ""
-    return "yes" if choice.edge is None else f"{choice.edge} of all"
+    return TAKEN[choice.edge]

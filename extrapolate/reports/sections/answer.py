@@ -8,11 +8,12 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
 from extrapolate.reports.positions import LEAST
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.sections.learning_rates import at_edge
 
 
 @sections.register("answer")
 class TheAnswer(Section):
-    """What the intervals say of the models, in at most four sentences."""
+    """What the intervals say of the models, in at most four sentences, and whose learning rate may not be the best."""
 
     chapter = "The answer"
     place = 0
@@ -24,7 +25,8 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        return Part([Quotable(found.text, strong=True), Text(explained(found))])
+        said = " ".join(filter(None, [found.text, at_edge(material)]))
+        return Part([Quotable(said, strong=True), Text(explained(found))])
 
 
 def explained(found: Answer) -> str:
