@@ -20,7 +20,7 @@ from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
-from extrapolate.reports.sections.learning_rates import FILE, RATES
+from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
@@ -119,7 +119,7 @@ def sweep(
         core_shares(jobs)  # raises where there are not so many cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
-    for line in lines_on({cell.name: cell.left_out for cell in ready}):
+    for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
         progress.say(line)
     if array is not None:
         ready = share_of(ready, *array)
@@ -167,6 +167,11 @@ def estimate_sweep(
     if jobs is not None:
         core_shares(jobs)
     _, _, ready = _ready(study, out, scale, trust_code, progress, make=False)
+    if any(cell.cell.beyond for cell in ready):
+        progress.say(
+            "where the best learning rate is the lowest or the highest of these, more are tried: not in this estimate"
+        )
+        ready = [cell for cell in ready if not cell.cell.beyond]
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
@@ -259,8 +264,9 @@ class _Screen:
             share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
             done += share * costs.get(one.task, 0.0)
             parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
-        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
-        note = f"{finished} of {len(tasks.cells)} cells done"
+        tried = list(filter(tasks.tried, tasks.cells))
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
+        note = f"{finished} of {len(tried)} cells done"
         failed = len(tasks.without())
         self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
@@ -281,7 +287,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         progress.say(f"{', '.join(names)}: {warning}")
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
-    for name in set(filter(tasks.passed_over, tasks.cells)) - failed.keys() - tasks.diverged.keys():
+    passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
+    for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
     if len(frame) and report:
@@ -308,4 +315,4 @@ def _taken(choice: Choice, rate: float) -> str:
         return "diverged"
     if rate != choice.chosen:
         return ""
-    return "yes" if choice.edge is None else f"{choice.edge} of all"
+    return TAKEN[choice.edge]

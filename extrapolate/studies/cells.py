@@ -18,13 +18,15 @@ _CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare: 
 @dataclass(frozen=True)
 class Cell:
     """One training: its settings by name; `continues` names the cell whose weights it starts from, `extend` the
-    extension that then belongs to it. `place` is where the study's file names it."""
+    extension that then belongs to it. `place` is where the study's file names it. beyond: its learning rate, or that of
+    the cell that it continues, is tried only if the best so far is next to it."""
 
     name: str
     settings: Mapping[str, Any]
     place: tuple[str | int, ...]
     continues: str | None = None
     extend: str | None = None
+    beyond: bool = False
 
     @property
     def group(self) -> tuple[tuple[str, str], ...]:
@@ -76,7 +78,8 @@ def _grid(study: Study) -> Iterator[Cell]:
         for number in hits:
             used[number] += 1
         if not hits:
-            yield Cell(_name(study, settings, varied, ("axes",)), settings, ("axes",))
+            name = _name(study, settings, varied, ("axes",))
+            yield Cell(name, settings, ("axes",), beyond=varied.get("lr") in study.beyond)
     for number, count in enumerate(used):
         if not count:
             raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so that nothing is excluded")
@@ -89,7 +92,8 @@ def _added(study: Study) -> Iterator[Cell]:
         for values in itertools.product(*varied.values()):
             mine = dict(zip(varied, values, strict=True))
             settings = {**study.base, **mine}
-            yield Cell(_name(study, settings, mine, ("cell", number)), settings, ("cell", number))
+            name = _name(study, settings, mine, ("cell", number))
+            yield Cell(name, settings, ("cell", number), beyond="lr" not in one and mine.get("lr") in study.beyond)
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
@@ -98,9 +102,12 @@ def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell])
         raise UserError(f"{study.at('fine_tune', number)}: no cell has the settings that it continues")
     place = ("fine_tune", number)
     return [
-        Cell(f"{cell.name}+{_slug(tuning.name)}", {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend)
+        Cell(
+            f"{cell.name}+{_slug(tuning.name)}", {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend,
+            cell.beyond,
+        )
         for cell in of
-    ]
+    ]  # fmt: skip
 
 
 def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

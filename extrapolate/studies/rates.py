@@ -31,6 +31,14 @@ class Choice:
             return None
         return {min(self.losses): "lowest", max(self.losses): "highest"}.get(self.chosen)
 
+    def next_of(self, rates: Iterable[float]) -> float | None:
+        """Of rates that were not tried, the one to try next: beyond the chosen one, if that is at the end of the grid;
+        below all, if every training diverged. None if there is none."""
+        all_diverged = all(loss is not None and math.isinf(loss) for loss in self.losses.values())
+        if self.edge == "lowest" or all_diverged:
+            return max((rate for rate in rates if rate < min(self.losses)), default=None)
+        return min((rate for rate in rates if rate > max(self.losses)), default=None) if self.edge else None
+
 
 def grouped(cells: Iterable[Cell]) -> dict[tuple[tuple[str, str], ...], list[Cell]]:
     """Cells that are one model but for learning rate and seed."""

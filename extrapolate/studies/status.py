@@ -33,10 +33,15 @@ class CellStatus:
 
 
 def status_of(folder: Path) -> list[CellStatus]:
-    """Every cell of the study in a folder, in the order of its file. Raises UserError where there is no study."""
+    """Every cell of the study in a folder, in the order of its file, but for learning rates that were not tried yet.
+
+    Raises UserError where there is no study.
+    """
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
-    return [_status(folder, cell) for cell in cells_of(read_study(folder / STUDY, _scale(folder / SCALE)))]
+    cells = cells_of(read_study(folder / STUDY, _scale(folder / SCALE)))
+    found = [(cell, _status(folder, cell)) for cell in cells]
+    return [one for cell, one in found if not (cell.beyond and one.status == "left")]
 
 
 def _scale(path: Path) -> str | None:

@@ -29,6 +29,9 @@ SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate",
 SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
 TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
 MOST_CELLS = 10_000
+SEARCH = "lr = {from = 1e-3, factor = 3}"
+SEARCHED = 3  # factors below and above the first rate of a search: it goes no further
+FACTORS = (1.1, 100.0)
 
 
 # What a value must be, in words, and whether it is.
@@ -96,7 +99,8 @@ class Study:
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
     that it does not name. stores: token stores by path, made where they are missing. published: the published tables
-    that it repeats. questions: what its report begins with.
+    that it repeats. questions: what its report begins with. beyond: the learning rates of the axis that a search tries
+    only if it comes to them.
     """
 
     file: Path
@@ -111,6 +115,7 @@ class Study:
     lines: Mapping[Place, int]
     published: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    beyond: frozenset[float] = frozenset()
 
     def at(self, *place: str | int) -> str:
         """Where a setting stands, to begin a message with."""
@@ -162,13 +167,18 @@ class _Reader:
                 raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, known)}")
         base = self.section(raw, "base")
         self.check_settings(base, ("base",))
+        axes = dict(self.section(raw, "axes"))
+        searched = isinstance(axes.get("lr"), dict)
+        if searched:
+            axes["lr"] = self.searched(axes["lr"])
         study = Study(
-            self.file, self.text, base, self.axes(raw, base),
+            self.file, self.text, base, self.axes(axes, base),
             exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
             evaluation=(evaluation := self.evaluation(raw)), lines=self.lines,
             published=self.published(raw.get("published", []), evaluation.protocols),
             questions=tuple(self.questions(raw, evaluation.factors)),
+            beyond=frozenset(axes["lr"][: SEARCHED - 1] + axes["lr"][SEARCHED + 2 :] if searched else ()),
         )  # fmt: skip
         if not study.axes and not study.added:
             raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
@@ -217,8 +227,20 @@ class _Reader:
         if not fits(value):
             raise self.wrong(place, f"{name} is {kind}, not {value!r}")
 
-    def axes(self, raw: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-        axes = self.section(raw, "axes")
+    def searched(self, given: Mapping[str, Any]) -> list[float]:
+        """All learning rates that a search may try, from low to high."""
+        place = ("axes", "lr")
+        if given.keys() != {"from", "factor"}:
+            raise self.wrong(place, f"a search for the learning rate has a first rate and a factor: {SEARCH}")
+        for value in given.values():
+            self.check_value("lr", value, place)
+        first, factor = float(given["from"]), float(given["factor"])
+        if not FACTORS[0] <= factor <= FACTORS[1]:
+            raise self.wrong(place, f"factor is from {FACTORS[0]} to {FACTORS[1]:g}, not {factor:g}: {SEARCH}")
+        steps = range(-SEARCHED, SEARCHED + 1)
+        return [first if step == 0 else float(f"{first * factor**step:.3g}") for step in steps]
+
+    def axes(self, axes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         for name, values in axes.items():
             place = ("axes", name)
             if name not in SETTINGS:

@@ -38,6 +38,7 @@ class Tasks:
 
     A cell is evaluated, and continued by others, once it is trained; of cells that differ in learning rate alone, only
     those of the best one, once all of them are trained. What continues a cell is evaluated at every rate of its own.
+    A rate beyond those that a search begins with is tried if the best so far is next to it.
     """
 
     def __init__(
@@ -56,22 +57,24 @@ class Tasks:
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = _with_rates(self.cells)
         self._group = {cell.name: group for group in self.groups for cell in group}
+        begun = [group for group in self.groups if not all(cell.beyond for cell in group)]
+        self._untried = {cell.name for group in begun for cell in group if cell.beyond}
 
     def finish(self, task: Task) -> None:
         """It is done."""
         self.done.add(task)
-        self._choose()
+        self._choose(task.cell)
 
     def fail(self, task: Task, reason: str) -> None:
         """It failed, and so is nothing that needs it."""
         self.failed[task] = reason
         self.tell(task.cell, reason)
-        self._choose()
+        self._choose(task.cell)
 
     def diverge(self, name: str, reason: str) -> None:
         """The training of a cell diverged: that is done, with an infinite validation loss, and nothing follows it."""
         self.diverged[name] = reason
-        self._choose()
+        self._choose(name)
 
     def settle(self, in_turn: Sequence[Task], ended: Ended) -> None:
         """Tasks of one cell ended."""
@@ -111,6 +114,10 @@ class Tasks:
         choice = self.choices.get(name)
         return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
 
+    def tried(self, name: str) -> bool:
+        """Whether a cell's learning rate is tried, or that of the one that it continues."""
+        return (self.cells[name].cell.continues or name) not in self._untried
+
     def passed_over(self, name: str) -> bool:
         """Whether nothing more is done with a cell, or with the one that it continues, for another rate is better."""
         parent = self.cells[name].cell.continues
@@ -130,13 +137,16 @@ class Tasks:
 
     def _due(self, task: Task) -> bool:
         parent = self.cells[task.cell].cell.continues
-        return (parent is None or self._stands(parent)) and (task.kind == "train" or self._stands(task.cell))
+        if not self.tried(task.cell) or (parent is not None and not self._stands(parent)):
+            return False
+        return task.kind == "train" or self._stands(task.cell)
 
     def _stands(self, name: str) -> bool:
         """Whether a cell has its model's learning rate, or the one that stands for it."""
         if name in self.choices or name not in self._group:
             return self.chosen(name)
-        return self.cells[name].lr == self.cells[self._group[name][0].name].lr
+        first = next(cell.name for cell in self._group[name] if self.tried(cell.name))
+        return self.cells[name].lr == self.cells[first].lr
 
     def _alone_or_lost(self, name: str) -> bool:
         """Whether a cell has no other learning rate, or none that could be taken."""
@@ -147,16 +157,24 @@ class Tasks:
         if task.kind == "evaluate":
             trained = Task("train", cell.name) in self.done
             return trained and self.chosen(cell.name) and not self.passed_over(cell.name)
-        return cell.continues is None or (Task("train", cell.continues) in self.done and self.chosen(cell.continues))
+        if cell.continues is None:
+            return self.tried(cell.name)
+        return Task("train", cell.continues) in self.done and self.chosen(cell.continues)
 
-    def _choose(self) -> None:
-        for group in self.groups:
-            trainings = [Task("train", cell.name) for cell in group]
-            if group[0].name in self.choices or not all(map(self.settled, trainings)):
-                continue
+    def _choose(self, name: str) -> None:
+        """Chooses a model's learning rate once all that are tried are settled, or tries one more."""
+        group = self._group.get(name, [])
+        while group and name not in self.choices:
+            tried = [cell for cell in group if self.tried(cell.name)]
+            trainings = [Task("train", cell.name) for cell in tried]
+            if not all(map(self.settled, trainings)):
+                return
             losses = {task.cell: self._loss(task) for task in trainings}
-            choice = rates.choose(group, {cell.name: self.cells[cell.name].lr for cell in group}, losses)
-            self.choices.update((cell.name, choice) for cell in group)
+            choice = rates.choose(tried, {cell.name: self.cells[cell.name].lr for cell in tried}, losses)
+            untried = {cell.name: self.cells[cell.name].lr for cell in group if not self.tried(cell.name)}
+            if (further := choice.next_of(untried.values())) is None:
+                self.choices.update((cell.name, choice) for cell in group)
+            self._untried -= {name for name, rate in untried.items() if rate == further}
 
     def _loss(self, training: Task) -> float | None:
         if training.cell in self.diverged:

@@ -221,3 +221,86 @@ def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:
     assert told[0] == (50, whole)
     assert told[-1] == (whole, whole)
     assert sorted(told) == told
+
+
+SEARCH = """
+[axes]
+encoding = ["rope", "alibi"]
+lr = {from = 1e-2, factor = 10}
+seed = [0, 1]
+[[cell]]
+encoding = "fire"
+lr = 1.0
+[[fine_tune]]
+name = "long"
+of = {encoding = "rope", seed = 0}
+"""
+
+
+def found_by(tmp_path: Path, best: float, diverging: float = math.inf) -> Tasks:
+    """A search whose losses are lowest at `best`, all done."""
+    file = tmp_path / "study.toml"
+    file.write_text(SEARCH)
+    rates = {cell.name: cell.settings["lr"] for cell in cells_of(read_study(file))}
+    tasks = made(tmp_path, {name: abs(math.log(rate / best)) for name, rate in rates.items()}, SEARCH)
+    while ready := tasks.ready():
+        for task in ready:
+            if task.kind == "train" and tasks.cells[task.cell].lr >= diverging:
+                tasks.diverge(task.cell, "the loss is nan")
+            else:
+                tasks.finish(task)
+    return tasks
+
+
+@pytest.mark.parametrize(
+    ("best", "diverging", "tried", "chosen", "edge"),
+    [
+        (0.01, math.inf, [0.001, 0.01, 0.1], 0.01, None),
+        (0.1, math.inf, [0.001, 0.01, 0.1, 1.0], 0.1, None),
+        (1.0, math.inf, [0.001, 0.01, 0.1, 1.0, 10.0], 1.0, None),
+        (1e9, math.inf, [0.001, 0.01, 0.1, 1.0, 10.0], 10.0, "highest"),  # as far as it goes
+        (1e-9, math.inf, [1e-5, 1e-4, 0.001, 0.01, 0.1], 1e-5, "lowest"),
+        (1e9, 1.0, [0.001, 0.01, 0.1, 1.0], 0.1, None),
+        (1e9, 0.001, [1e-5, 1e-4, 0.001, 0.01, 0.1], 1e-4, None),
+        (1e9, 1e-9, [1e-5, 1e-4, 0.001, 0.01, 0.1], None, None),
+    ],
+)
+def test_a_search_goes_on_until_the_best_has_a_neighbour_on_both_sides(
+    tmp_path: Path, best: float, diverging: float, tried: list[float], chosen: float | None, edge: str | None
+) -> None:
+    tasks = found_by(tmp_path, best, diverging)
+    choice = tasks.choices["rope-lr0.01-s0"]
+    assert (sorted(choice.losses), choice.chosen, choice.edge) == (tried, chosen, edge)
+    trained = {task.cell for task in tasks.done if task.kind == "train"} | tasks.diverged.keys()
+    lrs = {tasks.cells[name].lr for name in trained if name.startswith("rope") and "+" not in name}
+    assert sorted(lrs) == tried
+    continued = [name for name in trained if "+" in name]
+    assert continued == ([] if chosen is None else [f"rope-lr{chosen}-s0+long"])
+    assert [name for name in sorted(trained) if name.startswith("fire")] == ["fire-lr1.0-s0", "fire-lr1.0-s1"]
+
+
+def test_a_search_that_was_killed_makes_the_same_choices(tmp_path: Path) -> None:
+    """In whatever order the finished trainings are found."""
+    whole = found_by(tmp_path, 1.0)
+    again = made(tmp_path, {}, SEARCH)
+    again.loss_of = whole.loss_of
+    for name in reversed(again.cells):
+        if Task("train", name) in whole.done:
+            again.finish(Task("train", name))
+    assert again.choices == whole.choices
+    assert set(again.ready()) == {task for task in whole.done if task.kind == "evaluate"}
+
+
+def test_a_search_begins_with_three_rates(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {}, SEARCH)
+    rope = [name for name in names(tasks, "train") if name.startswith("rope")]
+    assert {tasks.cells[name].lr for name in rope} == {0.001, 0.01, 0.1}
+    expected = [task for task in tasks.expected() if task.cell.startswith("rope")]
+    assert len(expected) == 6 + 2 + 2  # six trainings, of one rate two evaluations, and what continues one of these
+    assert {tasks.cells[task.cell].lr for task in expected} == {0.001, 0.01, 0.1}
+
+
+def test_a_search_is_one_share(tmp_path: Path) -> None:
+    cells = list(made(tmp_path, {}, SEARCH).cells.values())
+    shares = [{cell.name.partition("-")[0] for cell in share_of(cells, index, 4)} for index in range(4)]
+    assert shares == [{"rope"}, {"alibi"}, {"fire"}, {"fire"}]

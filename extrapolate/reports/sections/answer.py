@@ -8,6 +8,7 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Quotable, Text
 from extrapolate.reports.questions import QUESTIONS
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.sections.learning_rates import at_edge
 from extrapolate.results import verdicts
 from extrapolate.results.described import Described
 
@@ -19,7 +20,7 @@ ASKED = Described(
 
 @sections.register("answer")
 class TheAnswer(Section):
-    """What a study asks, and what the intervals say of its models, in at most four sentences."""
+    """What a study asks, what the intervals say of its models, and whose learning rate may not be the best."""
 
     chapter = "The answer"
     place = 0
@@ -32,8 +33,8 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        said = [Quotable(text, strong=True) for text in (*found.asked, found.text)]
-        return Part([*said, Text(explained(found))])
+        said = " ".join(filter(None, [found.text, at_edge(material)]))
+        return Part([*(Quotable(text, strong=True) for text in (*found.asked, said)), Text(explained(found))])
 
 
 def explained(found: Answer) -> str:

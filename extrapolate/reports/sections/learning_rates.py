@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from extrapolate import results
+from extrapolate.folders import listed
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -23,8 +24,8 @@ RATES = Described(
         ),
         Column("Seeds", INT, meaning="How many seeds that is the mean of."),
         Column(
-            "Taken", TEXT, meaning="`yes` for the rate with the lowest loss. `lowest of all`, `highest of all`: it is, "
-            "and lies at the end of the grid, so that a better one may lie beyond. "
+            "Taken", TEXT, meaning="`yes` for the rate with the lowest validation loss; `yes, the lowest tried` or "
+            "`yes, the highest tried` if no lower or higher rate was tried, so that a better one may exist. "
             "`diverged`: the loss of a training became infinite. Empty for the others.",
         ),
     ),
@@ -32,7 +33,8 @@ RATES = Described(
 CHOICE = """\
 Each model was trained with several learning rates. The one with the lowest validation loss was taken, as the mean over
 seeds, and only its runs are in the tables."""
-EDGE = "A better learning rate may lie beyond the grid for: {}. Train them with more rates before you compare them."
+TAKEN = {None: "yes", "lowest": "yes, the lowest tried", "highest": "yes, the highest tried"}  # by `Choice.edge`
+ADVICE = "Train with more rates before you compare these models; `lr = {from = 1e-3, factor = 3}` finds them."
 
 
 @sections.register("learning_rates")
@@ -51,9 +53,20 @@ class LearningRates(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         table = pd.concat(_tables(material), ignore_index=True)
-        at_edge = table[table["Taken"].str.endswith("of all")]["Model"].tolist()
-        blocks = [Text(CHOICE), *([Text(EDGE.format(", ".join(at_edge)), strong=True)] if at_edge else [])]
+        edge = at_edge(material)
+        blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
         return Part([*blocks, Table(table, "Learning rates")], {FILE: parquet(table)})
+
+
+def at_edge(material: Material) -> str:
+    """A sentence on the models whose learning rate has no other beyond it; empty if there is none."""
+    models: dict[str, list[str]] = {}
+    for table in _tables(material):
+        for edge, taken in TAKEN.items():
+            if edge is not None and len(mine := table[table["Taken"] == taken]):
+                models.setdefault(edge, []).extend(mine["Model"])
+    ends = " and ".join(f"the {edge} that was tried for {listed(names)}" for edge, names in models.items())
+    return f"The learning rate is {ends}: a better one may exist." if ends else ""
 
 
 def _tables(material: Material) -> list[pd.DataFrame]:
