@@ -197,6 +197,7 @@ def _ready(
     read = read_study(arguments.path("study", study), scale)
     name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
     folder = Path("sweeps") / name if out is None else arguments.path("out", out)
+    state.check_no_links(folder)
     cells = cells_of(read)
     stores = _stores(read, cells, progress)
     return read, folder, resolve_cells(read, cells, stores, folder / state.RUNS, trust_code)
