@@ -69,16 +69,27 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder within a run, if there is none. Raises UserError where it is a link, which may lead anywhere."""
+    """Makes a folder within a run, if there is none. Raises UserError where it is a link."""
+    check_no_link(path)
+    path.mkdir(exist_ok=True)
+
+
+def check_no_link(path: Path) -> None:
+    """Raises UserError where a path that is written to is a link, which may lead anywhere."""
     if path.is_symlink():
         raise UserError(f"{path} is a link: replace it with a folder")
-    path.mkdir(exist_ok=True)
 
 
 def check_regular(path: Path) -> None:
     """Raises UserError where a path is there and is no file: a pipe, say, which would be waited for."""
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no file")
+        raise UserError(f"{path} is no file: remove it")
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content. Raises UserError as `check_regular` does, and FileNotFoundError where there is none."""
+    check_regular(path)
+    return path.read_bytes()
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -103,9 +114,11 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Reads a JSON file. Raises UserError where it is damaged or not there."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_bytes(path).decode())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is damaged: {error}; restore it") from error
 

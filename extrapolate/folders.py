@@ -3,26 +3,28 @@
 import itertools
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
+NOT_FOLLOWED = "left out, for they are links, which are not followed: {}; name them, or what they lead to"
 RUN_FILE = "config.json"
 LISTED = 6  # names in a message; more are counted
 
 
-def below(folder: Path) -> Iterator[Path]:
-    """The folder and every one below it, each once, in order, without hidden folders and without what is in a run."""
-    seen: set[str] = set()
-    for path, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(path)
-        if real in seen:  # a link to a folder further up
-            folders.clear()
-            continue
-        seen.add(real)
-        yield Path(path)
-        folders[:] = [] if RUN_FILE in names else sorted(name for name in folders if not name.startswith("."))
+def below(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The folder and every one below it, in order, without hidden folders and without what is in a run; and the links
+    to folders among them, which are not followed: they may lead anywhere. The folder itself may be a link.
+    """
+    found: list[Path] = []
+    links: list[Path] = []
+    for path, folders, names in os.walk(folder):
+        found.append(Path(path))
+        inside = [] if RUN_FILE in names else sorted(name for name in folders if not name.startswith("."))
+        links += [Path(path, name) for name in inside if os.path.islink(os.path.join(path, name))]
+        folders[:] = inside
+    return found, links
 
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:

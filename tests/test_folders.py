@@ -14,16 +14,21 @@ def made(root: Path, *files: str) -> Path:
 
 def test_folders_are_found_all_the_way_down_but_not_inside_a_run(tmp_path: Path) -> None:
     made(tmp_path, "a/b/c/config.json", "a/b/c/checkpoints/config.json", "d/config.json", ".git/e/config.json")
-    found = [str(path.relative_to(tmp_path)) for path in below(tmp_path)]
+    folders, links = below(tmp_path)
+    assert links == []
+    found = [str(path.relative_to(tmp_path)) for path in folders]
     assert found == [".", "a", "a/b", "a/b/c", "d"]
 
 
-def test_a_link_to_a_folder_is_followed_and_a_circle_ends(tmp_path: Path) -> None:
+def test_links_lead_nowhere_but_the_folder_itself_may_be_one(tmp_path: Path) -> None:
     made(tmp_path, "elsewhere/run/config.json", "study/own/config.json")
     (tmp_path / "study/linked").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "study/circle").symlink_to(tmp_path / "study")
-    found = [str(path.relative_to(tmp_path / "study")) for path in below(tmp_path / "study")]
-    assert found == [".", "linked", "linked/run", "own"]
+    (tmp_path / "study/run").symlink_to(tmp_path / "elsewhere/run")
+    (tmp_path / "study/root").symlink_to("/")
+    (tmp_path / "named").symlink_to(tmp_path / "study")
+    folders, links = below(tmp_path / "named")
+    assert [str(path.relative_to(tmp_path / "named")) for path in folders] == [".", "own"]
+    assert [path.name for path in links] == ["linked", "root", "run"]
 
 
 def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:

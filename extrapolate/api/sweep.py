@@ -194,6 +194,7 @@ def _ready(
     read = read_study(arguments.path("study", study), scale)
     name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
     folder = Path("sweeps") / name if out is None else arguments.path("out", out)
+    state.check_no_links(folder)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
     with trust.required(trust_code):

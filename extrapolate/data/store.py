@@ -149,7 +149,7 @@ class Store:
         """The file of that tokenizer. Raises UserError where it is damaged."""
         self._check([TOKENIZER])
         files.check_regular(self.path / TOKENIZER)
-        return (self.path / TOKENIZER).read_bytes()
+        return files.read_bytes(self.path / TOKENIZER)
 
     def split(self, name: str) -> Split:
         """Opens `train`, `validation` or `test`. Raises UserError on another name or damaged files of this split."""

@@ -139,8 +139,8 @@ def _published(source: str) -> str:
 def _losses(run: Run) -> Iterator[str]:
     """A table for each protocol that the run was evaluated with, as it was trained."""
     rows = results.read(run.path / EVALS, results.EVALS) if (run.path / EVALS).is_file() else []
-    last = max((row["step"] for row in rows), default=0)
-    rows = [row for row in rows if row["extension"] == AS_TRAINED and row["step"] == last]
+    weights = run.checkpoints("last")[-1].sha256  # of an earlier training in the folder, there may be rows too
+    rows = [row for row in rows if row["extension"] == AS_TRAINED and row["weights_sha256"] == weights]
     if not rows:
         yield "It was not evaluated before it was exported."
         return

@@ -192,7 +192,7 @@ class _Told:
                     self._hand_over(row)
                     return
                 self._open()
-                for earlier in (self.path / LOG).read_text(encoding="utf-8").splitlines():
+                for earlier in files.read_bytes(self.path / LOG).decode().splitlines():
                     self._hand_over(json.loads(earlier))  # the last one is `row`
 
     def close(self, failed: bool) -> None:

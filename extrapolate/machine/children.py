@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from extrapolate.errors import UserError
+
+LOOK_SECONDS = 0.5  # how often a process looks whether the one that started it is there
 
 Serve = Callable[[Connection], None]
 
@@ -32,8 +36,8 @@ class Child:
         self.connection, theirs = Pipe()
         program = (
             "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"  # until there is work, it just ends
-            f"from {serve.__module__} import {serve.__name__} as serve\n"
-            f"from {__name__} import run; run(serve, {theirs.fileno()})"
+            f"from {__name__} import end_with, run; end_with({os.getpid()})\n"
+            f"from {serve.__module__} import {serve.__name__} as serve; run(serve, {theirs.fileno()})"
         )
         package = str(Path(__file__).parents[2])
         path = os.pathsep.join([package, *filter(None, sys.path)])
@@ -94,6 +98,20 @@ class Child:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         memory = ": was there enough memory?" if code == -signal.SIGKILL else ""
         return f"{self.what} ended by itself ({how}){memory}; run the same command again to go on"
+
+
+def end_with(parent: int) -> None:
+    """This process ends at once when the one that started it, with that id, has ended, also if that was killed.
+
+    Linux could send a signal, but at the end of the thread that started the process, and other systems cannot.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def reply(connection: Connection, value: object) -> None:

@@ -8,19 +8,22 @@ from extrapolate.folders import below
 from extrapolate.runs.run import CONFIG, Run
 
 
-def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], dict[Path, UserError]]:
-    """Every run at and below some folders, once each; the folders below that hold a checkpoint of another kind; and the
-    runs whose configuration is damaged, each with what is wrong.
+def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], list[Path], dict[Path, UserError]]:
+    """Every run at and below some folders, once each; the folders below that hold a checkpoint of another kind; links
+    to folders, which are not followed; and the runs whose configuration is damaged, each with what is wrong.
 
     Raises UserError where a path holds no run.
     """
     found: dict[Path, Run] = {}
     others: list[Path] = []
+    links: list[Path] = []
     damaged: dict[Path, UserError] = {}
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train a run with: extrapolate train --pe rope --seq-len 512")
-        inside = [folder for folder in below(path) if (folder / CONFIG).is_file()]
+        folders, linked = below(path)
+        links += linked
+        inside = [folder for folder in folders if (folder / CONFIG).is_file()]
         foreign = [folder for folder in inside if folder != path and _is_of_another_kind(folder)]
         inside = [folder for folder in inside if folder not in foreign]
         if not inside:
@@ -31,7 +34,7 @@ def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], dict[Path, User
                 found[folder.resolve()] = Run.open(folder)
             except UserError as error:
                 damaged[folder] = error
-    return list(found.values()), others, damaged
+    return list(found.values()), others, links, damaged
 
 
 def _is_of_another_kind(folder: Path) -> bool:

@@ -46,6 +46,12 @@ def write(folder: Path, name: str, state: CellState) -> None:
     files.write_json(folder / STATES / f"{name}.json", asdict(state))
 
 
+def check_no_links(folder: Path) -> None:
+    """Raises UserError where something in a study's folder, or one of its runs, is a link. The folder itself may be."""
+    for path in (path for place in (folder, folder / RUNS) if place.is_dir() for path in sorted(place.iterdir())):
+        files.check_no_link(path)
+
+
 def trained(run: Path) -> bool:
     """Whether a run is there and finished."""
     return (run / CONFIG).is_file() and Run.open(run).finished

@@ -44,6 +44,7 @@ class Log:
         files.write_bytes(self.path, content)
 
     def __enter__(self) -> "Log":
+        files.check_regular(self.path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW  # a link could lead anywhere
         self._file = open(os.open(self.path, flags, 0o666), "a", encoding="utf-8")
         return self
@@ -74,4 +75,4 @@ class Log:
         return [json.loads(line) for line in content.splitlines()]
 
     def _content(self) -> bytes:
-        return self.path.read_bytes() if self.path.exists() else b""
+        return files.read_bytes(self.path) if self.path.exists() else b""

@@ -236,6 +236,30 @@ class TestWhatLiesBeside:
         os.mkfifo(file)
         assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()
 
+    def test_links_in_a_folder_of_runs_are_not_followed(self, cli, ckpt, tmp_path, contents) -> None:
+        """A stranger's folder could lead to your runs, or through the whole disk."""
+        (tmp_path / "mine").mkdir()
+        mine = (ckpt / "none").rename(tmp_path / "mine/none")
+        (ckpt / "yours").symlink_to(mine)
+        (ckpt / "disk").symlink_to("/")
+        before = contents(mine)
+        ended = cli("eval-lengths", ckpt / "rope", ckpt, *FEW).succeeded()
+        told = f"left out, for they are links, which are not followed: {ckpt}/disk, {ckpt}/yours; name them"
+        assert told in ended.err
+        assert contents(mine) == before
+        assert told in cli("report", ckpt).succeeded().err
+        cli("eval-lengths", ckpt / "yours", *FEW).succeeded()  # named: the user means it
+        assert contents(mine) != before
+
+    @pytest.mark.parametrize("place", ["runs", "state", "report", "runs/rope-s0"])
+    def test_a_study_does_not_write_through_links(self, cli, tmp_path, place) -> None:
+        (tmp_path / "study.toml").write_text('[axes]\nencoding = ["rope"]\n')
+        (tmp_path / "victim").mkdir()
+        (tmp_path / "out" / place).parent.mkdir(parents=True)
+        (tmp_path / "out" / place).symlink_to(tmp_path / "victim")
+        assert f"out/{place} is a link: replace it with a folder" in cli("sweep", "study.toml", "--out", "out").error()
+        assert list((tmp_path / "victim").iterdir()) == []
+
 
 STUDY = """
 [base]

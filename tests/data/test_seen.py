@@ -2,7 +2,9 @@
 
 import hashlib
 import random
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +38,22 @@ def test_a_disk_that_fails_is_an_os_error(tmp_path: Path) -> None:
     digests = [hashlib.sha256(b"%d" % number).digest() for number in range(4000)]
     with pytest.raises(OSError, match="No space left on device"):
         any(not known.add(digest) for digest in digests)
+
+
+def test_so_is_one_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages are the least that a table takes: the library finds no room for the second."""
+    connect = sqlite3.connect
+
+    def full(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        base = connect(*arguments, **named)
+        base.execute("PRAGMA max_page_count=1")
+        return base
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        Seen(tmp_path / "seen")
+
+
+def test_no_room_for_the_file_itself_is_said_by_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Seen(tmp_path / "missing/seen")

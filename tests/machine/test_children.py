@@ -1,12 +1,17 @@
 """Processes of this program: what is sent to them while they start."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from extrapolate.machine.children import Child
+from extrapolate.machine.children import Child, reply
 
 
 def serve(connection: Connection) -> None:
@@ -28,3 +33,59 @@ def test_one_that_is_stopped_while_it_starts_says_nothing(
         child.wait()
     assert begun.exists()
     assert capfd.readouterr().err == ""
+
+
+# A process that starts another one as the program does, says its id, and waits.
+STARTS = {
+    "child": "from extrapolate.machine.children import Child\n"
+    "from test_children import compute\n"
+    "with Child(compute, 'the process') as child:\n"
+    "    print(child.receive(), flush=True)\n"
+    "    child.receive()\n",
+    "measurement": "import os\n"
+    "from extrapolate.benchmark.process import kept\n"
+    "from test_children import for_ever\n"
+    "with kept() as pool:\n"
+    "    print(pool.submit(os.getpid).result(), flush=True)\n"
+    "    pool.submit(for_ever).result()\n",
+}
+
+
+def for_ever() -> None:
+    """Work that looks at nothing else."""
+    while True:
+        sum(range(10_000))
+
+
+def compute(connection: Connection) -> None:
+    """The same, of a child."""
+    reply(connection, os.getpid())
+    for_ever()
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_its_end_is_that_of_who_started_it_also_by_a_kill(how: str) -> None:
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), *sys.path]))
+    command = [sys.executable, "-c", STARTS[how]]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path})
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        parent.kill()
+        parent.wait()
+        end = time.monotonic() + 20
+        while there(child) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not there(child)
+    finally:
+        parent.stdout.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def there(process: int) -> bool:
+    """Whether a process runs: one that has ended waits for whoever adopted it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
