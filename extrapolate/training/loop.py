@@ -25,6 +25,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, check_same
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
+from extrapolate.training.causality import check_causality
 from extrapolate.training.data import TrainingData
 from extrapolate.training.learner import Learner
 from extrapolate.training.log import Log
@@ -73,9 +74,9 @@ def train(
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
     forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
-    UserError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
-    the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
-    with the state saved.
+    UserError where the data do not fill a window, a token sees later ones, `path` holds another run, or there is
+    neither a saved state nor the `start` that the run's origin asks for; RuntimeError where the loss is no longer
+    finite; Interrupted on Ctrl-C, with the state saved.
 
     ranks: the processes that train it together, which all call this; the first one writes. The files are those that
     one process writes: any number of processes continues them. fsdp: they share the model out, too. timed: the
@@ -89,6 +90,9 @@ def train(
     check_memory(config)
     check_devices(config.training.device)
     data = TrainingData(config.training, store)
+
+    if not (path / WEIGHTS).is_file():
+        check_causality(config, user_encoding, extension)
 
     def opened() -> Run:
         files.remove_partials(path)

@@ -10,7 +10,8 @@ from extrapolate import files
 from extrapolate.data.store import Store
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import WEIGHTS, Run
+from extrapolate.training.causality import check_causality
 from extrapolate.training.data import TrainingData
 from extrapolate.training.loop import NotFinite, Report, Training, check_memory, open_run, remove_state
 from extrapolate.training.stacked import Stacked
@@ -45,6 +46,8 @@ def train_many(
     runs, living = [], []
     lost: list[NotFinite] = []
     check_memory(planned[0].config, len(planned))
+    if new := [one for one in planned if not (one.path / WEIGHTS).is_file()]:
+        check_causality(new[0].config, new[0].user_encoding, None)
     with ExitStack() as held:
         for one in planned:
             held.enter_context(files.locked(one.path))
