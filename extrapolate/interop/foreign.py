@@ -142,6 +142,9 @@ class ForeignRun:
     def training_seconds(self) -> None:
         """Not known."""
 
+    def training_taken(self) -> None:
+        """Not known."""
+
 
 def foreign(
     call: Logits,

@@ -16,6 +16,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.machine.load import Load
 from extrapolate.machine.ranks import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
@@ -268,16 +269,17 @@ class Training:
             remove_state(self.run.path)
 
     def _step(self) -> dict[str, Any]:
-        began = time.perf_counter()
+        began, load = time.perf_counter(), Load.now()
         batch, weight = self.batch()
         self.learner.begin_step(self.step)
         part = self.learner.gradients(batch, weight)
-        return self.take(part, time.perf_counter() - began)
+        return self.take(part, time.perf_counter() - began, load)
 
-    def take(self, part: float, seconds: float) -> dict[str, Any]:
+    def take(self, part: float, seconds: float, load: Load | None) -> dict[str, Any]:
         """Takes a step with the gradients that are there, and returns its row.
 
-        part: what `Learner.gradients` returned; seconds: what the gradients took. Raises NotFinite.
+        part: what `Learner.gradients` returned; seconds: what the gradients took; load: as it was before. Raises
+        NotFinite.
         """
         began = time.perf_counter() - seconds
         lr = learning_rate(self.training, self.step)
@@ -298,6 +300,8 @@ class Training:
         seconds = time.perf_counter() - began
         row = {"loss": loss, "lr": lr, "grad_norm": float(norm)}
         rate = self.training.batch_size * self.training.seq_len / seconds
+        if (now := Load.now()) is not None and load is not None:
+            row["others"] = (now - load).taken
         return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:

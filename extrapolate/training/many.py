@@ -8,6 +8,7 @@ from pathlib import Path
 
 from extrapolate import files
 from extrapolate.data.store import Store
+from extrapolate.machine.load import Load
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import WEIGHTS, Run
@@ -65,14 +66,14 @@ def train_many(
             stacked = Stacked([training.learner for training in living])
             before = len(living)
             while len(living) == before:
-                began = time.perf_counter()
+                began, load = time.perf_counter(), Load.now()
                 losses = stacked.gradients([training.batch() for training in living])
                 share_s = (time.perf_counter() - began) / len(living)  # what each adds to the time of all
                 asked = list(requests)  # all stop after the same round
                 for training, loss in zip(tuple(living), losses, strict=True):
                     training.requests = asked
                     try:
-                        training.follow(training.take(loss, share_s), save_every, keep_every)
+                        training.follow(training.take(loss, share_s, load), save_every, keep_every)
                     except Interrupted:
                         continue
                     except NotFinite as error:

@@ -19,6 +19,7 @@ from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.results.speed import step_rates
 
 METRICS = "metrics.parquet"  # of a run
 KEPT = 0.9  # of the moving average, at each logged step
@@ -155,10 +156,10 @@ def _last(losses: "pd.Series[float]") -> float:
 
 def _seconds(log: pd.DataFrame) -> float:
     """Of 1,000 steps; NaN where the speed is not known."""
-    if "tokens_per_s" not in log:
+    if (rates := step_rates(log)) is None:
         return float("nan")
     last = log.iloc[-1]
-    return float(1000 * last["tokens"] / last["step"] / log["tokens_per_s"].median())
+    return float(1000 * last["tokens"] / last["step"] / rates.median())
 
 
 def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
@@ -209,10 +210,10 @@ def _points(logs: Mapping[str, Sequence[pd.DataFrame]]) -> int:
 
 def _seconds_so_far(steps: pd.DataFrame) -> "pd.Series[float]":
     """When each step ended, in seconds of training; missing from where the speed is not known."""
-    if "tokens_per_s" not in steps:
+    if (rates := step_rates(steps)) is None:
         return pd.Series(float("nan"), index=steps.index)
     tokens = steps["tokens"].diff().fillna(steps["tokens"])
-    return (tokens / steps["tokens_per_s"]).cumsum(skipna=False)
+    return (tokens / rates).cumsum(skipna=False)
 
 
 def _ends(averages: Mapping[str, "pd.Series[float]"]) -> pd.DataFrame:
