@@ -338,6 +338,23 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "save", save)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quiet_machine() -> Iterator[None]:
+    """What else runs on the developer's machine must not decide whether a training's time is known."""
+    from extrapolate.machine.load import Load
+    from extrapolate.training import loop, many
+
+    class Quiet(Load):
+        @classmethod
+        def now(cls) -> Load:
+            return Load(0.0, 0.0, 0.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (loop, many):
+            patch.setattr(module, "Load", Quiet)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The developer's own terminal settings and defaults must not decide a test."""

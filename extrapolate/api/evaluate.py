@@ -61,9 +61,8 @@ def evaluate(
     trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
     Raises UserError where anything asked for cannot be evaluated, such as an extension that applies to none of the
-    runs, before any work is done; RunsFailed at the end where
-    some of several runs failed, such as damaged ones: the others are evaluated, and the error has their rows in
-    `evaluated.rows`.
+    runs, before any work is done, or a run's tokens see later ones; RunsFailed at the end where some of several runs
+    failed, such as damaged ones: the others are evaluated, and the error has their rows in `evaluated.rows`.
     """
     cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
     several("max_targets", caps, TEXT)

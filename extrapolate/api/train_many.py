@@ -108,7 +108,8 @@ def train_many(
         progress.say(f"all {len(runs)} runs are already finished: nothing to do")
         return runs
     for run in runs:
-        progress.say(f"trained {run.path}: {run.training_seconds():.0f} s")
+        seconds = run.training_seconds()
+        progress.say(f"trained {run.path}" + ("" if seconds is None else f": {seconds:.0f} s"))
     return runs
 
 

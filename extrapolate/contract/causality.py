@@ -1,4 +1,4 @@
-"""What a token's loss depends on: never on what comes after it, and on what comes before, by gradient.
+"""What a token's loss depends on: never on what comes after it, and on what comes before.
 
 Shapes: T tokens, D width.
 """
@@ -9,45 +9,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.contract.subject import culprit, encodings_of, resolved_factor, tokens
+from extrapolate.contract.subject import resolved_factor, tokens
 from extrapolate.errors import UserError
+from extrapolate.model.causality import check_in_both_modes, culprit
 from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
 
 FACTORS = (1, 4)
 
 
 def check_causality(model: Model, file: Path, factor: int) -> None:
-    """Raises UserError where the loss at a token depends on later ones, or not on earlier ones.
+    """Raises UserError where a token depends on later ones or other windows, or its loss not on earlier tokens.
 
-    At factor times L, or as far as the encoding is defined. Its gradient is exactly zero after the token, not zero at
-    the token before it and, unless windows are shorter, somewhere further back than L/2.
+    At factor times L, or as far as the encoding is defined. The loss's gradient is not zero at the token before and,
+    unless windows are shorter, somewhere further back than L/2.
     """
     length = resolved_factor(model, factor)
+    check_in_both_modes(model, PLAIN, length, file)
     for place in sorted({length // 2, length - 1}):
-        _check_at(model, file, length, place)
+        _check_sight(model, file, length, place)
 
 
-def _check_at(model: Model, file: Path, length: int, place: int) -> None:
+def _check_sight(model: Model, file: Path, length: int, place: int) -> None:
     half = model.seq_len // 2
-    before, after, far = slice(place - 1, place), slice(place + 1, None), slice(max(1, place - half))
+    before, far = slice(place - 1, place), slice(max(1, place - half))
 
-    def seen(part: slice) -> Tensor:
-        return gradient_by_token(model, length, place)[part]
+    def seen(part: slice) -> bool:
+        return bool(gradient_by_token(model, length, place)[part].any())
 
-    if (later := seen(after).nonzero()).numel():
+    if not seen(before):
         raise UserError(
-            f"{file}: {culprit(model, lambda: not seen(after).any())} lets token {place} see token "
-            f"{place + 1 + int(later[0])}, which comes after it, at {length} tokens: what belongs to a token may be "
-            "made from that token and those before it alone"
-        )
-    if not seen(before).any():
-        raise UserError(
-            f"{file}: {culprit(model, lambda: bool(seen(before).any()))} keeps token {place} from seeing the token "
+            f"{file}: {culprit(model, lambda: seen(before))} keeps token {place} from seeing the token "
             f"before it, at {length} tokens"
         )
-    if half < _sight(model) and not seen(far).any():
+    if half < _sight(model) and not seen(far):
         raise UserError(
-            f"{file}: {culprit(model, lambda: bool(seen(far).any()))} keeps token {place} from seeing any token that "
+            f"{file}: {culprit(model, lambda: seen(far))} keeps token {place} from seeing any token that "
             f"is {half} tokens back or more, at {length} tokens; where that is meant, say so in the class: window = "
             "16, in tokens"
         )
@@ -55,7 +52,7 @@ def _check_at(model: Model, file: Path, length: int, place: int) -> None:
 
 def _sight(model: Model) -> float:
     """How many tokens back the last layer sees, by the windows of all layers."""
-    windows = [encoding.window for encoding in encodings_of(model)]
+    windows = [encoding.window for encoding in model.encodings]
     return sum(float("inf") if window is None else window - 1 for window in windows)
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from extrapolate.contract.check import differ
-from extrapolate.contract.subject import culprit, encodings_of, failure, resolved_factor, tokens
+from extrapolate.contract.subject import failure, resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.attention import QUERIES_PER_CHUNK
+from extrapolate.model.causality import culprit
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
 
@@ -47,7 +48,7 @@ def check_far(model: Model, file: Path) -> None:
 
     An encoding that ends before must say so: its max_length, which is at least L, is the last length that is asked.
     """
-    ends = [encoding.max_length for encoding in encodings_of(model)]
+    ends = [encoding.max_length for encoding in model.encodings]
     if (end := min((e for e in ends if e is not None), default=None)) is not None:
         if end < model.seq_len:
             raise UserError(f"{file}: max_length is {end}, and the training length is {model.seq_len} tokens")

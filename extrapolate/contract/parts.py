@@ -15,7 +15,7 @@ from extrapolate.contract import causality, lengths
 from extrapolate.contract.autocast import check_autocast
 from extrapolate.contract.check import check
 from extrapolate.contract.resume import check_resume
-from extrapolate.contract.subject import SIZES, dims_of, encodings_of, failure, subject
+from extrapolate.contract.subject import SIZES, dims_of, failure, subject
 from extrapolate.encodings.base import find
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layers_of
@@ -56,7 +56,7 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
         yield timed(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
     yield timed("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
     yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
-    yield timed("autocast", file, lambda: check_autocast(encodings_of(model_of(arguments)), file, kv_heads))
+    yield timed("autocast", file, lambda: check_autocast(model_of(arguments).encodings, file, kv_heads))
     yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
 
 

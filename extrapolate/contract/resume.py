@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from extrapolate.contract.autocast import same
-from extrapolate.contract.subject import encodings_of, resolved_factor, tokens
+from extrapolate.contract.subject import resolved_factor, tokens
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 from extrapolate.runs.weights import load_weights, unique_weights
@@ -71,7 +71,7 @@ def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[
 
 def _unsaved(model: Model, other: Model) -> str:
     """The attribute of an encoding that is another in one model than in the other."""
-    for some, others in zip(encodings_of(model), encodings_of(other), strict=True):
+    for some, others in zip(model.encodings, other.encodings, strict=True):
         usual = vars(nn.Module()).keys()
         kept = {name: value for name, value in vars(others).items() if name not in usual}
         kept |= dict(others.named_buffers())

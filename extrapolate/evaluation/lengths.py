@@ -10,6 +10,7 @@ from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.errors import UserError
+from extrapolate.evaluation import causality
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS
@@ -144,7 +145,7 @@ def evaluate(
     """
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
-    for checkpoint, loaded, precision, model in models(run, settings, device):
+    for checkpoint, loaded, precision, model in models(run, store, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extensions)
         for protocol in map(parse_protocol, settings.protocols):
             layout = settings.layout(protocol.text, split, model.seq_len)
@@ -167,11 +168,16 @@ def evaluate(
 
 
 def models(
-    run: Subject, settings: EvaluationSettings, device: str
+    run: Subject, store: Store, settings: EvaluationSettings, device: str
 ) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
-    """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it."""
+    """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it.
+
+    Raises UserError if a model looks at later tokens.
+    """
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
+        lengths = lengths_of(settings.factors, loaded.seq_len)
+        causality.check_run(run, loaded, store.split(settings.split), lengths, settings.extensions)
         for precision in settings.precisions:
             yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 

@@ -153,7 +153,7 @@ def evaluate(
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
     memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` is told.
     """
-    for checkpoint, loaded, precision, model in models(run, settings, device):
+    for checkpoint, loaded, precision, model in models(run, store, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extensions)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         for probe in settings.probes:

@@ -187,8 +187,8 @@ def _training(run: Subject, checkpoint: Checkpoint) -> dict[str, Any]:
     config, provenance = run.config, run.provenance
     if not isinstance(config, TrainedConfig):
         names = (
-            "origin", "preset", "training_seconds", "tokens", "seed", "training_precision", "training_version",
-            "training_commit", "training_machine",
+            "origin", "preset", "training_seconds", "training_taken", "tokens", "seed", "training_precision",
+            "training_version", "training_commit", "training_machine",
         )  # fmt: skip
         return dict.fromkeys(names)
     training = config.training
@@ -197,6 +197,7 @@ def _training(run: Subject, checkpoint: Checkpoint) -> dict[str, Any]:
         "preset": config.preset,
         # Of a tuned run only the tuning is known, which beside a whole training would mislead.
         "training_seconds": None if config.origin else run.training_seconds(),
+        "training_taken": None if config.origin else run.training_taken(),
         "tokens": checkpoint.tokens,
         "seed": training.seed,
         "training_precision": training.precision,

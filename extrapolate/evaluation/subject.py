@@ -49,3 +49,6 @@ class Subject(Protocol):
 
     def training_seconds(self) -> float | None:
         """What training took; None where that is not known."""
+
+    def training_taken(self) -> float | None:
+        """The share of the time of computing that other programs took in training; None where that is not known."""

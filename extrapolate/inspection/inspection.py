@@ -102,7 +102,7 @@ def inspect(
     """
     split = store.split(settings.split)
     evaluation = settings.evaluation()
-    for checkpoint, loaded, precision, model in lengths.models(run, evaluation, device):
+    for checkpoint, loaded, precision, model in lengths.models(run, store, evaluation, device):
         layout = settings.layout(split, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)

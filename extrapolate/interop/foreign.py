@@ -20,6 +20,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.model import causality
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
@@ -27,7 +28,6 @@ from extrapolate.runs.weights import Checkpoint
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
 TRIED = 32  # tokens of the window that a model is tried with
-TOLERANCE = 1e-3  # of logits, as a share of the largest: rounding in float32 is a hundredth of it
 SAME = 2e-2  # the same between machines and precisions: another model differs by more
 
 Logits = Callable[[Tensor], Any]
@@ -142,6 +142,9 @@ class ForeignRun:
     def training_seconds(self) -> None:
         """Not known."""
 
+    def training_taken(self) -> None:
+        """Not known."""
+
 
 def foreign(
     call: Logits,
@@ -220,24 +223,17 @@ def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
     """The logits of a fixed window, [T, V]. Raises UserError where the model is none that can be evaluated."""
     length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
     tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
-    later_BT = tokens_BT.clone()
-    later_BT[:, -1] = (later_BT[:, -1] + 1) % vocab_size
     logits_BTV = model.hidden(tokens_BT, PLAIN)
     if (given := logits_BTV.shape[-1]) < vocab_size:
         raise UserError(f"{model.name} gives {given} logits a token, and its tokenizer has {vocab_size} tokens")
     if not bool(logits_BTV.isfinite().all()):
         raise UserError(f"{model.name} gives logits that are not finite")
-    least = TOLERANCE * max(1.0, float(logits_BTV.abs().max()))
-
-    def differs(other_BTV: Tensor, ours_BTV: Tensor) -> bool:
-        return float((other_BTV - ours_BTV).abs().max()) > least
-
-    if differs(model.hidden(tokens_BT, PLAIN), logits_BTV):
+    again_BTV, tolerance = model.hidden(tokens_BT, PLAIN), causality.TOLERANCE_OF_OTHERS
+    if float((again_BTV - logits_BTV).abs().max()) > tolerance * max(1.0, float(logits_BTV.abs().max())):
         raise UserError(f"{model.name} gives other logits the second time: take it out of training mode (dropout)")
-    if differs(model.hidden(later_BT, PLAIN)[:, :-1], logits_BTV[:, :-1]):
-        raise UserError(f"{model.name} looks at later tokens, so its losses would be too low: give a causal model")
-    if differs(model.hidden(tokens_BT[:1], PLAIN), logits_BTV[:1]):
-        raise UserError(f"{model.name} gives a window other logits beside other windows than alone")
+    windows_BT = causality.random_windows(vocab_size, length).to(model.device)
+    if leak := causality.leak_of(lambda tokens: model.hidden(tokens, PLAIN), windows_BT, vocab_size, tolerance):
+        raise UserError(f"{model.name} {leak.what}, so its losses would be too low: give a causal model")
     return logits_BTV[0]
 
 

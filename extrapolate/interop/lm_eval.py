@@ -19,6 +19,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
+from extrapolate.evaluation.causality import check_plan
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
@@ -26,6 +27,7 @@ from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
+from extrapolate.model.causality import random_windows
 from extrapolate.runs.run import Run
 
 MOST_NEW = 256  # tokens that are generated, where a task does not say: as in lm-eval's own models
@@ -67,6 +69,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
             extend = extension_to_apply(self.run, self.loaded, extend)
         self.applied: AppliedExtensions = extend
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
+        check_plan(self.run, self.loaded, self.plan, random_windows(self.loaded.vocab_size, self.max_length))
         self.cut: set[tuple[str | None, int | None]] = set()
         self._cut_requests: list[bool] = []
 

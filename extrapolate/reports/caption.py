@@ -4,6 +4,7 @@ import pandas as pd
 
 from extrapolate.reports import tables
 from extrapolate.reports.seeds import in_words, seeds_of
+from extrapolate.results.speed import MOST_TAKEN
 
 
 def caption(rows: pd.DataFrame) -> str:
@@ -32,6 +33,7 @@ def caption(rows: pd.DataFrame) -> str:
         evaluated[0].upper() + evaluated[1:] if own.empty else trained + evaluated,
         *_imported(rows),
         *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
+        *_beside_others(rows),
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
     return " ".join(lines)
@@ -46,6 +48,20 @@ def _imported(rows: pd.DataFrame) -> list[str]:
         f"Trained elsewhere, and imported: {', '.join(tables.values_of(mine, 'imported'))}; training corpus, tokens, "
         "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
         "--seq-len says."
+    ]
+
+
+def _beside_others(rows: pd.DataFrame) -> list[str]:
+    """Whose training time is not known, since other programs computed beside."""
+    busy = rows[rows["training_taken"].astype(float) > MOST_TAKEN]
+    if busy.empty:
+        return []
+    models = [
+        f"{model} ({share:.0%})" for model, share in busy.groupby("model", sort=False)["training_taken"].max().items()
+    ]
+    return [
+        f"The training time of {', '.join(models)} is n/a: other programs took this share of the time in which it "
+        f"wanted to compute, more than {MOST_TAKEN:.0%}."
     ]
 
 

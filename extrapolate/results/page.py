@@ -18,6 +18,14 @@ METRICS = plain(
     Column("lr", REAL, "", False, "The step's learning rate.", "a row of the validation"),
     Column("grad_norm", REAL, "", False, "The gradient's norm, before it is clipped.", "a row of the validation"),
     Column(
+        "others",
+        REAL,
+        "share",
+        False,
+        "How much of the time in which the step wanted to compute other programs took.",
+        "a row of the validation, or the system does not tell",
+    ),
+    Column(
         "tokens_per_s",
         REAL,
         "tokens per second",

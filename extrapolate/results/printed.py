@@ -67,7 +67,8 @@ REPORT = Described(
         always("seeds", INT, "", "How many seeds the mean is over."),
         sometimes(
             "training_time", REAL, "ratio", "The training time divided by the baseline's.",
-            "there is no baseline, the model was trained on another machine, or its training time is not known",
+            "there is no baseline, the model was trained on another machine or beside other programs, or its "
+            "training time is not known",
         ),
         sometimes(
             "difference", REAL, "nats per target", "`loss` minus the control's on its targets.", "`loss` is empty",

@@ -15,6 +15,7 @@ from extrapolate.evaluation.names import (
 from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
+from extrapolate.results.speed import MOST_TAKEN
 
 _NO_OPTIMUM = "the corpus is not a `synthetic:` one"
 _IMPORTED = "the run was imported"
@@ -121,7 +122,12 @@ _TRAINING = Group(
         sometimes("training_precision", TEXT, "", "The precision of the training: `fp32` or `bf16`.", _IMPORTED),
         sometimes(
             "training_seconds", REAL, "seconds", "How long training took: the median step time times the steps.",
-            "the run was imported, or continues another",
+            "the run was imported, continues another, or shared the machine with others",
+        ),
+        sometimes(
+            "training_taken", REAL, "share", "How much of the time in which the training wanted to compute other "
+            f"programs took. Above {MOST_TAKEN:g}, how long it took is not known.",
+            "the run was imported, or continues another, or the system does not tell",
         ),
         sometimes("training_version", TEXT, "", "The version of this program that trained the run.", _IMPORTED),
         sometimes(

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tokenizers import Tokenizer
 
 from extrapolate import files, results, specs
@@ -25,6 +26,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
 from extrapolate.folders import RUN_FILE
 from extrapolate.model.decoder import Model
+from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
 from extrapolate.runs import trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
@@ -230,14 +232,19 @@ class Run:
 
         None where it is not known, or the training shared the machine with others.
         """
-        if not isinstance(self.config, TrainedConfig) or not (self.path / METRICS).is_file():
+        log = self._log()
+        if not isinstance(self.config, TrainedConfig) or log is None or (known := step_rates(log)) is None:
             return None
-        metrics = results.read_frame(self.path / METRICS)
-        if "tokens_per_s" not in metrics:
-            return None
-        rates = metrics["tokens_per_s"].dropna().sort_values()
-        training = self.config.training
+        rates, training = known.dropna().sort_values(), self.config.training
         return float(training.steps * training.batch_size * training.seq_len / rates.iloc[len(rates) // 2])
+
+    def training_taken(self) -> float | None:
+        """The share of the time in which the training wanted to compute that other programs took; None if not known."""
+        log = self._log()
+        return None if log is None else taken_by_others(log)
+
+    def _log(self) -> pd.DataFrame | None:
+        return results.read_frame(self.path / METRICS) if (self.path / METRICS).is_file() else None
 
 
 def _keep(copy: Path, content: bytes) -> None:

@@ -221,6 +221,9 @@ class Planned:
     def training_seconds(self) -> float | None:
         return None
 
+    def training_taken(self) -> float | None:
+        return None
+
 
 def _evaluated(
     planned: Planned, store: Store, evaluation: Evaluation, cell: Cell

@@ -16,6 +16,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.machine.load import Load
 from extrapolate.machine.ranks import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN, Plan
@@ -25,6 +26,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, check_same
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
+from extrapolate.training.causality import check_causality
 from extrapolate.training.data import TrainingData
 from extrapolate.training.learner import Learner
 from extrapolate.training.log import Log
@@ -73,9 +75,9 @@ def train(
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
     forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
-    UserError where the data do not fill a window, `path` holds another run, or there is neither a saved state nor
-    the `start` that the run's origin asks for; RuntimeError where the loss is no longer finite; Interrupted on Ctrl-C,
-    with the state saved.
+    UserError where the data do not fill a window, a token sees later ones, `path` holds another run, or there is
+    neither a saved state nor the `start` that the run's origin asks for; RuntimeError where the loss is no longer
+    finite; Interrupted on Ctrl-C, with the state saved.
 
     ranks: the processes that train it together, which all call this; the first one writes. The files are those that
     one process writes: any number of processes continues them. fsdp: they share the model out, too. timed: the
@@ -89,6 +91,9 @@ def train(
     check_memory(config)
     check_devices(config.training.device)
     data = TrainingData(config.training, store)
+
+    if not (path / WEIGHTS).is_file():
+        check_causality(config, user_encoding, extension)
 
     def opened() -> Run:
         files.remove_partials(path)
@@ -264,16 +269,17 @@ class Training:
             remove_state(self.run.path)
 
     def _step(self) -> dict[str, Any]:
-        began = time.perf_counter()
+        began, load = time.perf_counter(), Load.now()
         batch, weight = self.batch()
         self.learner.begin_step(self.step)
         part = self.learner.gradients(batch, weight)
-        return self.take(part, time.perf_counter() - began)
+        return self.take(part, time.perf_counter() - began, load)
 
-    def take(self, part: float, seconds: float) -> dict[str, Any]:
+    def take(self, part: float, seconds: float, load: Load | None) -> dict[str, Any]:
         """Takes a step with the gradients that are there, and returns its row.
 
-        part: what `Learner.gradients` returned; seconds: what the gradients took. Raises NotFinite.
+        part: what `Learner.gradients` returned; seconds: what the gradients took; load: as it was before. Raises
+        NotFinite.
         """
         began = time.perf_counter() - seconds
         lr = learning_rate(self.training, self.step)
@@ -294,6 +300,8 @@ class Training:
         seconds = time.perf_counter() - began
         row = {"loss": loss, "lr": lr, "grad_norm": float(norm)}
         rate = self.training.batch_size * self.training.seq_len / seconds
+        if (now := Load.now()) is not None and load is not None:
+            row["others"] = (now - load).taken
         return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:

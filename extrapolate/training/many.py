@@ -8,9 +8,11 @@ from pathlib import Path
 
 from extrapolate import files
 from extrapolate.data.store import Store
+from extrapolate.machine.load import Load
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import WEIGHTS, Run
+from extrapolate.training.causality import check_causality
 from extrapolate.training.data import TrainingData
 from extrapolate.training.loop import NotFinite, Report, Training, check_memory, open_run, remove_state
 from extrapolate.training.stacked import Stacked
@@ -45,6 +47,8 @@ def train_many(
     runs, living = [], []
     lost: list[NotFinite] = []
     check_memory(planned[0].config, len(planned))
+    if new := [one for one in planned if not (one.path / WEIGHTS).is_file()]:
+        check_causality(new[0].config, new[0].user_encoding, None)
     with ExitStack() as held:
         for one in planned:
             held.enter_context(files.locked(one.path))
@@ -62,14 +66,14 @@ def train_many(
             stacked = Stacked([training.learner for training in living])
             before = len(living)
             while len(living) == before:
-                began = time.perf_counter()
+                began, load = time.perf_counter(), Load.now()
                 losses = stacked.gradients([training.batch() for training in living])
                 share_s = (time.perf_counter() - began) / len(living)  # what each adds to the time of all
                 asked = list(requests)  # all stop after the same round
                 for training, loss in zip(tuple(living), losses, strict=True):
                     training.requests = asked
                     try:
-                        training.follow(training.take(loss, share_s), save_every, keep_every)
+                        training.follow(training.take(loss, share_s, load), save_every, keep_every)
                     except Interrupted:
                         continue
                     except NotFinite as error:

@@ -333,3 +333,30 @@ class TestReport:
             pq.write_table(pa.Table.from_pylist(rows, schema=table.schema()), tmp_path / "odd" / file)
         assert words in cli("report", "odd").error()
         assert [path.name for path in tmp_path.iterdir()] == ["odd"]
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_a_training_time_beside_other_programs_is_na_with_the_reason(cli, ckpt: Path) -> None:
+    """In every place that shows it: of rope it is known, and of expe not."""
+    for name, share in (("rope", 0.02), ("expe", 0.3)):
+        file = ckpt / name / "metrics.parquet"
+        results.write_frame(file, results.read_frame(file).assign(others=share))
+    cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", "--max-targets", 512).succeeded()
+    rows = pd.read_parquet(ckpt / "expe" / "evals.parquet")
+    assert rows["training_taken"].tolist() == pytest.approx([0.3] * len(rows))
+    assert rows["training_seconds"].isna().all()
+    printed = cli("report", ckpt / "rope", ckpt / "expe", "--out", "report", "--json").succeeded().out
+    times = {row["model"]: row["training_time"] for row in map(json.loads, printed.splitlines())}
+    assert times == {"RoPE": 1.0, "ExPE": None}
+    page = Path("report/report.md").read_text()
+    assert "The training time of ExPE (30%) is n/a: other programs took this share of the time" in page
+    assert "| ExPE |" in page
+    table = pd.read_parquet("report/loss_by_ev.parquet").set_index("Model")["Training time"]
+    assert table["RoPE"] == 1.0
+    assert np.isnan(table["ExPE"])
+    tex = next(line for line in Path("report/loss_by_ev.tex").read_text().splitlines() if line.startswith("ExPE"))
+    assert "n/a" in tex
+    assert np.isnan(pd.read_parquet("report/cost.parquet").set_index("Model").loc["ExPE", "Training seconds"])
+    steps = pd.read_parquet("report/training.parquet").set_index("Model")["Seconds per 1,000 steps"]
+    assert np.isnan(steps["ExPE"])
+    assert steps["RoPE"] > 0

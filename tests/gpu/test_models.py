@@ -8,7 +8,6 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.contract.check import move_from_constants
-from extrapolate.contract.subject import encodings_of
 from extrapolate.encodings.base import encodings
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import extensions
@@ -35,7 +34,7 @@ def pair(text: str, device: str) -> tuple[Model, Model]:
     torch.manual_seed(0)
     model = Model(SIZES, spec.name, spec.arguments, L)
     with torch.no_grad():
-        move_from_constants(encodings_of(model))
+        move_from_constants(model.encodings)
     return model, copy.deepcopy(model).to(device)
 
 

@@ -150,8 +150,8 @@ def test_beyond_its_longest_window_there_is_no_loss(store: Path) -> None:
         (lambda x: counts(x).long(), r"gave int64 \[2, 16, 400\]"),
         (lambda x: counts(x)[..., :300], "gives 300 logits a token, and its tokenizer has 400 tokens"),
         (lambda x: counts(x) * float("nan"), "not finite"),
-        (lambda x: counts(x) + counts(x).mean(dim=1, keepdim=True), "looks at later tokens"),
-        (lambda x: counts(x) + counts(x).mean(dim=0, keepdim=True), "other logits beside other windows than alone"),
+        (lambda x: counts(x) + counts(x).mean(dim=1, keepdim=True), "lets token 0 see tokens that come after it"),
+        (lambda x: counts(x) + counts(x).mean(dim=0, keepdim=True), "makes a window depend on the windows beside it"),
         (lambda x: counts(x) + torch.rand(1), "other logits the second time"),
     ],
 )

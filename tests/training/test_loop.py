@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.machine.load import Load
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.training import loop
 from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.loop import Training, train
 from extrapolate.training.optimizer import learning_rate, optimizer_of
@@ -92,13 +95,44 @@ def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
     validations = [row for row in rows if "val_loss" in row]
     assert [row["step"] for row in steps] == list(range(1, 61))
     assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
-    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s"}
+    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "others", "tokens_per_s"}
     assert len(validations) == 10
     assert validations[-1]["step"] == 60
     assert validations[-1]["val_loss"] < validations[0]["val_loss"] - 1
     assert pd.read_parquet(run.path / "metrics.parquet")["step"].max() == 60
     seconds = 256 * 60 / float(np.sort([row["tokens_per_s"] for row in steps])[30])
     assert run.training_seconds() == pytest.approx(seconds)
+
+
+def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that take a third of the time of the first half, which is saved; then they are gone."""
+    config, seconds, others = config_of(store, tokens=256 * 8), 0.0, 0.5
+
+    def now() -> Load:
+        nonlocal seconds
+        seconds += 1.0
+        return Load(seconds, seconds * others, 0.0)
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 4 and "val_loss" in row:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "Load", SimpleNamespace(now=now))
+    with pytest.raises(KeyboardInterrupt):
+        train(config, store, tmp_path / "run", save_every=256, report=stop)
+    others = 0.0
+    run = train(config, store, tmp_path / "run", resume=True)
+    shares = [row["others"] for row in logged(run) if "loss" in row]
+    assert shares[0] == pytest.approx(1 / 3)
+    assert shares[-1] == 0.0
+    assert run.training_taken() == pytest.approx(np.mean(shares))
+    assert run.training_seconds() is None
+    monkeypatch.setattr(loop, "Load", SimpleNamespace(now=lambda: None))
+    untold = train(config, store, tmp_path / "untold")
+    assert untold.training_taken() is None
+    assert untold.training_seconds() is not None
 
 
 def test_the_seed_decides_everything(store: Store, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ COST = Described(
 EXPLAINED = """\
 Seconds are those of one machine, the one most models were trained on. A model is on the front where no other has both a
 lower cost and a lower loss: only there is something paid for. What an extension adds is paid when the model is
-evaluated. Times of other runs of a study beside, of imported models, and of other machines are n/a."""
+evaluated. Times beside other runs of a study or other programs, of imported models, and of other machines are
+n/a."""
 FRONT = "On the front of training time and loss at {:g}x: {}."
 
 

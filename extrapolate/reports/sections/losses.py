@@ -38,7 +38,8 @@ LOSS_BY_EV = Described(
         Column(
             "Training time", REAL, "ratio", False,
             "The training time divided by the baseline's (RoPE, or `--baseline`).",
-            "there is no baseline, the model was trained on another machine, or its training time is not known",
+            "there is no baseline, the model was trained on another machine or beside other programs, or its "
+            "training time is not known",
         ),
         SEEDS,
     ),

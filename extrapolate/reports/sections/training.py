@@ -19,6 +19,7 @@ from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.results.speed import step_rates
 
 METRICS = "metrics.parquet"  # of a run
 KEPT = 0.9  # of the moving average, at each logged step
@@ -152,10 +153,10 @@ def _last(losses: "pd.Series[float]") -> float:
 
 def _seconds(log: pd.DataFrame) -> float:
     """Of 1,000 steps; NaN where the speed is not known."""
-    if "tokens_per_s" not in log:
+    if (rates := step_rates(log)) is None:
         return float("nan")
     last = log.iloc[-1]
-    return float(1000 * last["tokens"] / last["step"] / log["tokens_per_s"].median())
+    return float(1000 * last["tokens"] / last["step"] / rates.median())
 
 
 def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
@@ -212,10 +213,10 @@ def _thinned(steps: pd.DataFrame, most: int) -> pd.DataFrame:
 def _timed(log: pd.DataFrame) -> pd.DataFrame:
     """The steps that have a loss, and when each ended: `seconds` of training, missing from where no speed is known."""
     steps = log.dropna(subset="loss").sort_values("tokens")
-    if "tokens_per_s" not in steps:
+    if (rates := step_rates(steps)) is None:
         return steps.assign(seconds=np.nan)
     tokens = steps["tokens"].diff().fillna(steps["tokens"])
-    return steps.assign(seconds=(tokens / steps["tokens_per_s"]).cumsum(skipna=False))
+    return steps.assign(seconds=(tokens / rates).cumsum(skipna=False))
 
 
 def _times(steps: pd.DataFrame) -> traces.Trace:

@@ -1,0 +1,188 @@
+"""What a model makes of a token may depend on that token and those before it, and on nothing else.
+
+Of any model this is asked by values: tokens are exchanged, and what lies before them must stay as it was. A gradient
+tells of dependences that are too small to change a number, such as a factor that training has yet to find.
+
+Shapes: B windows, T tokens, D what enters the head.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Encoding
+from extrapolate.errors import UserError
+from extrapolate.model.decoder import Model
+from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.plan import Plan
+from extrapolate.model.setting import Setting
+
+WINDOWS, TOKENS = 16, 2048  # that a model is tried with: as many windows as make so many tokens, or 3 longer ones
+# Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
+TOLERANCE, TOLERANCE_OF_OTHERS = 1e-5, 1e-3
+# In the order of the tensors, but for `bias`, whose absence says the least. What `prepare` makes is read by `scores`.
+_BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "positions")
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What else a token depends on: a text that follows the hook at fault, and what to do about it."""
+
+    what: str
+    advice: str = "what belongs to a token may be made from that token and those before it alone"
+
+
+OTHER_WINDOWS = Leak("makes a window depend on the windows beside it in a batch")
+UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
+
+
+def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: int, tolerance: float) -> Leak | None:
+    """What the states that `hidden` gives, [B, T, D], depend on besides each token and those before it, by values.
+
+    In each window the tokens from some place on are exchanged, in one (of two or more) none: B windows try B places.
+    """
+    later_BT = _later(tokens_BT)
+    shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
+    others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
+    first_BTD = _repeatable(hidden, tokens_BT)
+
+    def differ(tokens_BT: Tensor) -> Tensor:
+        """Where the states are others, [B, T]; of what is no number nothing is known."""
+        difference_BTD = (_repeatable(hidden, tokens_BT) - first_BTD).abs()
+        return (difference_BTD > tolerance * first_BTD.nan_to_num(0.0, 0.0, 0.0).abs().max()).any(dim=-1)
+
+    wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
+    if not wrong_BT.any():
+        return None
+    if differ(tokens_BT).any():
+        return UNSTEADY
+    window, place = wrong_BT.nonzero()[0].tolist()
+    beside_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None] != window
+    if differ(torch.where(beside_B1, others_BT, tokens_BT))[window].any():
+        return OTHER_WINDOWS
+    return _sees_later(place)
+
+
+def leak_by_gradient(model: Model, plan: Plan | Setting, tokens_BT: Tensor) -> Leak | None:
+    """As `leak_of`, by the gradient of the states before a place in each window: it is exactly zero from there on."""
+    later_BT = _later(tokens_BT)
+    embedded_BTD = model.embedding(tokens_BT).detach().requires_grad_()
+    handle = model.embedding.register_forward_hook(lambda *_: embedded_BTD)
+    try:
+        with torch.enable_grad():
+            hidden_BTD = model.hidden(tokens_BT, plan)
+            weight_BTD = torch.randn_like(hidden_BTD).masked_fill(later_BT[..., None], 0.0)
+            (gradient,) = torch.autograd.grad((hidden_BTD * weight_BTD).sum(), embedded_BTD, allow_unused=True)
+    finally:
+        handle.remove()
+    if gradient is None or not (wrong_BT := (gradient.abs() > 0).any(dim=-1) & later_BT).any():
+        return None
+    window, place = wrong_BT.nonzero()[0].tolist()
+    alone = len(tokens_BT) == 1 or leak_by_gradient(model, plan, tokens_BT[window : window + 1]) is not None
+    return _sees_later(place - 1) if alone else OTHER_WINDOWS
+
+
+def _sees_later(place: int) -> Leak:
+    return Leak(f"lets token {place} see tokens that come after it")
+
+
+def leak_in(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor) -> Leak | None:
+    """As `leak_of`, of a model in the mode that it is in: in training by gradient too."""
+    setting = model.setting(plan) if isinstance(plan, Plan) else plan
+    tolerance = TOLERANCE if isinstance(model, Model) else TOLERANCE_OF_OTHERS
+    found = leak_of(lambda tokens: model.hidden(tokens, setting), tokens_BT, model.vocab_size, tolerance)
+    if isinstance(model, Model) and model.training and found in (None, UNSTEADY):
+        return leak_by_gradient(model, plan, tokens_BT)
+    return found
+
+
+def refuse(
+    model: LanguageModel, leak: Leak, again: Callable[[], Leak | None], owner: object, length: int, case: str = ""
+) -> NoReturn:
+    """Raises the UserError that says what is wrong with a model, and which hook is at fault.
+
+    again: finds the leak, or None if it is gone. owner: what the message begins with; case: follows the length in it.
+    """
+    hook = culprit(model, lambda: again() is None) if isinstance(model, Model) else model.label()
+    raise UserError(f"{owner}: {hook} {leak.what}, at {length} tokens{case}: {leak.advice}")
+
+
+def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object) -> None:
+    """Raises UserError if `leak_in` finds something in random windows of `length` tokens, in training or evaluation.
+
+    owner: what the message begins with. The model is left in eval mode.
+    """
+    tokens_BT = random_windows(model.vocab_size, length).to(model.device)
+    for training in (True, False):
+        model.train(training)
+        with torch.set_grad_enabled(training):
+            if leak := leak_in(model, plan, tokens_BT):
+                case = " in training" if training else ""
+                refuse(model, leak, lambda: leak_in(model, plan, tokens_BT), owner, length, case)
+
+
+def window_count(length: int) -> int:
+    """How many windows of so many tokens a model is tried with."""
+    return max(3, min(WINDOWS, TOKENS // length))
+
+
+def random_windows(vocab_size: int, length: int) -> Tensor:
+    """Random tokens, the same for the same arguments, [B, length]."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, vocab_size, (window_count(length), length), generator=generator)
+
+
+def _later(tokens_BT: Tensor) -> Tensor:
+    """The tokens to exchange, [B, T]: those from a place on, which are spread over the window; in one row none."""
+    rows, length = tokens_BT.shape
+    generator = torch.Generator().manual_seed(2)
+    count = max(1, rows - 1)
+    spread = (torch.arange(count) + torch.rand(count, generator=generator)) / count
+    place_B = 1 + (spread * (length - 1)).long()[torch.randperm(count, generator=generator)]
+    if rows > 1:
+        middle = rows // 2
+        place_B = torch.cat([place_B[:middle], torch.tensor([length]), place_B[middle:]])
+    return (torch.arange(length)[None] >= place_B[:, None]).to(tokens_BT.device)
+
+
+def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> Tensor:
+    """The states, with the same random numbers every time; torch's are left as they were."""
+    devices = [tokens_BT.device] if tokens_BT.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        return hidden(tokens_BT).float()
+
+
+def culprit(model: Model, holds: Callable[[], bool]) -> str:
+    """The hook without which something holds, as a message says it; `the encoding` where it is no single one."""
+    for hook in _BLAMED:
+        with _without(model, hook) as taken:
+            try:
+                better = taken and holds()
+            except Exception:  # the other hooks may need what this one gives them
+                continue
+        if better:
+            reads = any(_overrides(encoding, "prepare") for encoding in model.encodings)
+            return "scores, or prepare," if hook == "scores" and reads else hook
+    return "the encoding"
+
+
+@contextmanager
+def _without(model: Model, hook: str) -> Iterator[bool]:
+    """Every layer has the hook that does nothing; whether that is another one than it had."""
+    changed = [encoding for encoding in model.encodings if _overrides(encoding, hook)]
+    for encoding in changed:
+        encoding.__dict__[hook] = getattr(Encoding, hook).__get__(encoding)
+    try:
+        yield bool(changed)
+    finally:
+        for encoding in changed:
+            del encoding.__dict__[hook]
+
+
+def _overrides(encoding: Encoding, hook: str) -> bool:
+    return getattr(type(encoding), hook) is not getattr(Encoding, hook)

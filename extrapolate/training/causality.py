@@ -1,0 +1,35 @@
+"""What is trained looks at no later token: asked before each training, of the run's own encoding and settings."""
+
+from pathlib import Path
+
+import torch
+
+from extrapolate.contract.check import move_from_constants
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.model import causality
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
+from extrapolate.runs.config import TrainedConfig
+
+SMALL = {"vocab_size": 64, "ff_width": 64}  # what no encoding knows of
+
+
+def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
+    """Raises UserError where a token depends on later ones, or on other windows, in training or in evaluation.
+
+    The model that is asked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
+    long as the run's: a fraction of a second. torch's random numbers are left as they were.
+    """
+    training, name = config.training, config.encoding.name
+    if user_encoding is not None:
+        name = f"{user_encoding}:{name.rpartition(':')[2]}"
+    devices = [torch.cuda.current_device()] if training.device == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        model = Model(config.model.model_copy(update=SMALL), name, config.encoding.arguments, config.seq_len)
+        with torch.no_grad():
+            move_from_constants(model.encodings)
+        model.constrain()
+        model.to(training.device)
+        plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
+        causality.check_in_both_modes(model, plan, training.seq_len, user_encoding or config.encoding.name)

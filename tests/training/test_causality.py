@@ -1,0 +1,166 @@
+"""An encoding that sees the future is not trained, and a model that does is not evaluated."""
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+import torch
+
+import extrapolate as xt
+from extrapolate.data.store import Store
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.training.causality import check_causality
+from extrapolate.training.loop import train
+
+HEAD = """
+import torch
+from torch import nn
+from extrapolate.encodings.base import Encoding, scaled_product
+
+class Mine(Encoding):
+    display = "Mine"
+"""
+SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
+LATER = "lets token [0-9]+ see tokens that come after it, at 16 tokens"
+GATED = """
+    def __init__(self, dims):
+        super().__init__(dims)
+        self.gate = nn.Parameter(START)
+    def embed(self, x, pos_T):
+        return x + self.gate * x.roll(-1, dims=1)
+    """
+LEAKS = {
+    "embed": ("def embed(self, x, p): return nn.functional.pad(x[:, :-1] + x[:, 1:], (0, 0, 0, 1))", f"embed {LATER}"),
+    "values of all tokens": (
+        "def attention_input(self, x, p): return x, x - x.mean(dim=1, keepdim=True)", f"attention_input {LATER}",
+    ),
+    "gates from behind": (
+        """
+        def prepare(self, x): return x[..., :2].flip(1).cumsum(1).flip(1).mT
+        def scores(self, q, k, c): return scaled_product(q, k) + c.state[:, :, None, c.keys]
+        """,
+        f"scores, or prepare, {LATER}",
+    ),
+    "keys rolled": ("def rotate(self, q, k, p, s): return q, k + k.roll(-1, dims=2)", f"rotate {LATER}"),
+    "in evaluation alone": (
+        "def embed(self, x, p): return x if self.training else x + x.roll(-1, dims=1)", f"embed {LATER}:",
+    ),
+    "in training alone, without a gradient": (
+        "def embed(self, x, p): return x + x.detach().roll(-1, dims=1) if self.training else x",
+        f"embed {LATER} in training:",
+    ),
+    "the next token's largest channel": (
+        "def embed(self, x, p): return x + 0.01 * x.roll(-1, dims=1).argmax(-1, keepdim=True)", f"embed {LATER}",
+    ),
+    "of some contents": (
+        "def embed(self, x, p): return torch.where(x[..., :1] > 0.02, x.roll(-1, 1), x)", f"embed {LATER}",
+    ),
+    "at every eighth place": (
+        "def embed(self, x, p): return torch.where((p % 8 == 5)[:, None], x.roll(-1, 1), x)", f"embed {LATER}",
+    ),
+    "in one layer": (
+        "def attention_input(self, x, p): return (x, x.roll(-1, 1)) if self.dims.layer else (x, x)",
+        f"attention_input {LATER}",
+    ),
+    "a gate that is closed at first": (GATED.replace("START", "torch.zeros(dims.width)"), f"embed {LATER}"),
+    "a gate that is too small for float32": (
+        GATED.replace("START", "1e-9 * torch.randn(dims.width)"), f"embed {LATER}",
+    ),
+    "the window before in the batch": (
+        "def embed(self, x, p): return x + x.roll(1, dims=0)", "embed makes a window depend on the windows beside it",
+    ),
+    "a mean over the batch": (
+        "def embed(self, x, p): return x - x.mean(dim=0)", "embed makes a window depend on the windows beside it",
+    ),
+}  # fmt: skip
+RIGHT = {
+    "a bias for later keys, which attention hides": "def bias(self, p, s): return (s[None, :] - p[:, None])[None]",
+    "numbers drawn in training": "def positions(self, i): return i + torch.rand(()) if self.training else i",
+    "numbers drawn by another library": """
+        def embed(self, x, p):
+            import random
+            return x * random.random() if self.training else x
+        """,
+}
+
+
+def written(folder: Path, body: str) -> Path:
+    (folder / "mine.py").write_text(HEAD + indent(dedent(body), "    "))
+    return folder / "mine.py"
+
+
+def request_for(file: Path) -> TrainingRequest:
+    return TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET)
+
+
+@pytest.mark.parametrize(("body", "message"), LEAKS.values(), ids=LEAKS)
+def test_an_encoding_that_sees_more_than_it_may_is_not_trained(
+    tmp_path: Path, word_store: Store, body: str, message: str
+) -> None:
+    config, file = resolve(request_for(written(tmp_path, body)), word_store)
+    with pytest.raises(xt.UserError, match=rf"mine\.py: {message}"):
+        train(config, word_store, tmp_path / "run", user_encoding=file)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_what_sees_no_more_than_it_may_passes_and_random_numbers_stay(
+    tmp_path: Path, word_store: Store, body: str
+) -> None:
+    config, file = resolve(request_for(written(tmp_path, body)), word_store)
+    before = torch.get_rng_state()
+    check_causality(config, file, None)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_several_models_at_once_are_asked_too(tmp_path: Path, word_store: Store) -> None:
+    file = written(tmp_path, LEAKS["embed"][0])
+    with pytest.raises(xt.UserError, match=rf"mine\.py: embed {LATER}"):
+        xt.train_many(
+            f"{file}:Mine", seeds=(0, 1), data=word_store, seq_len=16, tokens=512, batch_tokens=256, layers=1,
+            out=tmp_path / "ckpt",
+        )  # fmt: skip
+    assert not (tmp_path / "ckpt").exists()
+
+
+def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, word_store: Store) -> None:
+    file = written(tmp_path, EXTENDED)
+    own = xt.train(f"{file}:Mine", data=word_store, seq_len=16, tokens=512, batch_tokens=256, out=tmp_path / "own")
+    with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens that come after it, at 32 tokens"):
+        xt.train(start=own, extend="pi", seq_len=32, tokens=512, batch_tokens=256, out=tmp_path / "tuned")
+    rows = xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64)
+    assert rows["loss"].notna().all()
+    before = (own.path / "evals.parquet").read_bytes()
+    with pytest.raises(xt.UserError, match=r"own: embed lets token .* at 32 tokens with pi:"):
+        xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64, extend=["log-n", "pi"])
+    assert (own.path / "evals.parquet").read_bytes() == before
+
+
+EXTENDED = """
+    leaks = False
+    def embed(self, x, pos_T):
+        return x + x.roll(-1, dims=1) if self.leaks else x
+    def extended(self, plan):
+        return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
+    """
+
+
+def test_a_model_that_sees_later_tokens_is_not_evaluated(
+    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does so everywhere, and one that does so beyond L alone, which training does not ask."""
+    monkeypatch.setattr("extrapolate.training.loop.check_causality", lambda *_: None)
+    for name, case in (("all", "True"), ("beyond", "x.shape[1] > 16")):
+        file = written(tmp_path, f"def embed(self, x, p): return x + x.roll(-1, dims=1) if {case} else x")
+        config, file = resolve(request_for(file), word_store)
+        run = train(config, word_store, tmp_path / name, user_encoding=file)
+        length = 16 if name == "all" else 32
+        for evaluate in (
+            lambda run: xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64),
+            lambda run: xt.evaluate_probes(run, "copy", data=word_store, factors=(1, 2), trials=1),
+            lambda run: xt.inspect(run, data=word_store, factors=(1, 2), windows=2),
+        ):
+            with pytest.raises(xt.UserError, match=f"{name}: embed lets token .* at {length} tokens"):
+                evaluate(run)
+        assert not list(run.path.glob("eval*.parquet"))
