@@ -13,7 +13,7 @@ from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.evaluation.names import PROBES_TABLE, TARGETS_TABLE
 from extrapolate.evaluation.plans import users_files
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
@@ -109,12 +109,15 @@ class Together:
                 files.remove_partials(run.path)
                 if isinstance(run, Run):
                     run.keep_extensions(users_files(settings.extensions))
-            for rows, documents in lengths.evaluate(
+            for rows, documents, targets in lengths.evaluate(
                 run, store, settings, device=self.device, progress=advance, say=say
             ):
                 rows = self._as_timed(rows)
                 if self.ranks.first:
                     results.merge(run.path / "eval_documents.parquet", documents, results.EVAL_DOCUMENTS, run.name)
+                    if settings.keep_losses or (run.path / TARGETS_TABLE).exists():
+                        table = results.EVAL_TARGETS
+                        results.merge_columns(run.path / TARGETS_TABLE, targets, table, rows, run.name)
                     results.merge(run.path / "evals.parquet", rows, results.EVALS, run.name)
                 self.evaluated.rows.extend(row | {"run": name} for row in rows)
             for rows in probing.evaluate(run, store, settings, device=self.device, progress=advance, say=say):

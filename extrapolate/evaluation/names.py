@@ -8,6 +8,7 @@ WITHOUT_OWN = "without-own"  # not even the extension that belongs to the run
 ALL = "all"  # every extension that applies; each has a row of its own
 LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")
+TARGETS_TABLE = "eval_targets.parquet"
 PROBES_TABLE = "eval_probes.parquet"
 INSPECTIONS_TABLE = "inspections.parquet"
 TASKS_TABLE = "eval_tasks.parquet"

@@ -4,6 +4,7 @@ from extrapolate.results.columns import Column, Group, Table
 from extrapolate.results.parquet import (
     check_grows,
     merge,
+    merge_columns,
     read,
     read_columns,
     read_frame,
@@ -11,11 +12,12 @@ from extrapolate.results.parquet import (
     write_columns,
     write_frame,
 )
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSPECTIONS, PROBES, TASKS
 
 __all__ = [
     "EVALS",
     "EVAL_DOCUMENTS",
+    "EVAL_TARGETS",
     "INSPECTIONS",
     "PROBES",
     "TASKS",
@@ -24,6 +26,7 @@ __all__ = [
     "Table",
     "check_grows",
     "merge",
+    "merge_columns",
     "read",
     "read_columns",
     "read_frame",
