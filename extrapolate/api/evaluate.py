@@ -36,6 +36,8 @@ def evaluate(
     max_targets: int | Mapping[str, int] | None = None,
     checkpoint: str = "last",
     precisions: str | Sequence[str] = "fp32",
+    position_bucket: int | None = None,
+    keep_losses: bool = False,
     device: str = "auto",
     data: str | Path | Store | None = None,
     seq_len: int | None = None,
@@ -56,8 +58,10 @@ def evaluate(
     windows of `sliding` and `yarn` move on, tokens (default: L/2; for `yarn` at most 256). bos: a beginning-of-text
     token, or the end-of-text token, is the first input of every window. split: `test` or `validation`. max_targets: the
     most scored tokens of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all`
-    that were kept. precisions: `fp32`, `bf16`, `int8`. device: `cpu`, `cuda` or `auto`. data: the token store, where it
-    is not where the run was trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
+    that were kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size of the buckets that losses by position
+    are kept for, tokens; it divides L (default: L/2). keep_losses: the loss of every target is kept too, in the run's
+    eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where the run was
+    trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
     trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
     Raises UserError where anything asked for cannot be evaluated, such as an extension that applies to none of the
@@ -67,13 +71,16 @@ def evaluate(
     cap, caps = (None, dict(max_targets)) if isinstance(max_targets, Mapping) else (max_targets, {})
     several("max_targets", caps, TEXT)
     several("max_targets", caps.values() if cap is None else cap, WHOLE)
-    if stride is not None:
-        check("stride", stride, WHOLE)
+    for name, value in (("stride", stride), ("position_bucket", position_bucket)):
+        if value is not None:
+            check(name, value, WHOLE)
     settings = replace(
         _settings(factors, extend, split, checkpoint, precisions),
         protocols=with_arguments(several("protocols", protocols, TEXT), stride, bos),
         max_targets=cap,
         max_targets_of=caps,
+        position_bucket=position_bucket,
+        keep_losses=keep_losses,
     )
     found = evaluate_with(
         settings, runs, device=device, data=data, seq_len=seq_len, trust_code=trust_code, progress=progress

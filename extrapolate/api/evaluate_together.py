@@ -15,7 +15,7 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
+from extrapolate.evaluation.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.devices import device_of
@@ -121,12 +121,14 @@ class Together:
     ) -> None:
         say = self.progress.say
         with self.ranks.in_first(partial(keeping_rows, run, settings.checkpoint, settings.extensions, say)):
-            for rows, documents in lengths.evaluate(
+            for rows, documents, targets in lengths.evaluate(
                 run, store, settings, device=self.device, progress=advance, say=say
             ):
                 rows = self._as_timed(rows)
                 if self.ranks.first:
                     results.merge(run.path / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
+                    if settings.keep_losses or (run.path / TARGETS_TABLE).exists():
+                        results.merge_columns(run.path / TARGETS_TABLE, targets, results.EVAL_TARGETS, rows, run.name)
                     results.merge(run.path / TEXT_TABLE, rows, results.EVALS)
                 self.evaluated.rows.extend(row | {"run": name} for row in rows)
             for rows in probing.evaluate(run, store, settings, device=self.device, progress=advance, say=say):

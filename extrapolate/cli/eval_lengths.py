@@ -78,6 +78,13 @@ def eval_lengths(
             f"sets each  [default: {registered.most_targets()}]"
         ),
     ] = None,
+    position_bucket: Annotated[
+        int | None,
+        _TEXT(min=1, help="tokens in a bucket of the losses by position; it divides L  [default: L/2]"),
+    ] = None,
+    keep_losses: Annotated[
+        bool, _TEXT("--keep-losses", help="also keep the loss of every scored token, in eval_targets.parquet")
+    ] = False,
     checkpoint: Annotated[
         Which, _RUNS(help="last: the final weights; all: also those that --keep-every kept")
     ] = Which.LAST,
@@ -124,6 +131,8 @@ def eval_lengths(
         precisions=names_of(precisions),
         probes=() if probes is None else parse_probes(_joined(probes, "--probes", "the choice of probes")),
         probe_trials=trials,
+        position_bucket=position_bucket,
+        keep_losses=keep_losses,
     )
     shown = partial(_show, settings=settings, as_json=as_json)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from extrapolate import files, results
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, TEXT_TABLE
+from extrapolate.evaluation.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.subject import Subject
 from extrapolate.folders import listed
@@ -45,7 +45,12 @@ def _keep_own(run: Subject, checkpoint: str, say: Say) -> None:
     for path, table in tables.items():
         if left[path].isdisjoint(others) and found[path]["run"].unique().to_pylist() == [run.name]:
             continue
-        # The documents first: if this is stopped in between, the rows that they belong to are dropped the next time.
+        # What belongs to rows goes first: if this is stopped in between, the rows are dropped the next time.
+        if path.name == TEXT_TABLE and (targets := path.with_name(TARGETS_TABLE)).exists():
+            gone = [row for row in found[path].to_pylist() if own(row) is None]
+            results.merge_columns(
+                targets, results.EVAL_TARGETS.schema().empty_table(), results.EVAL_TARGETS, gone, run.name
+            )
         if path.name == TEXT_TABLE and (documents := path.with_name(DOCUMENTS_TABLE)).exists():
             kept = {tuple(row[name] for name in _KEY) for row in map(own, found[path].to_pylist()) if row is not None}
 

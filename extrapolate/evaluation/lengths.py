@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from extrapolate import specs
 from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
@@ -13,7 +15,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.memory import OutOfMemoryError
-from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS
+from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS, TARGETS_TABLE
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.precision import in_precision
@@ -35,8 +37,15 @@ from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, p
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.progress import QUIET, Advance, Say, unseen
-from extrapolate.results import EVAL_DOCUMENTS, EVALS, check_grows
+from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
+
+# Of one setting: the rows of `evals.parquet` and of `eval_documents.parquet`, and those of `eval_targets.parquet` as
+# columns, none of which are kept unless they were asked for (see `results.tables`).
+Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
+
+MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and written again for every setting
+MOST_LOSSES = 2**23  # of targets, in the file of a run
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ class EvaluationSettings:
     the protocols that it names, whatever their defaults and their arguments are.
     `extensions` are recipes; "all" stands for every one that applies, "without-own" for taking off the run's own, and
     "as-trained" for nothing more than is always evaluated.
+    position_bucket is the size of the buckets of positions that losses are kept for, tokens; None: L/2. With
+    keep_losses, the loss of every target is kept too.
     `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
     """
 
@@ -59,6 +70,8 @@ class EvaluationSettings:
     max_targets_of: Mapping[str, int] = field(default_factory=dict)
     checkpoint: str = "last"
     precisions: tuple[str, ...] = ("fp32",)
+    position_bucket: int | None = None
+    keep_losses: bool = False
     probes: tuple[Probe, ...] = ()
     probe_trials: int = 64
 
@@ -68,6 +81,20 @@ class EvaluationSettings:
         capped = asked.max_targets if self.max_targets is None else min(asked.max_targets, self.max_targets)
         most = self.max_targets_of.get(asked.name, capped)
         return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
+
+    def check_positions(self, seq_len: int, targets: int) -> None:
+        """Raises UserError where the buckets of positions do not fit L, or are too many for a protocol's targets."""
+        size = self.position_bucket
+        if size is None:
+            return
+        if not 0 < size <= seq_len or seq_len % size:
+            raise UserError(f"`position_bucket={specs.shown(size)}` does not divide the training length {seq_len}")
+        if targets / size > MOST_BUCKETS:
+            raise UserError(
+                f"`position_bucket={size}` makes {targets // size} rows of documents at one length, and {MOST_BUCKETS} "
+                f"is the most: give at least {-(-targets // MOST_BUCKETS)}, lower `max_targets`, or keep the loss of "
+                "every target with `keep_losses=True`"
+            )
 
     def check_max_targets(self) -> None:
         """Raises UserError where a limit on the scored tokens would change nothing."""
@@ -96,7 +123,11 @@ def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError where nothing at all can be evaluated of a run: it is damaged, or of another text."""
     check_text(run, store)
     run.checkpoints(settings.checkpoint)
-    for name, table in (("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS)):
+    for name, table in (
+        ("evals.parquet", EVALS),
+        ("eval_documents.parquet", EVAL_DOCUMENTS),
+        (TARGETS_TABLE, EVAL_TARGETS),
+    ):
         check_grows(run.path / name, table)
     run.build_model()
 
@@ -116,17 +147,29 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
             raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
     model = run.build_model()
     split = store.split(settings.split)
-    for applied in extensions_to_evaluate(run, model, settings.extensions).values():
+    chosen = extensions_to_evaluate(run, model, settings.extensions)
+    for applied in chosen.values():
         recipe = applied.joined()
         for length in lengths_of(settings.factors, model.seq_len):
             if recipe is None or recipe.to_fit is None:
                 applied.plan(run, model, length)
             else:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
+    losses = 0
     for protocol in settings.protocols:
-        settings.layout(protocol, split, model.seq_len)
+        layout = settings.layout(protocol, split, model.seq_len)
+        targets = sum(len(group.start_W) * group.scored for group in layout.control)
+        losses += targets * len(layout.rows) * len(chosen)
+        settings.check_positions(model.seq_len, targets)
         if parse_protocol(protocol).bos:
             beginning_token(run, store)
+    losses *= len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+    file = run.path / TARGETS_TABLE
+    if settings.keep_losses and losses + (kept := check_grows(file, EVAL_TARGETS)) > MOST_LOSSES:
+        raise UserError(
+            f"`keep_losses=True` would add up to {losses} losses to the {kept} of {file}, and {MOST_LOSSES} is the "
+            "most: lower `max_targets`, evaluate less at once, or delete that file"
+        )
 
 
 def evaluate(
@@ -137,8 +180,8 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
-) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Yields rows for `evals.parquet` and for `eval_documents.parquet` (see `results.tables`), a setting at a time.
+) -> Iterator[Rows]:
+    """Yields rows for the tables of an evaluation, a setting at a time.
 
     The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
     memory does not suffice has no loss, as one that the encoding is not defined at, and `say` is told.
@@ -153,7 +196,7 @@ def evaluate(
             layout = layout if bos is None else layout.beginning_with(bos)
             targets = Targets.of(layout.control, split, bytes_of, store.lossless)
             evaluation = _ProtocolEvaluation(
-                run, store, split, loaded, model, precision, layout, bos, targets, progress, say
+                run, store, split, settings, loaded, model, precision, layout, bos, targets, progress, say
             )
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
             shared |= {"protocol": protocol.text, "stride": protocol.stride_at(model.seq_len), "bos_token": bos}
@@ -220,6 +263,7 @@ class _ProtocolEvaluation:
         run: Subject,
         store: Store,
         split: Split,
+        settings: EvaluationSettings,
         loaded: LanguageModel,
         model: LanguageModel,
         precision: str,
@@ -229,7 +273,7 @@ class _ProtocolEvaluation:
         progress: Advance,
         say: Say,
     ) -> None:
-        self.say = say
+        self.say, self.settings = say, settings
         self.run, self.store, self.split, self.targets = run, store, split, targets
         self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
         self.lengths = sorted(layout.rows)
@@ -244,9 +288,7 @@ class _ProtocolEvaluation:
             for length, groups in layout.rows.items()
         }
 
-    def rows(
-        self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def rows(self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions) -> Rows:
         """The rows of one recipe at every length."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
         fitting = partial(self.progress, f"{what}, fitting")
@@ -262,6 +304,7 @@ class _ProtocolEvaluation:
         control = self._known[control_plan, CONTROL]
         rows: list[dict[str, Any]] = []
         document_rows: list[dict[str, Any]] = []
+        target_rows = [EVAL_TARGETS.schema().empty_table()]
         for length in self.lengths:
             here = setting | {"length": length, "factor": length / model.seq_len}
             measured = self._known.get((plans[length], length)) if length in plans else None
@@ -274,8 +317,10 @@ class _ProtocolEvaluation:
             if measured is not None:
                 identity = plan_hash(plans[length], (plans[length], length) not in self._looks_at_length, self.bos)
             rows.append(scores.row(here | {"reason": reason, "plan_hash": identity}, measured))
-            document_rows.extend(scores.document_rows(here, measured, self.split))
-        return rows, document_rows
+            document_rows.extend(scores.document_rows(here, measured, self.split, self.settings.position_bucket))
+            if self.settings.keep_losses and measured is not None:
+                target_rows.append(scores.target_rows(here, measured, self.split))
+        return rows, document_rows, pa.concat_tables(target_rows)
 
     def _measure(self, what: str, plan: Plan, keys: list[Key]) -> None:
         while new := [key for key in keys if not ((plan, key) in self._known or (plan, key) in self._too_long)]:

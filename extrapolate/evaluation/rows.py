@@ -1,4 +1,5 @@
-"""The rows of an evaluation: what `evals.parquet` and `eval_documents.parquet` hold (see `results.tables`).
+"""The rows of an evaluation: what `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` hold (see
+`results.tables`).
 
 Shapes: N targets, in the order of `Targets`.
 """
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from extrapolate.data.store import Split
 from extrapolate.evaluation.memory import MEMORY
@@ -19,9 +21,10 @@ from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
+from extrapolate.results.columns import LABEL
 from extrapolate.results.metrics.base import Scored
 from extrapolate.results.metrics.base import values as metric_values
-from extrapolate.results.tables import EVAL_DOCUMENTS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS
 from extrapolate.runs import provenance
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig, short_hash
 from extrapolate.runs.weights import Checkpoint
@@ -30,7 +33,8 @@ from extrapolate.version import __version__
 # Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
 # documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.
 BLOCK_FACTOR = 16
-# And for buckets of a share of L, by a target's place in its window: losses by position are sums of them.
+# And for buckets of a share of L, unless asked otherwise, by a target's place in its window: losses by position are
+# sums of them.
 POSITION_SHARE = 2
 
 
@@ -70,10 +74,12 @@ class Scores:
             "evaluated_at": datetime.now(UTC).replace(microsecond=0),
         }
 
-    def document_rows(self, setting: dict[str, Any], measured: Measured | None, split: Split) -> list[dict[str, Any]]:
-        """The rows of `eval_documents.parquet`."""
+    def document_rows(
+        self, setting: dict[str, Any], measured: Measured | None, split: Split, bucket: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The rows of `eval_documents.parquet`, by buckets of so many positions; None: L/2."""
         seq_len = setting["seq_len"]
-        width = max(1, seq_len // POSITION_SHARE)
+        width = bucket or max(1, seq_len // POSITION_SHARE)
         targets = self.targets
         values = {"control_loss": self.control_N, "n_bytes": targets.bytes_N}
         if measured is not None:
@@ -92,14 +98,32 @@ class Scores:
             | {
                 "document": split.ids[document],
                 "block": block,
-                "position": bucket * width,
+                "position": place * width,
+                "bucket": width,
                 "n_targets": int(n_targets[i]),
                 "n_bytes": _known(sums["n_bytes"][i]),
             }
-            for i, (document, block, bucket) in enumerate(
+            for i, (document, block, place) in enumerate(
                 zip(sums["key 0"].tolist(), sums["key 1"].tolist(), sums["key 2"].tolist(), strict=True)
             )
         ]
+
+    def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
+        """The rows of `eval_targets.parquet`, as columns."""
+        targets, count = self.targets, len(self.control_N)
+        documents = pa.DictionaryArray.from_arrays(pa.array(targets.document_N, pa.int32()), pa.array(split.ids))
+        found = {
+            "document": documents, "place": targets.place_N, "position": self.index_N, "loss": measured.loss_N
+        }  # fmt: skip
+        return pa.table(
+            [
+                pa.array(found[field.name], field.type) if field.name in found
+                else pa.repeat(setting[field.name], count).dictionary_encode() if field.type == LABEL
+                else pa.repeat(pa.scalar(setting[field.name], field.type), count)
+                for field in EVAL_TARGETS.schema()
+            ],
+            schema=EVAL_TARGETS.schema(),
+        )  # fmt: skip
 
 
 def _known(value: float) -> float | None:

@@ -26,7 +26,8 @@ def losses(
     longest = curves[curves["factor"] == curves["factor"].max()]
     lines = _lines(longest, "loss", found, named, style, seq_len)
     control = longest.groupby("position")["control_loss"].min()
-    lines.append(traces.reference("best control", middle(control.index, seq_len), control))
+    at = middle(control.index, longest["bucket"].iloc[0], seq_len)
+    lines.append(traces.reference("best control", at, control))
     shape = traces.layout(_below(curves, seq_len), "loss (nats per token)", longest["loss"], control)
     return Chart("loss by position in the window", file, traces.arranged(lines), shape)
 
@@ -45,7 +46,7 @@ def differences(
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, bands):
         mine = bands[bands["model"] == model]
-        x = [*middle(mine["position"], seq_len)]
+        x = [*middle(mine["position"], mine["bucket"].iloc[0], seq_len)]
         lines += traces.band(model, x, mine["low"], mine["high"], style[model])
     lines += _lines(longest, "difference", found, named, style, seq_len)
     above = "loss minus the control's (nats per token)"
@@ -63,17 +64,18 @@ def _lines(
 ) -> list[traces.Trace]:
     """A line for each model, and crosses at the failure lengths of those that are named."""
     fails = {one.model: one.fails_from for one in found if one.factor == longest["factor"].max()}
+    bucket = longest["bucket"].iloc[0]
     lines: list[traces.Trace] = []
     for model in styles.drawn(style, longest):
         mine, own = longest[longest["model"] == model], style[model] if model in named else None
-        line = traces.curve(model, middle(mine["position"], seq_len), mine[column], own)
+        line = traces.curve(model, middle(mine["position"], bucket, seq_len), mine[column], own)
         lines.append(traces.compact(line))
         if own is not None and (at := fails.get(model)) is not None:
             there = mine[mine["position"] == at]
             lines.append(
                 {
                     "type": "scatter", "mode": "markers", "legendgroup": model, "showlegend": False,
-                    "name": traces.shown(model), "x": traces.numbers([middle(at, seq_len)] * len(there)),
+                    "name": traces.shown(model), "x": traces.numbers([middle(at, bucket, seq_len)] * len(there)),
                     "y": traces.numbers(there[column]), "text": [f", fails from {at} tokens on"] * len(there),
                     "marker": {"symbol": "x", "size": 9, "color": own["color"]},
                 }

@@ -18,16 +18,16 @@ def draw_losses(
 
     curves: see `positions.by_position`. named: the models with names and colours.
     """
-    factors = sorted(set(curves["factor"]))[-plots.MOST_PANELS :]
+    factors, bucket = sorted(set(curves["factor"]))[-plots.MOST_PANELS :], curves["bucket"].iloc[0]
     sheet = plots.Sheet(len(factors), style, named)
     means = []
     for panel, factor in zip(sheet.panels, factors, strict=True):
         here = curves[curves["factor"] == factor]
         for model in styles.drawn(style, here):
             mine = here[here["model"] == model]
-            sheet.curve(panel, middle(mine["position"], seq_len), mine["loss"], model)
+            sheet.curve(panel, middle(mine["position"], bucket, seq_len), mine["loss"], model)
         control = here["control_loss"].groupby(here["position"]).min()
-        sheet.reference(panel, middle(control.index, seq_len), control, "best control")
+        sheet.reference(panel, middle(control.index, bucket, seq_len), control, "best control")
         means.append(here["loss"])
         panel.set_title(f"windows of {factor:g}x", fontsize="medium")
         panel.set_xlabel("position in the window / L", fontsize=plots.SMALL)
@@ -50,18 +50,20 @@ def draw_differences(
     """
     sheet = plots.Sheet(1, style, named)
     (panel,) = sheet.panels
-    factor, longest = curves["factor"].max(), furthest(curves)
+    factor, bucket, longest = curves["factor"].max(), curves["bucket"].iloc[0], furthest(curves)
     fails = {one.model: one.fails_from for one in found if one.factor == factor}
     bands = banded(longest, named)
     for model in styles.drawn(style, longest):
         mine = longest[longest["model"] == model]
-        x, colour = middle(mine["position"], seq_len), style[model]["color"]
+        x, colour = middle(mine["position"], bucket, seq_len), style[model]["color"]
         sheet.curve(panel, x, mine["difference"], model)
         if len(band := bands[bands["model"] == model]):
             sheet.band(panel, x, band["low"], band["high"], model)
         if model in named and (at := fails.get(model)) is not None:
             there = styles.drawable(mine.loc[mine["position"] == at, "difference"])
-            panel.plot(middle(at, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white")
+            panel.plot(
+                middle(at, bucket, seq_len), there, marker="X", color=colour, markersize=8, markeredgecolor="white"
+            )
     sheet.fit(panel, longest["difference"], bands[["low", "high"]])
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xlabel(f"position in windows of up to {factor:g}x / L (L = {seq_len} tokens)")
@@ -76,6 +78,6 @@ def banded(longest: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
     return found if found["model"].nunique() <= MOST_BANDS else found[:0]
 
 
-def middle(position: Any, seq_len: int) -> Any:
-    """The middle of a bucket that begins at a position, in training lengths."""
-    return (position + seq_len / 4) / seq_len
+def middle(position: Any, bucket: int, seq_len: int) -> Any:
+    """The middle of a bucket of so many inputs that begins at a position, in training lengths."""
+    return (position + bucket / 2) / seq_len

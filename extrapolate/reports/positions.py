@@ -1,5 +1,6 @@
 """Where in the context the loss is what: curves by position in the window, and the failure length."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -57,30 +58,39 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
 
     `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). Positions are
-    where a bucket of L/2 inputs begins. The band holds all the true differences of the rows that are `examined`, of all
-    models, at once; the other rows have none.
+    where a bucket of inputs begins, whose size is in `bucket`. The band holds all the true differences of the rows that
+    are `examined`, of all models, at once; the other rows have none.
     """
+    size = bucket_of(rows)
+    rows = rows.assign(position=rows["position"] // size * size)
     name, by = clusters_of(rows)
     numbers = {
-        "bucket": rows.groupby(BUCKET, observed=True).ngroup(),
+        "place": rows.groupby(BUCKET, observed=True).ngroup(),
         "cluster": rows.groupby(by, observed=True).ngroup(),
     }
     sums = over_seeds(rows.assign(**numbers), [*numbers])
     sums["difference"] = sums["loss"] - sums["control_loss"]
-    curves = sums.groupby("bucket")[["loss", "control_loss", "difference", "n_targets"]].sum()
+    curves = sums.groupby("place")[["loss", "control_loss", "difference", "n_targets"]].sum()
     means = ["loss", "control_loss", "difference"]
     curves[means] = curves[means].div(curves["n_targets"], axis=0)
-    curves = curves.assign(low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name)
-    places = rows[BUCKET].assign(bucket=numbers["bucket"]).drop_duplicates("bucket").astype({"model": str})
-    curves = _told(places.sort_values("bucket").merge(curves, on="bucket"), rows).set_index("bucket")
+    curves = curves.assign(low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name, bucket=size)
+    places = rows[BUCKET].assign(place=numbers["place"]).drop_duplicates("place").astype({"model": str})
+    curves = _told(places.sort_values("place").merge(curves, on="place"), rows).set_index("place")
     chosen = examined(curves)["difference"]
     finite = chosen.index[np.isfinite(chosen)]  # no band holds what is infinite, and it must not cost others theirs
     if len(finite):
-        grid = sums[["difference", "n_targets"]].unstack("bucket").fillna(0.0)
+        grid = sums[["difference", "n_targets"]].unstack("place").fillna(0.0)
         found = band(*(grid[of][finite].to_numpy() for of in ("difference", "n_targets")), confidence=confidence)
         curves["clusters"] = found.clusters
         curves.loc[finite, "low"], curves.loc[finite, "high"] = found.low_B, found.high_B
     return curves.reset_index(drop=True)
+
+
+def bucket_of(rows: pd.DataFrame) -> int:
+    """The size of buckets of positions, tokens: the least that is made of whole ones in all of the documents' rows."""
+    usual = (rows["length"] / rows["factor"]).round().astype(int).floordiv(2).clip(lower=1)
+    sizes = rows["bucket"].fillna(usual) if "bucket" in rows else usual
+    return math.lcm(*sizes.astype(int).unique().tolist())
 
 
 def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -118,8 +128,7 @@ def examined(curves: pd.DataFrame) -> pd.DataFrame:
     """
     seq_len = (curves["length"] / curves["factor"]).round()
     beyond = curves[curves["position"] >= seq_len]
-    width = seq_len // 2
-    cut_off = beyond["position"] + width[beyond.index] > beyond["length"]
+    cut_off = beyond["position"] + beyond["bucket"] > beyond["length"]
     shortest_first = beyond.assign(cut_off=cut_off).sort_values(["cut_off", "length"], kind="stable")
     chosen = shortest_first.drop_duplicates(["model", "windows", "position"]).index
     return beyond.loc[chosen.sort_values()].sort_values("position", kind="stable")

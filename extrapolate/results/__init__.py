@@ -5,6 +5,7 @@ from extrapolate.results.parquet import (
     change,
     check_grows,
     merge,
+    merge_columns,
     read,
     read_columns,
     read_frame,
@@ -12,11 +13,12 @@ from extrapolate.results.parquet import (
     write_columns,
     write_frame,
 )
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, KEPT, PROBES, TASKS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSPECTIONS, KEPT, PROBES, TASKS
 
 __all__ = [
     "EVALS",
     "EVAL_DOCUMENTS",
+    "EVAL_TARGETS",
     "INSPECTIONS",
     "KEPT",
     "PROBES",
@@ -27,6 +29,7 @@ __all__ = [
     "change",
     "check_grows",
     "merge",
+    "merge_columns",
     "read",
     "read_columns",
     "read_frame",

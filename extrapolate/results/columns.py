@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
+LABEL = pa.dictionary(pa.int32(), TEXT)  # text in a table of millions of rows, few of which have a text of their own
 NAME = r"[\w.-]{1,80}"  # files are called by it
 SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 

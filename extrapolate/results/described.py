@@ -25,8 +25,11 @@ class Described:
 
     def own(self) -> list[Group]:
         """The groups, with the columns that its base does not have; without those that it has whole."""
-        shared = () if self.base is None else self.base.columns
-        left = [replace(group, columns=tuple(c for c in group.columns if c not in shared)) for group in self.groups]
+        said = [] if self.base is None else [vars(column) | {"type": None} for column in self.base.columns]
+        left = [
+            replace(group, columns=tuple(c for c in group.columns if vars(c) | {"type": None} not in said))
+            for group in self.groups
+        ]
         return [group for group in left if group.columns]
 
     def shared(self) -> list[Column]:

@@ -8,7 +8,7 @@ from extrapolate.errors import UserError
 from extrapolate.reports.sections.base import in_order
 from extrapolate.results.columns import INT, REAL, Column
 from extrapolate.results.described import Described, plain
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSPECTIONS, PROBES, TASKS
 from extrapolate.specs import did_you_mean
 
 METRICS = plain(
@@ -43,6 +43,10 @@ TABLES = (
     Described(
         "eval_documents", "`eval_documents.parquet`, of a run and of a report",
         "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
+    ),
+    Described(
+        "eval_targets", "`eval_targets.parquet` of a run, where `eval-lengths --keep-losses` was asked for",
+        "a row of `evals` that has a loss, and a target", EVAL_TARGETS.groups, _EVALS,
     ),
     Described(
         "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
@@ -158,6 +162,8 @@ def kind(column: Column) -> str:
 
 
 def _kind(type: pa.DataType) -> str:
+    if pa.types.is_dictionary(type):
+        type = type.value_type
     if pa.types.is_list(type):
         inside = type.value_type
         return "list of objects" if pa.types.is_struct(inside) else f"list of {_kind(inside)}s"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from extrapolate import files
@@ -110,9 +111,9 @@ def read_frame(path: Path) -> "pd.DataFrame":
         return data.to_pandas(ignore_metadata=True)
 
 
-def check_grows(path: Path, table: Table) -> None:
-    """Raises UserError where there is a file that `merge` cannot add rows to."""
-    _kept(path, table)
+def check_grows(path: Path, table: Table) -> int:
+    """How many rows there are. Raises UserError where there is a file that `merge` cannot add rows to."""
+    return len(_kept(path, table))
 
 
 def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
@@ -121,7 +122,8 @@ def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
     Raises UserError as `read` does, and where the file has columns that this version does not know and would lose.
     """
     replaced = {tuple(row.get(name) for name in table.key) for row in rows}
-    kept = [row for row in _kept(path, table) if tuple(row[name] for name in table.key) not in replaced]
+    rows_there = _kept(path, table).to_pylist()
+    kept = [row for row in rows_there if tuple(row[name] for name in table.key) not in replaced]
     write(path, [*kept, *rows], table)
 
 
@@ -130,11 +132,34 @@ def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str
 
     Raises UserError as `merge` does.
     """
-    if rows := [row for row in map(change, _kept(path, table)) if row is not None]:
+    if rows := [row for row in map(change, _kept(path, table).to_pylist()) if row is not None]:
         write(path, rows, table)
     else:
         path.unlink()
         files.sync(path.parent)
+
+
+def merge_columns(path: Path, data: pa.Table, table: Table, replaced: Iterable[Mapping[str, Any]], run: str) -> None:
+    """As `merge`, for millions of rows of one run: adds columns, and removes what has the key of a row of `replaced`.
+
+    All rows get the run's name, whatever its folder was called before. A file that is left without rows goes.
+    """
+    kept = _kept(path, table)
+    for row in replaced:
+        kept = kept.filter(pc.invert(_equal(kept, {name: row[name] for name in table.key if name != "run"})))
+    kept = kept.set_column(kept.column_names.index("run"), "run", pa.repeat(run, len(kept)).dictionary_encode())
+    if len(kept) + len(data):
+        write_columns(path, pa.concat_tables([kept.cast(data.schema), data]).unify_dictionaries(), table)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _equal(data: pa.Table, values: Mapping[str, Any]) -> pa.ChunkedArray:
+    """Whether each row has these values."""
+    same = pa.chunked_array([pa.repeat(True, len(data))])
+    for name, value in values.items():
+        same = pc.and_(same, pc.equal(data.column(name), pa.scalar(value)))
+    return same
 
 
 @contextlib.contextmanager
@@ -208,17 +233,19 @@ def _kind(type: pa.DataType) -> str | None:
     return None
 
 
-def _kept(path: Path, table: Table) -> list[dict[str, Any]]:
+def _kept(path: Path, table: Table) -> pa.Table:
     """The rows of a file, none where there is no file; refused where writing them again would lose something."""
     if not path.exists():
-        return []
+        return table.schema().empty_table()
     with _damage(path, AGAIN):
         data = _opened(path, table)
         known = {column.name for column in table.columns}
         if unknown := [name for name in data.column_names if name not in known]:
             columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)[:300]}"
             raise unknown_here(path, version_of(data.schema), f"with the {columns}")
-        return _complete(data, table).to_pylist()
+        data = _complete(data, table)
+        data.validate(full=True)  # of texts: they are UTF-8
+        return data
 
 
 def _complete(data: pa.Table, table: Table) -> pa.Table:

@@ -12,7 +12,7 @@ from extrapolate.evaluation.names import (
     TEXT_TABLE,
     WITHOUT_OWN,
 )
-from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
+from extrapolate.results.columns import INT, LABEL, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
 from extrapolate.results.speed import MOST_TAKEN
@@ -49,6 +49,12 @@ def _setting(*own: Column) -> Group:
 def _without(group: Group, name: str) -> Group:
     """A group without one of its columns."""
     return replace(group, columns=tuple(column for column in group.columns if column.name != name))
+
+
+def _as_labels(group: Group) -> Group:
+    """A group whose texts are labels."""
+    columns = tuple(replace(one, type=LABEL) if one.type == TEXT else one for one in group.columns)
+    return replace(group, columns=columns)
 
 
 def _key(own: str) -> tuple[str, ...]:
@@ -228,15 +234,37 @@ EVAL_DOCUMENTS = Table(
                 ),
                 always(
                     "position", INT, "tokens",
-                    "Where a bucket of L/2 inputs begins in its window. A target is in the bucket of the input before "
-                    "it.",
+                    "Where a bucket of inputs begins in its window. A target is in the bucket of the input before it.",
+                ),
+                sometimes(
+                    "bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise.",
+                    "a version that did not write it evaluated: L/2",
                 ),
             ),
         ),
         _LOSSES,
         Group("counts", _COUNTS, (_N_TARGETS, _N_BYTES)),
     ),
-    key=(*_key("protocol"), "document", "block", "position"),
+    key=_key("protocol"),  # all rows of a setting: with other buckets, none of the old ones is left beside the new
+)  # fmt: skip
+
+EVAL_TARGETS = Table(
+    groups=(
+        _as_labels(_setting(_PROTOCOL)),
+        Group(
+            "place", "where in its document and its window a target is",
+            (
+                always("document", LABEL, "", "The document's name in the corpus."),
+                always("place", INT, "tokens", "The target's place in the document, counted from 0."),
+                always("position", INT, "tokens", "The place in its window of the input before it, counted from 0."),
+            ),
+        ),
+        Group(
+            "losses", "of the model",
+            (always("loss", pa.float32(), "nats", "The negative log-likelihood of the target."),),
+        ),
+    ),
+    key=_key("protocol"),
 )  # fmt: skip
 
 PROBES = Table(

@@ -259,7 +259,24 @@ class TestEvalLengths:
         cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags, "--extend", "pi").succeeded()
         assert len(rows_of(ckpt / "rope")) == 4
         documents = pd.DataFrame(results.read(ckpt / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS))
-        assert not documents.duplicated(list(results.EVAL_DOCUMENTS.key)).any()
+        place = ["document", "block", "position"]
+        assert not documents.duplicated([*results.EVAL_DOCUMENTS.key, *place]).any()
+
+    def test_losses_by_position_in_smaller_buckets_and_of_every_token(self, cli, ckpt):
+        run, flags = ckpt / "rope", ["--factors", "1,2", "--protocol", "windows", *FEW]
+        cli("eval-lengths", run, *flags, "--extend", "pi", "--keep-losses").succeeded()
+        cli("eval-lengths", run, *flags, "--position-bucket", "2", "--keep-losses").succeeded()
+        documents = pd.read_parquet(run / "eval_documents.parquet")
+        assert documents.groupby("extension")["bucket"].unique().map(list).to_dict() == {"as-trained": [2], "pi": [8]}
+        losses = pd.read_parquet(run / "eval_targets.parquet")
+        key = ["extension", "factor"]
+        means = losses.groupby(key, observed=True)["loss"].mean()
+        assert means.to_dict() == pytest.approx(rows_of(run).set_index(key)["loss"].to_dict(), abs=1e-5)
+        assert losses.groupby(key, observed=True).size().tolist() == [512] * 4
+        cli("eval-lengths", run, *flags, "--extend", "pi").succeeded()
+        assert not (run / "eval_targets.parquet").exists()  # those of the rows that were replaced
+        message = cli("eval-lengths", run, *flags, "--position-bucket", "3").error()
+        assert "--position-bucket 3 does not divide the training length 16" in message
 
     def test_a_folder_of_runs(self, cli, ckpt):
         out = cli("eval-lengths", ckpt, "--factors", "1", "--protocol", "windows", *FEW).succeeded().out

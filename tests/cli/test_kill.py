@@ -241,7 +241,8 @@ def rows_of(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         columns=["tokens_per_s", "peak_mib", "evaluated_at"]
     )
     documents = pd.DataFrame(results.read(run / "eval_documents.parquet", results.EVAL_DOCUMENTS))
-    frames = evals.sort_values(list(results.EVALS.key)), documents.sort_values(list(results.EVAL_DOCUMENTS.key))
+    place = [*results.EVAL_DOCUMENTS.key, "document", "block", "position"]
+    frames = evals.sort_values(list(results.EVALS.key)), documents.sort_values(place)
     return frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
 
 

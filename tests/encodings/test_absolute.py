@@ -130,6 +130,12 @@ def test_expe_values_of_other_constants() -> None:
     ]
 
 
+@pytest.mark.parametrize("cls", [ExPE, ExQPE])
+def test_expes_slope_is_the_step_that_was_given(cls: type[ExPE]) -> None:
+    assert (cls(DIMS, step=0.5).slope, cls(DIMS, step=0.5, slope=0.125).slope) == (0.5, 0.125)
+    assert cls(DIMS, step=0.5, start=3.0).values(torch.zeros(1))[0, :3].tolist() == [3.0, 3.5, 4.0]
+
+
 def test_expe_values_lie_between_minus_one_and_one_in_training() -> None:
     values = ExPE(DIMS, slope=0.0).values(positions(33))
     assert values[0].tolist() == [-1.0] * 8

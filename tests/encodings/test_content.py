@@ -271,6 +271,15 @@ def test_gates_start_where_gate_bias_says(spec: str, start: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["fox", "wall"])
+def test_the_weights_of_gates_start_as_the_models_do(name: str) -> None:
+    """As all matrices of the decoder: normal, with a standard deviation of 0.02."""
+    weight = layer_encodings(name, {}, Dims(512, 8, 64, seq_len=16))[0].gate.weight.detach()
+    assert float(weight.std()) == pytest.approx(0.02, rel=0.1)
+    assert abs(float(weight.mean())) < 0.002
+    assert float(weight.abs().max()) > 0.05  # beyond what a uniform one of this deviation holds
+
+
+@pytest.mark.parametrize("name", ["fox", "wall"])
 def test_gates_are_summed_in_float32(name: str) -> None:
     """In bfloat16 neither ln 1/2 nor its multiples are what they should be."""
     encoding = layer_encodings(name, {"gate_bias": "0"}, DIMS)[0]

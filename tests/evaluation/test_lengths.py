@@ -1,6 +1,7 @@
 """The rows of an evaluation: exact counts, the control, documents that add up, what is shared and what is n/a."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
+from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
@@ -181,6 +183,62 @@ def test_losses_by_position_are_those_of_that_place_in_the_window(store: Store, 
         assert total == pytest.approx(losses_WN[:, position : position + 8].sum(), rel=1e-5)
     # Blocks of L/2 at the end of their windows.
     assert set(documents.loc[documents["protocol"] == "fixed-target", "position"]) == {4 * L - 8}
+
+
+def test_losses_by_position_are_kept_for_buckets_of_any_size(store: Store, run_of) -> None:
+    run = run_of("rope")
+    settings = EvaluationSettings((1, 4), protocols=("windows",), max_targets=512)
+    usual, fine = (rows_of(run, store, replace(settings, position_bucket=size))[1] for size in (None, 2))
+    assert set(usual["bucket"]) == {8}
+    assert set(fine["bucket"]) == {2}
+    assert sorted(set(fine.loc[fine["factor"] == 4, "position"])) == list(range(0, 4 * L, 2))
+    fine["total"], fine["position"] = fine["loss"] * fine["n_targets"], fine["position"] // 8 * 8
+    place = ["factor", "document", "block", "position"]
+    sums = fine.groupby(place)[["total", "n_targets"]].sum()
+    assert sums["n_targets"].tolist() == usual.set_index(place).sort_index()["n_targets"].tolist()
+    means = usual.set_index(place).sort_index()["loss"].tolist()
+    assert (sums["total"] / sums["n_targets"]).tolist() == pytest.approx(means)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"position_bucket": 3}, "`position_bucket=3` does not divide the training length 16"),
+        ({"position_bucket": 32}, "`position_bucket=32` does not divide the training length 16"),
+        ({"position_bucket": 1}, "makes 512 rows of documents at one length, and 500 is the most: give at least 2"),
+        ({"keep_losses": True}, "would add up to 2048 losses to the 0 of .*eval_targets.parquet, and 2047 is the most"),
+    ],
+)
+def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch, settings, message: str) -> None:
+    monkeypatch.setattr(lengths, "MOST_BUCKETS", 500)
+    monkeypatch.setattr(lengths, "MOST_LOSSES", 2047)
+    asked = EvaluationSettings((1, 4), ("pi",), ("windows",), max_targets=512)
+    lengths.check(run_of("rope"), store, asked)
+    with pytest.raises(UserError, match=message):
+        lengths.check(run_of("rope"), store, replace(asked, **settings))
+
+
+def test_the_loss_of_every_target_is_kept_where_it_was_asked_for(store: Store, run_of) -> None:
+    run = run_of("learned")
+    model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
+    settings = EvaluationSettings((0.5, 1, 2), protocols=("windows", "fixed-target"), max_targets=256)
+    assert all(not len(targets) for *_, targets in evaluate(run, store, settings))
+    kept = pd.concat(targets.to_pandas() for *_, targets in evaluate(run, store, replace(settings, keep_losses=True)))
+    assert set(kept["factor"]) == {0.5, 1}  # it is not defined beyond L
+    for protocol, factor in (("windows", 0.5), ("windows", 1), ("fixed-target", 1)):
+        mine = kept[(kept["protocol"] == protocol) & (kept["factor"] == factor)]
+        (group,) = settings.layout(protocol, split, L).rows[int(factor * L)]
+        losses_WN = target_losses(model, split, group)
+        expected = {
+            (split.ids[document], start + at + 1): (at, loss)
+            for document, start, losses_N in zip(group.document_W, group.start_W, losses_WN, strict=True)
+            for at, loss in enumerate(losses_N, group.length - group.scored)
+        }
+        assert len(mine) == len(expected)
+        found = {(row.document, row.place): (row.position, row.loss) for row in mine.itertuples()}
+        assert found.keys() == expected.keys()
+        for place, (position, loss) in expected.items():
+            assert found[place] == (position, pytest.approx(loss, rel=1e-5))
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,18 @@ def test_documents_rows_are_sums_over_stretches_and_buckets(seq_len: int, optimu
     assert not expected
 
 
+def test_a_window_that_crosses_a_stretchs_end_is_of_the_one_that_it_begins_in() -> None:
+    """With all of its targets; and the next stretch has the window that begins at its first token."""
+    seq_len, starts = 4, (62, 64)
+    index_N = np.tile(np.arange(8), 2)
+    place_N = np.repeat(starts, 8) + index_N + 1
+    targets = Targets(np.zeros(16, np.int64), place_N, np.ones(16))
+    scores = Scores(targets, np.ones(16), index_N, np.repeat([0, 1], 8), None)
+    rows = scores.document_rows({"seq_len": seq_len}, None, SPLIT)
+    blocks = [(row["block"], row["position"], row["n_targets"]) for row in rows]
+    assert blocks == [(block, position, 2) for block in (0, 1) for position in (0, 2, 4, 6)]
+
+
 def test_documents_rows_without_a_measurement_have_no_loss() -> None:
     rows = scores_of(4).document_rows({"seq_len": 4}, None, SPLIT)
     assert all("loss" not in row and row["control_loss"] > 0 for row in rows)

@@ -73,7 +73,7 @@ def test_bits_per_byte_follow(documents: list[Document], store: Store, tmp_path:
     run = Run.create(tmp_path / "run", config, (store.path / "tokenizer.json").read_bytes())
     run.save_weights(run.build_model(), 1, 8192, final=True)
     texts = {document.id: document.text for document in documents}
-    ((row,), by_document) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
+    ((row,), by_document, _) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
     counts: dict[str, int] = {}
     for part in by_document:
         counts[part["document"]] = counts.get(part["document"], 0) + part["n_targets"]

@@ -91,7 +91,7 @@ def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store
     run = tuned(own)
     extensions = (WITHOUT_OWN, "log-n")
     settings = EvaluationSettings(FACTORS, extensions, ("windows", "fixed-target"), max_targets=256)
-    rows = pd.DataFrame([row for piece, _ in lengths.evaluate(run, store, settings) for row in piece])
+    rows = pd.DataFrame([row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece])
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
 
     def loss(groups: tuple, plan: Plan) -> float:
@@ -156,7 +156,7 @@ class TestFitting:
         assert [plan.position_scale for plan in plans] == [1.0, 1 / 4, 1 / 8]
         asked.clear()
         settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), split, max_targets=256)
-        rows = [row for piece, _ in lengths.evaluate(run, store, settings) for row in piece]
+        rows = [row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece]
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
 

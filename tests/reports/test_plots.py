@@ -55,6 +55,7 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(
         rows.assign(
             position=position,
+            bucket=32,
             length=64 * rows["factor"],
             windows="up to 4x",
             difference=rows["loss"] - 4.0,
@@ -138,7 +139,7 @@ def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any],
 def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_path: Path) -> None:
     curves = pd.DataFrame(
         {
-            "model": "RoPE", "factor": 4.0, "length": 256, "windows": "4x",
+            "model": "RoPE", "factor": 4.0, "length": 256, "windows": "4x", "bucket": 32,
             "position": [64, 96, 128], "difference": [0.80, 0.82, 0.84],
             "low": [0.79, 0.81, 0.83], "high": [0.81, 0.83, 0.85],
         }
@@ -258,7 +259,7 @@ def test_any_name_can_be_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_many_factors_are_the_longest_few(figures: list[Any], tmp_path: Path) -> None:
-    rows = rows_of({"RoPE": [4.0] * 30}, position=0)
+    rows = rows_of({"RoPE": [4.0] * 30}, position=0, bucket=32)
     position_pictures.draw_losses(rows, ["RoPE"], style_of(rows), 64, tmp_path / "made.png")
     assert len(figures[0].axes) == plots.MOST_PANELS
     assert figures[0].axes[-1].get_title() == f"windows of {2.0**29:g}x"

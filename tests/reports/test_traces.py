@@ -69,7 +69,7 @@ def test_the_range_of_a_chart_holds_the_best_control() -> None:
     low, high = losses.chart(rows, style_of(rows), [], "a.png").layout["yaxis"]["range"]
     assert low < 2.5
     assert 4.3 > high > 4.2
-    curves = pd.concat(rows.assign(position=position) for position in (0, 32))
+    curves = pd.concat(rows.assign(position=position, bucket=32) for position in (0, 32))
     shape = position_charts.losses(curves, [], ["m0", "m1"], style_of(rows), 64, "a.png").layout
     assert shape["yaxis"]["range"][0] < 2.5
 
@@ -95,7 +95,7 @@ def test_of_many_models_some_are_grey_behind_the_others() -> None:
 def test_failure_lengths_are_crosses_on_the_lines() -> None:
     curves = pd.concat(
         rows_of(2, 1).assign(
-            position=position, factor=4.0, length=256, windows="4x", difference=0.1, low=0.0, high=math.nan
+            position=position, bucket=32, factor=4.0, length=256, windows="4x", difference=0.1, low=0.0, high=math.nan
         )
         for position in (0, 32, 64, 96)
     ).reset_index(drop=True)
@@ -152,7 +152,7 @@ def test_a_large_report_stays_small() -> None:
     style, named = style_of(rows), styles.named(style_of(rows), rows)
     curves = pd.concat(
         rows[rows["factor"] == 16.0].assign(
-            position=32 * at, length=1024, windows="16x", difference=0.123456, low=0.1, high=0.2
+            position=32 * at, bucket=32, length=1024, windows="16x", difference=0.123456, low=0.1, high=0.2
         )
         for at in range(32)
     ).reset_index(drop=True)

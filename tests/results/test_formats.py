@@ -13,6 +13,7 @@ from extrapolate import results
 from extrapolate.results.formats import FORMAT
 
 FIRST = Path(__file__).parents[1] / "fixtures" / "format-1"
+PLACE = ["document", "block", "position"]  # what tells the rows of documents apart that have one key
 FILES = {"evals": results.EVALS, "eval_documents": results.EVAL_DOCUMENTS, "eval_probes": results.PROBES}
 RUNS = ("rope", "learned", "tuned")
 
@@ -54,8 +55,9 @@ def test_rows_are_as_they_were_in_todays_words() -> None:
                 if name == "eval_probes":
                     old["probe"] = old.pop("protocol").removeprefix("probe:")
                     assert old["probe"] == "needle"
-                key = [old[column] for column in table.key]
-                [new] = [row for row in rows if [row[column] for column in table.key] == key]
+                names = [*table.key, *(PLACE if name == "eval_documents" else [])]
+                key = [old[column] for column in names]
+                [new] = [row for row in rows if [row[column] for column in names] == key]
                 assert {name: value for name, value in new.items() if value is not None or name in old} == old
     assert seen == {"rope": {"none", "pi"}, "learned": {"none"}, "tuned": {"none", "own taken off"}}
 
@@ -71,7 +73,7 @@ def test_evaluated_again_it_has_the_same_losses_and_its_rows_are_replaced(runs: 
     if "eval_probes" in before:
         xt.evaluate_probes(opened, "needle", trials=8, **settings)
     for name, old in before.items():
-        key = list(FILES[name].key)
+        key = [*FILES[name].key, *(PLACE if name == "eval_documents" else [])]
         new = tables_in(runs / run)[name].set_index(key)
         assert len(new) == len(old)
         old = old.set_index(key)

@@ -63,8 +63,10 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
     evals = results.read(made / "ckpt/rope/evals.parquet", results.EVALS)
     results.write(made / "ckpt/rope/eval_tasks.parquet", [scored(evals[0])], results.TASKS)
+    few = ["--protocol", "windows", "--max-targets", "512", "--factors", "1,2,4"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
+        ["eval-lengths", made / "ckpt/rope", *few, "--keep-losses"],
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
         ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt", "--leaderboard"],
     ):

@@ -299,6 +299,48 @@ class TestForeign:
         assert plain == {"protocol" if "protocol" in table.key else "probe", "split", "precision"}
 
 
+class TestMergingColumns:
+    @staticmethod
+    def made(run: str, loss: list[float], protocol: str = "windows", factor: float = 2.0) -> pa.Table:
+        row = {
+            "run": run, "model": "RoPE", "extension": "as-trained", "protocol": protocol, "factor": factor,
+            "length": 32, "split": "test", "step": 5, "precision": "fp32", "targets_hash": "t", "document": "a",
+        }  # fmt: skip
+        rows = [row | {"place": at + 1, "position": at, "loss": one} for at, one in enumerate(loss)]
+        return pa.Table.from_pylist(rows, schema=results.EVAL_TARGETS.schema())
+
+    def test_rows_with_the_key_of_a_row_are_replaced_by_columns(self, tmp_path: Path) -> None:
+        path, table = tmp_path / "t.parquet", results.EVAL_TARGETS
+        first, other = self.made("a", [1.0, 2.0, 3.0]), self.made("a", [4.0], "sliding")
+        for data in (first, other):
+            results.merge_columns(path, data, table, data.to_pylist(), "a")
+        assert results.read(path, table) == [*first.to_pylist(), *other.to_pylist()]
+        again = self.made("a", [5.0, 6.0])
+        results.merge_columns(path, again, table, again.slice(0, 1).to_pylist(), "a")
+        assert results.read(path, table) == [*other.to_pylist(), *again.to_pylist()]
+        longer = self.made("a", [7.0], factor=4.0)
+        results.merge_columns(path, longer, table, longer.to_pylist(), "a")
+        assert [row["loss"] for row in results.read(path, table)] == [4.0, 5.0, 6.0, 7.0]
+        assert pa.types.is_dictionary(pq.read_table(path)["document"].type)
+
+    def test_all_rows_get_the_name_of_today_and_an_empty_file_goes(self, tmp_path: Path) -> None:
+        path, table = tmp_path / "t.parquet", results.EVAL_TARGETS
+        old, new = self.made("a", [1.0]), self.made("b", [2.0], "sliding")
+        results.merge_columns(path, old, table, [], "a")
+        results.merge_columns(path, new, table, [], "b")
+        assert [(row["run"], row["loss"]) for row in results.read(path, table)] == [("b", 1.0), ("b", 2.0)]
+        for _ in range(2):
+            results.merge_columns(path, old.slice(0, 0), table, [*old.to_pylist(), *new.to_pylist()], "b")
+            assert not path.exists()
+
+    def test_a_damaged_file_is_refused(self, tmp_path: Path) -> None:
+        path, data = tmp_path / "t.parquet", self.made("a", [1.0])
+        results.merge_columns(path, data, results.EVAL_TARGETS, [], "a")
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(UserError, match="is damaged"):
+            results.merge_columns(path, data, results.EVAL_TARGETS, [], "a")
+
+
 class TestMerging:
     def test_columns_that_are_not_known_here_are_never_lost(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,9 +32,10 @@ _CURVE = (
 _TOO_FEW = "there are too few clusters"
 LOSS_BY_POSITION = Described(
     "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
-    "a model, a length and a bucket of L/2 positions",
+    "a model, a length and a bucket of positions",
     plain(
-        Column("position", INT, "tokens", meaning="Where a bucket of L/2 inputs begins in the window."),
+        Column("position", INT, "tokens", meaning="Where a bucket of inputs begins in the window."),
+        Column("bucket", INT, "tokens", meaning="How many inputs a bucket has: L/2, unless asked otherwise."),
         Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
         Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
@@ -108,7 +109,7 @@ class Positions(Section):
             table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
-                Text(_explained(found, documents)),
+                Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len)),
                 Table(
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
@@ -128,14 +129,15 @@ def _names(table: Described) -> list[str]:
     return [column.name for column in table.columns]
 
 
-def _explained(found: Sequence[Failure], rows: pd.DataFrame) -> str:
+def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_len: int) -> str:
+    buckets = "L/2" if bucket == seq_len // 2 else f"{bucket} positions"
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
     said = (
         "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
         f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
         f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
         "at 95 % for all buckets of all models at once: of 100 reports in which no model is above its control, at most "
-        "5 name a failure. Lengths are in tokens, by buckets of L/2. "
+        f"5 name a failure. Lengths are in tokens, by buckets of {buckets}. "
         f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
     )
     if any(one.by_seed for one in found):

@@ -8,6 +8,7 @@ import pytest
 
 from extrapolate.evaluation import validation
 from extrapolate.evaluation.losses import BATCH_TOKENS
+from extrapolate.evaluation.protocols._spans import spread
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.model.plan import PLAIN
@@ -66,3 +67,19 @@ def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precisi
     assert told == [2, 1]
     validation.validation_loss("model", "split", groups)
     assert asked[-1][3:] == (PLAIN, "fp32", BATCH_TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("available", "most", "apart", "places"),
+    [
+        (11, 2, 3, [3, 6]),  # 3 places before them, 4 after
+        (11, 3, 5, [0, 5, 10]),  # just enough room
+        (11, 3, 6, [0, 3, 7]),  # not enough: as even as can be
+        (11, 1, 4, [5]),
+        (11, 4, None, [0, 2, 5, 8]),
+    ],
+)
+def test_places_so_far_apart_are_in_the_middle_of_their_document(available, most, apart, places) -> None:
+    documents, found = spread(np.array([0, available]), most, apart)
+    assert documents.tolist() == [1] * most
+    assert found.tolist() == places
