@@ -11,6 +11,7 @@ import pytest
 
 from extrapolate import results
 from extrapolate.reports.published import Repeating, write_cells
+from extrapolate.reports.questions import write_questions
 from extrapolate.results.page import TABLES, kind, results_page, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
@@ -45,6 +46,9 @@ OF_A_STUDY = pd.DataFrame(
 )
 
 
+ASKED = {"question": 0, "a": "rope", "b": "none", "factor": 2.0, "extension": "as-trained"}
+
+
 def scored(row: dict[str, Any]) -> dict[str, Any]:
     """A row of evals as one of a benchmark, which takes lm-eval to make."""
     own = {"task": "arc_easy", "metric": "acc", "filter": "none", "shots": 0, "value": 0.25, "stderr": 0.1}
@@ -71,6 +75,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt", "--leaderboard"],
     ):
         results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
+        write_questions(made, [ASKED | {"side": side, "run": run} for side, run in (("a", "rope"), ("b", "none"))])
         write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])
         with pytest.raises(SystemExit) as ended:
             main(list(map(str, command)))
