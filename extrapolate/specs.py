@@ -30,6 +30,7 @@ DEEPEST = 20  # parentheses in one another
 LARGEST_WHOLE = 2**53  # up to here every whole number is a float64 too
 LARGEST_FLOAT = 3.4e38  # tensors are float32
 SHOWN = 120  # characters of what was given, in a message
+MOST_LISTED, FEW_LISTED = 60, 5  # names, in the message on a wrong one
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
@@ -126,10 +127,14 @@ def split_outside_parentheses(text: str, separator: str) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'rope'?` where something known is near, else the whole list."""
+    """`; did you mean 'rope'?` if something known is near, else the whole list; of a long list, what is nearest."""
     known = sorted(known)
-    near = difflib.get_close_matches(word[:SHOWN], known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known) or 'none'}"
+    if near := difflib.get_close_matches(word[:SHOWN], known, n=1):
+        return f"did you mean '{near[0]}'?"
+    if len(known) > MOST_LISTED:
+        nearest = difflib.get_close_matches(word[:SHOWN], known, n=FEW_LISTED, cutoff=0)
+        return f"of {len(known):,} names the nearest are {', '.join(nearest)}"
+    return f"known: {', '.join(known) or 'none'}"
 
 
 @dataclass(frozen=True)

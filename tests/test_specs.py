@@ -110,6 +110,13 @@ class TestSuggestions:
         assert did_you_mean("zzz", ["rope", "alibi"]) == "known: alibi, rope"
         assert did_you_mean("zzz", []) == "known: none"
 
+    def test_of_hundreds_of_names_it_lists_the_nearest(self) -> None:
+        known = [f"mmlu_{number}" for number in range(300)] + ["nosy", "such", "nock_5", "chess", "nous"]
+        said = did_you_mean("xx-nosuch-xx", known)
+        assert said.startswith("of 305 names the nearest are ")
+        assert len(said.split(", ")) == 5
+        assert "such" in said
+
 
 class Base:
     """What user classes derive from here."""

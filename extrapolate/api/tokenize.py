@@ -95,8 +95,17 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens, "
             f"the longest {split['longest_document']:,}"
         )
+    if (column := store.manifest["split_column"]) == "used":
+        progress.say(f"the splits are those that the column `split` of {settings.source} names")
+    elif column == "not used":
+        progress.say(
+            "the column `split` was not used, for it does not name the split of every document, or not all of train, "
+            "validation and test: held-out documents were drawn by hash"
+        )
     if (near := store.manifest["near_duplicates"]) is not None:
         kept = f", each kept in one split, of which {near['apart']:,} would be apart" if near["pairs"] else ""
+        if column == "used":
+            kept = f", of which {near['apart']:,} stand in two of these splits"
         progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
     if not store.lossless:
         found = store.manifest["round_trip"]

@@ -103,7 +103,7 @@ def _build(
             with closing(encoded(batches, store.tokenizer, store.dtype, workers, dedup)) as done:
                 for document, found in done:
                     progress(ENCODING, found.size)
-                    if not store.take(document.id, found):
+                    if not store.take(document.id, found, document.split):
                         break
             store.end()
         if not store.documents:

@@ -18,19 +18,23 @@ from tokenizers import Tokenizer
 from extrapolate import files
 from extrapolate.data import near_duplicates, shards, writing
 from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.documents import OTHER
 from extrapolate.data.encoding import Encoded
 from extrapolate.data.heldout import HeldOut
 from extrapolate.data.manifest import SPLITS, TOKENIZER, Content, Count
 from extrapolate.data.passages import PASSAGE
 from extrapolate.data.records import Records
 from extrapolate.data.seen import Seen
+from extrapolate.data.store import HELDOUT
 from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
 from extrapolate.sections import Section
 
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
-# A document that is kept: its hash, its tokens without the end of text, and whether it may be held out.
-_RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?")])
+# A document that is kept: its hash, its tokens without the end of text, whether it may be held out, and which of _NAMED
+# its own split is.
+_RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?"), ("named", "u1")])
+_NAMED = (None, OTHER, *SPLITS)
 _RECORDS_AT_ONCE = 2**16
 _ROUND_TRIP_TOKENS = 2**20  # of held-out documents are decoded
 
@@ -130,20 +134,20 @@ class Construction:
             self._heldout.may_hold(digest, tokens)
             self._tokens += tokens + 1
 
-    def take(self, document_id: str, encoded: Encoded) -> bool:
-        """The next document of the source. False where the store is to end before it."""
+    def take(self, document_id: str, encoded: Encoded, split: str | None = None) -> bool:
+        """The next document of the source; split: see `Document`. False where the store is to end before it."""
         count = len(encoded.tokens) // np.dtype(self.dtype).itemsize
         if count > self._min_doc_tokens and self._seen.add(encoded.digest):
             if self._max_tokens is not None and self._tokens + count > self._max_tokens:
                 return False
             if self._since_saved + count > writing.SHARD_TOKENS:
                 self._save()
-            long = self._heldout.may_hold(encoded.digest, count - 1)
+            long = self._heldout.may_hold(encoded.digest, count - 1) or split in HELDOUT
             (self._long if long else self._train).add(document_id, encoded.size, encoded.tokens)
             passages = np.frombuffer(encoded.passages, PASSAGE).copy()
             passages["row"] = self._records.count
             self._passages.add(passages)
-            self._records.add(np.array([(encoded.digest, count - 1, long)], _RECORD))
+            self._records.add(np.array([(encoded.digest, count - 1, long, _NAMED.index(split))], _RECORD))
             self._tokens, self._since_saved = self._tokens + count, self._since_saved + count
         self.read, self.read_bytes = self.read + 1, self.read_bytes + encoded.size
         return True
@@ -186,7 +190,7 @@ class Construction:
 
         Raises UserError where there are too few documents for testing, validation and training.
         """
-        chosen, near = self._chosen()
+        chosen, said = self._chosen()
         parts = {name: Shards(self._folder, name, self.dtype, [], EMPTY) for name in SPLITS} | {"train": self._train}
         late, round_trip = self._place_long(parts, chosen)
         for part in parts.values():
@@ -200,19 +204,33 @@ class Construction:
             "dtype": self.dtype,
             "splits": splits | {"train": splits["train"] | {"late": late}},
             "corpus_hash": self._corpus_hash(chosen),
-            "near_duplicates": near,
             "round_trip": round_trip,
+            **said,
             "files": {name: there.get(name) or content(self._folder / name) for name in names},
         }
 
-    def _chosen(self) -> tuple[dict[int, str], dict[str, int] | None]:
-        """The split of every document that is held out, and what the manifest says of near-duplicates."""
-        drawn = self._heldout.chosen()
+    def _chosen(self) -> tuple[dict[int, str], dict[str, Any]]:
+        """The split of every document that is held out, and what the manifest says of that."""
+        own, column = self._own_splits()
+        drawn = own or self._heldout.chosen()
         if not self._dedup:
-            return drawn, None
-        found = near_duplicates.find(self._passages, self._heldout.rows)
+            return drawn, {"split_column": column, "near_duplicates": None}
+        found = near_duplicates.find(self._passages, own or self._heldout.rows)
         apart = sum(drawn.get(row, "train") != drawn.get(other, "train") for row, other in found.pairs)
-        return self._heldout.chosen(found.pairs, found.common), {"pairs": len(found.pairs), "apart": apart}
+        near = {"pairs": len(found.pairs), "apart": apart}
+        return own or self._heldout.chosen(found.pairs, found.common), {"split_column": column, "near_duplicates": near}
+
+    def _own_splits(self) -> tuple[dict[int, str], str | None]:
+        """The documents that the source's own column holds out, and what the manifest says of the column.
+
+        There are none unless it names the split of every document, and all three splits.
+        """
+        parts = self._records.parts(_RECORDS_AT_ONCE)
+        names = {_NAMED[named] for records in parts for named in np.unique(records["named"])}
+        if names != set(SPLITS):
+            return {}, None if names == {None} else "not used"
+        named = ((row, _NAMED[record["named"]]) for row, record in enumerate(self._all_records()))
+        return {row: name for row, name in named if name is not None and name in HELDOUT}, "used"
 
     def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> tuple[list[int], dict[str, int]]:
         """Writes every long document into its split.

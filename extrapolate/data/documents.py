@@ -12,14 +12,20 @@ from extrapolate.machine.limits import memory_limit
 # What tokenising a text takes for each of its bytes: 130 to 160 with a byte-level BPE of tokenizers 0.23. Where that
 # library runs out of memory it ends the whole process.
 BYTES_A_BYTE = 100
+OTHER = "other"
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text. Its id says where it came from and is unique in its source."""
+    """One text. Its id says where it came from and is unique in its source.
+
+    split: what the source's own column `split` says of it, `train`, `validation` or `test`; OTHER if it says something
+    else, None if there is no such column.
+    """
 
     id: str
     text: str
+    split: str | None = None
 
 
 class Source(Protocol):

@@ -1,7 +1,7 @@
 """The manifest of a token store: what it says, and that what is read is one."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -12,7 +12,7 @@ from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
 # says the places of training documents that were written late, the fourth how many near-duplicates were found. The
-# fifth says whether the tokenizer gives the text back, and what the source's files held.
+# fifth says whether the tokenizer gives the text back, what the source's files held, and whose the splits are.
 FORMAT = 5
 TOKENIZER = "tokenizer.json"
 
@@ -132,10 +132,15 @@ class SourceFiles(Section):
 
 
 class Fifth(Fourth):
-    """A manifest of the fifth format. Without source_files: the source does not say whether it is the same."""
+    """A manifest of the fifth format.
+
+    Without source_files, the source does not say whether it is the same. `split_column`: whether the splits are those
+    that the source's own column names; None if there is no such column.
+    """
 
     round_trip: RoundTrip
     source_files: SourceFiles | None
+    split_column: Literal["used", "not used"] | None
 
 
 SPLITS = tuple(Parts.model_fields)

@@ -134,3 +134,15 @@ def test_another_pythons_library_is_other_text(texts: Path, monkeypatch: pytest.
     assert said.lines == [
         "store is used as it is, but the library of this Python holds other text than the store was made from"
     ]
+
+
+@pytest.mark.parametrize("names", [("train", "val", "test"), ("train", "test")])
+def test_it_says_whose_the_splits_are(texts: Path, names: tuple[str, ...]) -> None:
+    rows = [{"text": path.read_text(), "split": names[row % len(names)]} for row, path in enumerate(texts.iterdir())]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store, said = tokenized("rows.jsonl")
+    used = len(names) == 3
+    assert store.manifest["split_column"] == ("used" if used else "not used")
+    assert ("the splits are those that the column `split` of rows.jsonl names" in said) is used
+    assert ("the column `split` was not used, for it does not name" in said) is not used
+    assert "split" not in tokenized("rows.jsonl")[1]

@@ -193,7 +193,18 @@ class TestManifest:
             rewritten(copy, change)
 
     @pytest.mark.parametrize(
-        "name", ["format", "splits", "eos_id", "files", "settings", "near_duplicates", "round_trip", "source_files"]
+        "name",
+        [
+            "format",
+            "splits",
+            "eos_id",
+            "files",
+            "settings",
+            "near_duplicates",
+            "round_trip",
+            "source_files",
+            "split_column",
+        ],
     )
     def test_an_entry_that_is_missing_is_refused(self, copy: Store, name: str) -> None:
         with pytest.raises(UserError, match=r"manifest\.json is damaged"):

@@ -1,8 +1,12 @@
-"""The text of one row of a table: a line of JSON, a row of Parquet, of a dataset."""
+"""The text of one row of a table, and its split: a line of JSON, a row of Parquet, of a dataset."""
 
 from collections.abc import Mapping, Sequence
 
+from extrapolate.data.documents import OTHER
 from extrapolate.errors import UserError
+
+SPLIT = "split"  # the column
+_SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(["validation", "valid", "val", "dev"], "validation")
 
 
 def text_of(row: Mapping[str, object], field: str, place: str) -> str:
@@ -17,6 +21,14 @@ def text_of(row: Mapping[str, object], field: str, place: str) -> str:
     except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
         raise UserError(f"{place}: '{field}' is not valid Unicode: {error}") from error
     return text
+
+
+def split_of(row: Mapping[str, object], field: str) -> str | None:
+    """What the row's column `split` says, as `Document` has it; `field` is the column of text."""
+    if SPLIT not in row or field == SPLIT:
+        return None
+    named = row[SPLIT]
+    return _SPLITS.get(named, OTHER) if isinstance(named, str) else OTHER
 
 
 def missing(field: str, names: Sequence[str], place: str) -> str:

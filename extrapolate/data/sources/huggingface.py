@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from extrapolate.data.documents import Document, check_size
 from extrapolate.data.sources.base import NamedSource, sources
-from extrapolate.data.sources.fields import text_of
+from extrapolate.data.sources.fields import split_of, text_of
 from extrapolate.errors import UserError
 
 
@@ -12,7 +12,7 @@ from extrapolate.errors import UserError
 class HuggingFace(NamedSource):
     """A dataset of the Hugging Face Hub, or a local dataset folder, streamed: `hf:NAME[:CONFIG[:SPLIT]]`.
 
-    Every row is a document; one column has the text. Without a SPLIT the split is `train`.
+    Every row is a document; one column has the text. Without a SPLIT the Hub's split `train` is read.
     """
 
     argument = "NAME"
@@ -36,7 +36,8 @@ class HuggingFace(NamedSource):
         try:
             rows = iter(datasets.load_dataset(self.name, self.config, split=self.split, streaming=True))
             while (row := next(rows, None)) is not None:
-                yield check_size(Document(str(number), text_of(row, self.text_field, f"row {number}")))
+                text = text_of(row, self.text_field, f"row {number}")
+                yield check_size(Document(str(number), text, split_of(row, self.text_field)))
                 number += 1
         except UserError:
             raise

@@ -93,3 +93,10 @@ def test_damaged_data_is_refused_by_name(tmp_path: Path, documents) -> None:
 def test_no_name_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=r"names no dataset: expected hf:NAME"):
         open_source(spec)
+
+
+def test_a_column_of_splits_is_read(tmp_path: Path, documents, write_jsonl) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    write_jsonl(folder / "train.jsonl", [{"text": name, "split": name} for name in ("train", "valid", "test", "x")])
+    assert [d.split for d in documents(f"hf:{folder}")] == ["train", "validation", "test", "other"]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.fields import text_of
+from extrapolate.data.sources.fields import split_of, text_of
 from extrapolate.data.sources.local.base import FileKind, decoded, kinds
 from extrapolate.data.sources.local.file import LocalFile
 from extrapolate.errors import UserError
@@ -24,17 +24,18 @@ class JsonLines(FileKind):
                 try:
                     if not (line := lines.readline()):
                         return
-                    text = _text(line, text_field, place)
+                    row = _row(line, place)
+                    text = None if row is None else text_of(row, text_field, place)
                 except MemoryError:
                     raise UserError(
                         f"{place} is longer than memory suffices for: cut its text into several documents"
                     ) from None
-                if text is not None:
-                    yield Document(f"{name}:{number}", text)
+                if row is not None and text is not None:
+                    yield Document(f"{name}:{number}", text, split_of(row, text_field))
 
 
-def _text(line: bytes, text_field: str, place: str) -> str | None:
-    """The text in a line; None where the line is empty. Raises UserError, naming the place, where there is no text."""
+def _row(line: bytes, place: str) -> dict[str, object] | None:
+    """The object in a line; None where the line is empty. Raises UserError, naming the place, where it is none."""
     content = decoded(line, place)
     if not content.strip():
         return None
@@ -44,4 +45,4 @@ def _text(line: bytes, text_field: str, place: str) -> str | None:
         raise UserError(f"{place} is not valid JSON: {error}") from error
     if not isinstance(row, dict):
         raise UserError(f"{place} is not a JSON object")
-    return text_of(row, text_field, place)
+    return row

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.fields import missing, text_of
+from extrapolate.data.sources.fields import SPLIT, missing, split_of, text_of
 from extrapolate.data.sources.local.base import FileKind, kinds
 from extrapolate.data.sources.local.file import LocalFile
 from extrapolate.errors import UserError
@@ -50,7 +50,9 @@ def _rows(file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
     if text_field not in table.schema_arrow.names:
         raise UserError(missing(text_field, table.schema_arrow.names, str(file)))
     number = 0
-    for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[text_field]):
-        for text in batch.column(0).to_pylist():
-            yield Document(f"{name}:{number}", text_of({text_field: text}, text_field, f"{file}, row {number}"))
+    columns = [column for column in {text_field, SPLIT} if column in table.schema_arrow.names]
+    for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+        for row in batch.to_pylist():
+            text = text_of(row, text_field, f"{file}, row {number}")
+            yield Document(f"{name}:{number}", text, split_of(row, text_field))
             number += 1

@@ -90,3 +90,10 @@ def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, document
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "\\ud800"}\n')
     with pytest.raises(ValueError, match="line 2"):
         documents(tmp_path / "a.jsonl")
+
+
+def test_a_column_of_splits_is_read(tmp_path: Path, documents, write_jsonl) -> None:
+    names = ["train", "dev", "val", "test", "all", None, 3]
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "a", "split": name} for name in names] + [{"text": "a"}])
+    expected = ["train", "validation", "validation", "test", "other", "other", "other", None]
+    assert [document.split for document in documents(path)] == expected

@@ -71,3 +71,11 @@ def test_text_that_is_not_utf8_is_refused_by_name(tmp_path: Path, documents) -> 
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet"):
         documents(tmp_path / "a.parquet")
+
+
+def test_a_column_of_splits_is_read(tmp_path: Path, documents) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"split": ["train", "validation", "test", None], "text": list("abcd")}), path)
+    found = documents(path)
+    assert [document.text for document in found] == list("abcd")
+    assert [document.split for document in found] == ["train", "validation", "test", "other"]
