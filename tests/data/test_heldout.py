@@ -11,6 +11,8 @@ from extrapolate.data import heldout
 from extrapolate.data.heldout import HeldOut
 from extrapolate.errors import UserError
 
+# Both tests are quick, but a machine with other work may not be.
+under_load = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SMALL = {"test": (0.25, 6, 40), "validation": (0.05, 3, 10)}
 
 
@@ -29,7 +31,7 @@ def by_all_at_once(digests: list[bytes], lengths: list[int], least: int, bound: 
 
 
 @given(st.lists(st.integers(1, 30), min_size=3, max_size=80), st.integers(0, 1000), st.integers(0, 256))
-@settings(suppress_health_check=[HealthCheck.too_slow])  # it is quick; a machine with other work may not be
+@under_load
 def test_it_is_what_all_at_once_give(lengths: list[int], seed: int, learned: int) -> None:
     digests = [hashlib.sha256(b"%d %d" % (seed, row)).digest() for row in range(len(lengths))]
     bound = bytes([learned]) if learned < 256 else b"\xff" * 32  # of a document's hash; the tokenizer learned above
@@ -51,6 +53,7 @@ def test_it_is_what_all_at_once_give(lengths: list[int], seed: int, learned: int
 
 
 @given(st.lists(st.integers(1, 30), min_size=3, max_size=60), st.integers(0, 1000), st.data())
+@under_load
 def test_near_duplicates_are_drawn_as_one(lengths: list[int], seed: int, data: st.DataObject) -> None:
     digests = [hashlib.sha256(b"%d %d" % (seed, row)).digest() for row in range(len(lengths))]
     rows = st.integers(0, len(lengths) - 1)

@@ -63,7 +63,7 @@ def check_refused_or_read(store: Store) -> None:
 @given(data=st.data())
 def test_every_flipped_bit_is_refused(small: Store, damage: Any, data: st.DataObject) -> None:
     names = sorted(path.name for path in small.path.iterdir())
-    assert len(names) == 5
+    assert len(names) == 6
     path = small.path / data.draw(st.sampled_from(names))
     content = path.read_bytes()
     with Damaged(path, data.draw(damage.flipped(content))), pytest.raises(UserError, match="damaged"):
