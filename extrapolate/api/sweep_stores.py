@@ -60,8 +60,8 @@ def _command(settings: StoreSettings, out: Path) -> str:
     """The command that makes a store."""
     words = ["extrapolate", "tokenize", settings.source, "--out", str(out)]
     for name, value in vars(settings).items():
-        flag = name.replace("_", "-")
         if name == "source" or value == getattr(StoreSettings(), name):
             continue
-        words += [f"--no-{flag}"] if value is False else [f"--{flag}", str(value)]
+        flag = name.replace("_", "-")
+        words += [f"--{'no-' if value is False else ''}{flag}", *([] if value is False else [str(value)])]
     return shlex.join(words)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +19,13 @@ from extrapolate.specs import did_you_mean
 from extrapolate.training.config import TrainingConfig
 
 T = TypeVar("T", bound="RunConfig")
-LONGEST_TOML = 100_000  # characters: a key of many parts takes the library time that grows with their square
+LONGEST_TOML = 100_000  # characters
+LONGEST_KEY = 20  # parts, such as the two of `base.lr`: the library's time and memory grow with their square
+# What ends a key, the dots between its parts, and what may hold either without meaning it: strings and comments.
+_KEYS = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*|[\[\]{}=,\n]|\.',
+    re.DOTALL,
+)
 
 
 class EncodingConfig(Section):
@@ -203,8 +210,10 @@ def read_config_file(path: Path) -> dict[str, Any]:
     """A TOML or JSON file as nested dictionaries. Raises UserError where it is neither or not there."""
     try:
         text = path.read_text(encoding="utf-8")
-        if path.suffix != ".json" and len(text) > LONGEST_TOML:
-            raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
+        if path.suffix != ".json":
+            if len(text) > LONGEST_TOML:
+                raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
+            _check_keys(text, path)
         return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
@@ -214,6 +223,19 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise
     except (ValueError, RecursionError) as error:  # neither, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+
+
+def _check_keys(text: str, path: Path) -> None:
+    """Raises UserError if a key or a header has too many parts."""
+    dots = 0
+    for token in _KEYS.finditer(text):
+        if token[0] == ".":
+            dots += 1
+        elif token[0] in "[]{}=,\n":
+            dots = 0
+        if dots >= LONGEST_KEY:
+            line = text.count("\n", 0, token.start()) + 1
+            raise UserError(f"{path}, line {line}: a key has more than {LONGEST_KEY} parts")
 
 
 def validate(config: Mapping[str, Any], where: str) -> TrainedConfig:

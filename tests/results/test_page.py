@@ -41,7 +41,7 @@ OF_A_STUDY = pd.DataFrame(
         "Learning rate": [1e-3, 3e-3],
         "Validation loss": [5.0, None],
         "Seeds": [1, 1],
-        "Taken": ["lowest of all", ""],
+        "Taken": ["yes, the lowest tried", ""],
     }
 )
 

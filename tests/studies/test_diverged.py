@@ -63,7 +63,7 @@ def test_a_rate_that_diverged_is_not_taken_and_not_tried_again(
             ["alibi", 3e-3, math.inf, "diverged"],
             ["alibi", 1.0, math.inf, "diverged"],
         ]
-        assert done.learning_rates["Taken"][0] == "lowest of all"
+        assert done.learning_rates["Taken"][0] == "yes, the lowest tried"
         status = xt.status("out").set_index("cell")
         assert status["status"].tolist() == ["done", "diverged", "diverged", "diverged"]
         assert status["reason"]["rope-lr1.0-s0"].endswith(reason)

@@ -1,5 +1,6 @@
 """A study on a real Ray cluster."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,17 @@ max_targets = 512
 """
 
 
+@pytest.fixture
+def no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray finds no cluster on this machine, though somebody else may run one."""
+    from ray._private import services
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "_cached_find_gcs_addresses", functools.cache(set))
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
+
+
+@pytest.mark.usefixtures("no_cluster_here")
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "127.0.0.1:99999", "nonsense", "ray://127.0.0.1:1"])
 def test_no_cluster_at_an_address(store: Path, tmp_path: Path, address: str) -> None:
     study = tmp_path / "study.toml"
