@@ -272,6 +272,10 @@ class TestSources:
         refused(self.tokenize(corpus, "--tokenizer", "tokenizer.json"), "tokenizer.json", "cannot be read")
 
 
+def test_a_run_is_no_checkpoint_of_hugging_face(refused, ckpt):
+    refused(["eval-lengths", f"hf:{ckpt / 'rope'}", *FEW], "config.json is of a run: name its folder without hf:")
+
+
 @pytest.mark.parametrize("what", ["store", "runs", "text"])
 def test_a_folder_of_other_things_does_not_become_a_run(refused, tiny, ckpt, store, tmp_path, what):
     """A store would get the tokenizer of the run, and runs below a run are found no more."""
