@@ -11,6 +11,8 @@ from extrapolate.contract.extensions import of_extension
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
 
+LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
+
 
 def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     """Checks in seconds what an encoding must do, before an hour of training goes into it.
@@ -25,12 +27,12 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
 
     encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or the class of an
     encoding, as `train` takes it.
-    seq_len: the training length L, tokens; the model around it is tiny.
+    seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
 
     Raises UserError where there is no such encoding, or its file does not import.
     """
-    if seq_len < 4:
-        raise UserError(f"`seq_len` must be at least 4 tokens, not {seq_len}")
+    if not LEAST <= seq_len <= MOST:
+        raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")
     with as_spec(encoding) as text:
         spec = specs.parse(text)
         if _is_extension(spec.name):

@@ -28,6 +28,8 @@ def subjects(
     """What was named: the runs at and below folders, what checkpoints of Hugging Face became, others' models; and what
     is wrong with those that cannot be opened."""
     named = several("runs", runs, ((str, Path, Run, ForeignRun), "a run or a folder"))
+    if not named:
+        raise UserError("name at least one run, or a folder of runs")
     if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
     models: list[ForeignRun] = []

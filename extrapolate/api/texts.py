@@ -23,9 +23,13 @@ def ids_of(run: Run | ForeignRun, model: LanguageModel, parameter: str, text: st
     if isinstance(text, str):
         tokenizer = run.tokenizer
         tokenizer.no_truncation()  # a file of transformers may say how long its texts were
-        ids = list(tokenizer.encode(text).ids)
+        try:
+            ids = list(tokenizer.encode(text).ids)
+        except TypeError:
+            raise UserError(f"`{parameter}` has half a character, a lone surrogate, which is no text") from None
     else:
-        ids = [int(id_) for id_ in several(parameter, text, WHOLE)]
+        given = text.tolist() if hasattr(text, "tolist") else text  # a tensor or an array
+        ids = [int(id_) for id_ in several(parameter, given, WHOLE)]
     if not ids:
         raise UserError(f"`{parameter}` has no tokens: give a text")
     for id_ in ids:

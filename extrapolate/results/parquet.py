@@ -170,7 +170,7 @@ def _damage(path: Path, again: str) -> Iterator[None]:
     except UserError:
         raise
     except FileNotFoundError:
-        raise UserError(f"{path} is missing: {again}") from None
+        raise UserError(f"{path} is missing: {again.rpartition('and ')[2]}") from None  # nothing is there to delete
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path} is damaged: {str(error)[:300]}; {again}") from error
 

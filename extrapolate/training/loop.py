@@ -16,6 +16,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.folders import listed
 from extrapolate.machine.load import Load
 from extrapolate.machine.ranks import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
@@ -23,7 +24,18 @@ from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.run import LOG, METRICS, OLD_STATE, STATE, WEIGHTS, Run, check_same
+from extrapolate.runs.run import (
+    CONFIG,
+    LOG,
+    METRICS,
+    OLD_STATE,
+    STATE,
+    TOKENIZER,
+    USER_ENCODING,
+    WEIGHTS,
+    Run,
+    check_same,
+)
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
 from extrapolate.training.causality import check_causality
@@ -137,6 +149,7 @@ def remove_state(path: Path) -> None:
 
 def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
+        check_empty(path)
         (path / LOG).unlink(missing_ok=True)
         return Run.create(path, config, store.tokenizer_json(), user_encoding)
     if not resume:
@@ -149,6 +162,14 @@ def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user
         )
     check_same(run, config)
     return run
+
+
+def check_empty(path: Path) -> None:
+    """Raises UserError if a folder holds other things than a run: a token store would be damaged, other runs hidden."""
+    before = {TOKENIZER, USER_ENCODING}  # what a run has before its configuration
+    others = sorted(one.name for one in path.iterdir() if one.name[0] != "." and one.name not in before)
+    if others and not (path / CONFIG).exists():
+        raise UserError(f"{path} is no run, and holds other files ({listed(others)}): choose a new folder as `out`")
 
 
 def _begun(path: Path) -> bool:

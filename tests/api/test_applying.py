@@ -66,6 +66,12 @@ def test_what_applies_to_none_or_is_malformed_is_refused(
     assert not list(ckpt.rglob("evals.parquet"))
 
 
+@pytest.mark.parametrize("call", [xt.evaluate, xt.inspect])
+def test_no_run_at_all_is_refused(call: Callable[..., Any]) -> None:
+    with pytest.raises(xt.UserError, match="name at least one run"):
+        call([])
+
+
 def test_the_command_says_it_on_stderr_and_succeeds(cli: Callable[..., Any], ckpt: Path) -> None:
     ended = cli("eval-lengths", "ckpt/rope", "ckpt/expe", "--extend", "yarn", *FLAGS, "--json").succeeded()
     assert LINE.format("ckpt/expe") in ended.err

@@ -43,7 +43,8 @@ def test_a_text_has_its_tokens(trained: Path) -> None:
     found = xt.attention(run, "some words")
     assert found.ids == run.tokenizer.encode("some words").ids
     assert "".join(found.tokens) == "some words"
-    assert torch.equal(found.weights, xt.attention(run, found.ids).weights)
+    for ids in (found.ids, torch.tensor(found.ids)):
+        assert torch.equal(found.weights, xt.attention(run, ids).weights)
 
 
 def test_an_extension_is_set_for_the_length(trained: Path) -> None:
@@ -62,6 +63,7 @@ def test_an_extension_is_set_for_the_length(trained: Path) -> None:
     ("call", "message"),
     [
         (lambda ckpt: xt.attention(ckpt / "rope", ""), "`text` has no tokens"),
+        (lambda ckpt: xt.attention(ckpt / "rope", "\ud800"), "`text` has half a character"),
         (
             lambda ckpt: xt.attention(ckpt / "rope", [5, 400]),
             "there is no token 400; the model has those from 0 to 399",

@@ -270,3 +270,17 @@ class TestSources:
     def test_not_a_tokenizer(self, refused, corpus, tmp_path):
         (tmp_path / "tokenizer.json").write_text("{}")
         refused(self.tokenize(corpus, "--tokenizer", "tokenizer.json"), "tokenizer.json", "cannot be read")
+
+
+def test_a_run_is_no_checkpoint_of_hugging_face(refused, ckpt):
+    refused(["eval-lengths", f"hf:{ckpt / 'rope'}", *FEW], "config.json is of a run: name its folder without hf:")
+
+
+@pytest.mark.parametrize("what", ["store", "runs", "text"])
+def test_a_folder_of_other_things_does_not_become_a_run(refused, tiny, ckpt, store, tmp_path, what):
+    """A store would get the tokenizer of the run, and runs below a run are found no more."""
+    out = {"store": tmp_path / "data", "runs": ckpt, "text": tmp_path / "novels"}[what]
+    shutil.copytree(store, tmp_path / "data")
+    (tmp_path / "novels").mkdir()
+    (tmp_path / "novels" / "one.txt").write_text("Some words.")
+    refused(["train", "--pe", "rope", *tiny, "--out", out], f"{out} is no run, and holds other files", "choose a new")

@@ -107,6 +107,8 @@ def completed(given: Fields) -> Fields:
 
     Raises UserError on what is not supported.
     """
+    if "provenance" in given.values:
+        raise UserError(f"{given.path} is of a run: name its folder without hf:")
     architectures = given.values.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     if not isinstance(name, str) or name not in ARCHITECTURES.keys() | TEXT_OF.keys():
