@@ -92,7 +92,8 @@ def test_the_page_of_encodings_has_each(name: str) -> None:
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
     assert code == [
-        (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("my_encoding.py", "my_rotary.py")
+        (ROOT / "examples" / name).read_text(encoding="utf-8")
+        for name in ("my_encoding.py", "my_rotary.py", "my_gate.py")
     ]
     assert len(code[0].splitlines()) < 30
 
@@ -111,6 +112,17 @@ def test_the_rotary_encoding_of_ones_own_is_rope_until_it_is_trained(extension: 
             logits[name] = model(torch.arange(61)[None], plan)
         assert extension == "none" or not torch.allclose(logits[name], model(torch.arange(61)[None]), atol=1e-4)
     torch.testing.assert_close(*logits.values(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_forgetful_encoding_of_ones_own_is_fox_with_its_gate_turned_round() -> None:
+    """ln sigmoid(-z) = -softplus(z): an identity that the page's code has with the package's."""
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48)
+    mine, fox = (Model(sizes, name, {}, 16).eval() for name in (f"{ROOT / 'examples' / 'my_gate.py'}:Forgetful", "fox"))
+    turned = {name: -value if ".gate." in name else value for name, value in mine.state_dict().items()}
+    fox.load_state_dict(turned)
+    with torch.no_grad():
+        logits = [model(torch.arange(61)[None]) for model in (mine, fox)]
+    torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-6)
 
 
 def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path: Path) -> None:

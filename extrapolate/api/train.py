@@ -36,6 +36,8 @@ def train(
     batch_tokens: int | None = None,
     lr: float | None = None,
     layers: int | None = None,
+    width: int | None = None,
+    heads: int | None = None,
     ssmax: bool | None = None,
     qk_norm: bool | None = None,
     qkv_bias: bool | None = None,
@@ -63,9 +65,10 @@ def train(
     script or a notebook. seq_len: the training length L, tokens.
     data: a token store (default: the standard library's, in data/stdlib, made on first use). preset: sizes and budget
     by name (default `tiny`). tokens, batch_tokens: the budget and a step, tokens. lr: the peak learning rate. layers:
-    blocks. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm: queries and keys are
-    normalised per head. qkv_bias: queries, keys and values have biases, as in Qwen 2. probes: shares of the windows
-    that are probes, `needle=0.25,mqar=0.25`. seed: of weights, order and dropout (default 0).
+    blocks. width, heads: channels D and attention's heads; each head has D / heads channels, and the feed-forward width
+    keeps the preset's ratio. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm:
+    queries and keys are normalised per head. qkv_bias: queries, keys and values have biases, as in Qwen 2. probes:
+    shares of the windows that are probes, `needle=0.25,mqar=0.25`. seed: of weights, order and dropout (default 0).
 
     out: the run's folder (default: ckpt/ and a name made from the settings). resume: continue the run in `out` with its
     own settings, if there is one; what is given must agree with it. save_every: tokens between saved states (default:
@@ -95,7 +98,11 @@ def train(
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
             spec, preset, path_of("config", config),
-            {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, flags, trust_code,
+            {
+                "layers": layers, "width": width, "heads": heads, "ssmax": ssmax, "qk_norm": qk_norm,
+                "qkv_bias": qkv_bias,
+            },
+            flags, trust_code,
         )  # fmt: skip
         return train_with(
             request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,

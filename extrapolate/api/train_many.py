@@ -35,6 +35,8 @@ def train_many(
     tokens: int | None = None,
     batch_tokens: int | None = None,
     layers: int | None = None,
+    width: int | None = None,
+    heads: int | None = None,
     ssmax: bool | None = None,
     qk_norm: bool | None = None,
     qkv_bias: bool | None = None,
@@ -76,7 +78,11 @@ def train_many(
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
         request = TrainingRequest(
             spec, preset, path_of("config", config),
-            {"layers": layers, "ssmax": ssmax, "qk_norm": qk_norm, "qkv_bias": qkv_bias}, training, trust_code,
+            {
+                "layers": layers, "width": width, "heads": heads, "ssmax": ssmax, "qk_norm": qk_norm,
+                "qkv_bias": qkv_bias,
+            },
+            training, trust_code,
         )  # fmt: skip
         folder = path_of("out", out) or Path("ckpt")
         check_request(request)

@@ -41,6 +41,8 @@ def train(
     batch_tokens: Annotated[int | None, _TRAINING(help="tokens in one step")] = None,
     lr: Annotated[float | None, _TRAINING(help="peak learning rate")] = None,
     layers: Annotated[int | None, _MODEL(help="number of blocks, in place of the preset's")] = None,
+    width: Annotated[int | None, _MODEL(help="channels D of the residual stream, in place of the preset's")] = None,
+    heads: Annotated[int | None, _MODEL(help="heads of attention, of D / heads channels each")] = None,
     ssmax: Annotated[bool | None, _MODEL("--ssmax", help="multiply the scores of query i by s ln(i + 1)")] = None,
     qk_norm: Annotated[bool | None, _MODEL("--qk-norm", help="normalise queries and keys per head")] = None,
     qkv_bias: Annotated[bool | None, _MODEL("--qkv-bias", help="biases of queries, keys and values")] = None,
@@ -112,17 +114,17 @@ def train(
         train_many(
             encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,),
             lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
-            tokens=tokens, batch_tokens=batch_tokens, layers=layers, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias,
-            probes=probes, out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
-            precision=precision.value, compile=compile, config=config, tracker=tracked, trust_code=trust_code,
-            progress=CommandLine(),
+            tokens=tokens, batch_tokens=batch_tokens, layers=layers, width=width, heads=heads, ssmax=ssmax,
+            qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes, out=out, resume=resume, save_every=save_every,
+            keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
+            tracker=tracked, trust_code=trust_code, progress=CommandLine(),
         )  # fmt: skip
         say(f"evaluate them with: extrapolate eval-lengths {quote(str(out or 'ckpt'))}")
         return
     run = trained(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
-        layers=layers, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes, seed=seed, out=out,
-        resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
+        layers=layers, width=width, heads=heads, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes,
+        seed=seed, out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
         precision=precision.value, compile=compile, config=config, start=start, extend=extend, fsdp=fsdp,
         tracker=tracked, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip

@@ -17,6 +17,8 @@ from extrapolate.encodings.base import Context, Encoding, Spectrum
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
 
+CONTENT = "what depends on content belongs in `scores`, with `context.state`"
+
 
 class Asked:
     """An encoding whose hooks are called here, by the same names, and whose every answer is checked.
@@ -125,7 +127,8 @@ class Asked:
         free = tuple(1 if axis in "BH" and not finite else size for axis, size in sizes.items())
         fits = value.ndim == len(wanted) and all(n in pair for n, *pair in zip(value.shape, wanted, free, strict=True))
         if not fits:
-            raise self.wrong(hook, f"returned {list(value.shape)}; expected {_spell(sizes)}")
+            more = f": {CONTENT}" if hook == "bias" and value.ndim == 4 else ""
+            raise self.wrong(hook, f"returned {list(value.shape)}; expected {_spell(sizes)}{more}")
         if value.dtype != dtype and (dtype is not None or not value.is_floating_point()):
             kind = "a floating-point type" if dtype is None else str(dtype).removeprefix("torch.")
             raise self.wrong(hook, f"returned {str(value.dtype).removeprefix('torch.')}; expected {kind}")

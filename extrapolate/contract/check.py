@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.contract.answers import Asked, attempt, described, what_is
+from extrapolate.contract.answers import CONTENT, Asked, attempt, described, what_is
 from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.model.attention import chunk_context
@@ -61,6 +61,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
             asked = Asked(encoding.eval(), file, number)
             asked.call("constrain")
             check_places(asked, sample, pos_T)
+            check_bias_reads_no_content(asked, sample, pos_T)
             check_chunks(asked, sample, pos_T)
             check_bias_reads_positions(asked, sample, pos_T)
             check_frequencies(asked, sample, pos_T)
@@ -231,6 +232,19 @@ def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor
                     f"among all: a hook is asked for some queries at a time; take their places from {places}, not from "
                     "a length or arange",
                 )
+
+
+def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
+    """Raises UserError if a bias is another after `prepare` saw other numbers: it is one for all windows of a batch."""
+    context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
+    found = []
+    for x_BTD in (sample.x_BTD, -sample.x_BTD):
+        asked.prepare(x_BTD)
+        if (bias_HTS := asked.bias(context)) is None:
+            return
+        found.append(bias_HTS.masked_fill(context.hidden_TS, 0.0))
+    if differ(*found):
+        raise asked.wrong("bias", f"depends on content: {CONTENT}")
 
 
 def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> None:

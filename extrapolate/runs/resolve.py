@@ -11,6 +11,7 @@ from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims, find
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
+from extrapolate.model.config import ModelConfig
 from extrapolate.model.layers import layer_encodings
 from extrapolate.runs import config as configs
 from extrapolate.runs import trust
@@ -66,9 +67,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
             f"model.vocab_size is {size}, and the tokenizer of {store.path} has {store.vocab_size} tokens: "
             "leave it out, or tokenise with that vocabulary"
         )
-    model = preset_sections(preset)["model"] | given_model | {"vocab_size": store.vocab_size}
-    if "heads" in given_model and "kv_heads" not in given_model:
-        model["kv_heads"] = model["heads"]
+    model = _sizes(preset_sections(preset)["model"], given_model) | {"vocab_size": store.vocab_size}
     raw = {
         "preset": preset,
         "encoding": encoding_section(request, file),
@@ -79,6 +78,28 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
     config = configs.validate(raw, str(request.file) if request.file else "configuration")
     config = config.model_copy(update={"training": with_automatic(config, training)})
     return with_resolved_encoding(config)
+
+
+def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The model section: what the preset says and what was given, and what follows from a width and heads.
+
+    Unless they are given too: as many key and value heads; heads as wide as the width divided among them; and a
+    feed-forward width with the preset's ratio. Raises UserError if the width cannot be divided.
+    """
+    usual = {name: field.default for name, field in ModelConfig.model_fields.items()} | dict(preset)
+    sizes = dict(preset) | dict(given)
+    width, heads = (given.get(name, usual[name]) for name in ("width", "heads"))
+    if "heads" in given:
+        sizes["kv_heads"] = given.get("kv_heads", heads)
+    if not {"width", "heads"} & given.keys() or not all(type(size) is int and size > 0 for size in (width, heads)):
+        return sizes  # what is no size is refused with the rest of the configuration
+    if "head_dim" not in given:
+        if width % heads:
+            raise UserError(f"`width={width}` cannot be divided among {heads} heads: give a multiple, or other `heads`")
+        sizes["head_dim"] = width // heads
+    if "width" in given and "ff_width" not in given:
+        sizes["ff_width"] = round(width * usual["ff_width"] / usual["width"])
+    return sizes
 
 
 def _training_section(request: TrainingRequest, file: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

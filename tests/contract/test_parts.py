@@ -34,7 +34,14 @@ def checked(tmp_path: Path) -> Checked:
 
 @pytest.mark.parametrize(
     "name",
-    ["rope", "learned", "fox", f"{EXAMPLES / 'my_encoding.py'}:LogBias", f"{EXAMPLES / 'my_rotary.py'}:PhaseRoPE"],
+    [
+        "rope",
+        "learned",
+        "fox",
+        f"{EXAMPLES / 'my_encoding.py'}:LogBias",
+        f"{EXAMPLES / 'my_rotary.py'}:PhaseRoPE",
+        f"{EXAMPLES / 'my_gate.py'}:Forgetful",
+    ],
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
     parts = list(of_encoding(name, {}, 64))
@@ -148,6 +155,25 @@ WRONG = {
 def test_the_part_that_finds_it_names_the_hook(checked: Checked, body: str, part: str, message: str) -> None:
     parts = checked(body)
     assert message in parts[part].wrong, {name: found.wrong for name, found in parts.items()}
+
+
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        ("self.gates", "bias returned [2, 4, 64, 64]; expected [H=4, T=64, S=64]"),
+        ("self.gates.mean(dim=0)", "bias depends on content"),
+    ],
+)
+def test_a_bias_of_content_is_told_where_it_belongs(checked: Checked, gates: str, said: str) -> None:
+    body = f"""
+    def prepare(self, x):
+        self.gates = x[..., :4].cumsum(dim=1).mT
+    def bias(self, pos_T, pos_S):
+        gates = {gates}
+        return gates[..., pos_T.long()].unsqueeze(-1) - gates[..., pos_S.long()].unsqueeze(-2)
+    """
+    (part,) = checked(body).values()
+    assert f"mine.py: {said}: what depends on content belongs in `scores`, with `context.state`" in part.wrong
 
 
 def test_a_window_or_a_layer_of_weights_over_content_is_no_fault(checked: Checked) -> None:

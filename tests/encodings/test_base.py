@@ -1,8 +1,9 @@
 """What all encodings share: their labels, and what they refuse."""
 
 import pytest
+import torch
 
-from extrapolate.encodings.base import Dims
+from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model.layers import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
@@ -55,3 +56,17 @@ def test_labels_show_what_is_not_default(name: str, arguments: dict[str, str], l
 def test_refused_arguments(name: str, arguments: dict[str, str], dims: Dims, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         layer_encodings(name, arguments, dims)
+
+
+def test_every_layer_draws_random_parameters_of_its_own() -> None:
+    """But for what all layers share."""
+    drawn = []
+    for name in encodings.names():
+        first, *others = (dict(encoding.named_parameters()) for encoding in layer_encodings(name, {}, DIMS))
+        for parameter, start in first.items():
+            if start.numel() > 1 and start.min() < start.max():
+                for other in others:
+                    same = parameter in other and torch.equal(other[parameter], start)
+                    assert same == (parameter in other and other[parameter] is start), f"{name}: {parameter}"
+                drawn.append(name)
+    assert {"kerple", "fire", "wall"} <= set(drawn)

@@ -72,8 +72,38 @@ class TestPrecedence:
         assert resolved.preset == "expe-35m"
         assert (resolved.model.layers, resolved.training.seed) == (2, 9)  # flags
         assert (resolved.model.width, resolved.training.lr, resolved.training.seq_len) == (96, 0.5, 32)  # the file
-        assert (resolved.model.ff_width, resolved.training.batch_tokens) == (1024, 32_768)  # the preset
+        assert (resolved.model.dropout, resolved.training.batch_tokens) == (0.1, 32_768)  # the preset
         assert (resolved.model.norm_eps, resolved.training.beta2) == (1e-5, 0.95)  # the defaults
+
+    @pytest.mark.parametrize(
+        ("preset", "given", "sizes"),  # width, heads, kv_heads, head_dim, ff_width
+        [
+            ("tiny", {}, (128, 4, 4, 32, 384)),
+            ("tiny", {"width": 64}, (64, 4, 4, 16, 192)),
+            ("tiny", {"heads": 8}, (128, 8, 8, 16, 384)),
+            ("expe-35m", {"width": 96, "heads": 3}, (96, 3, 3, 32, 256)),
+            ("tiny", {"width": 64, "heads": 8, "kv_heads": 2, "head_dim": 32, "ff_width": 10}, (64, 8, 2, 32, 10)),
+        ],
+    )
+    def test_what_is_not_given_follows_from_the_width_and_heads(
+        self, store: Store, preset: str, given: dict[str, int], sizes: tuple[int, ...]
+    ) -> None:
+        model = config(store, TrainingRequest("rope", preset, None, given, {"seq_len": 64, "lr": 1e-3})).model
+        assert (model.width, model.heads, model.kv_heads, model.head_dim, model.ff_width) == sizes
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"width": 130}, "`width=130` cannot be divided among 4 heads"),
+            ({"heads": 3}, "`width=128` cannot be divided among 3 heads"),
+            ({"width": 132}, "rope needs an even head size, not 33"),
+            ({"width": 0}, "model.width: Input should be greater than 0"),
+            ({"heads": -2}, "model.heads: Input should be greater than 0"),
+        ],
+    )
+    def test_sizes_that_make_no_model_are_refused(self, store: Store, given: dict[str, int], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            config(store, TrainingRequest("rope", None, None, given, {"seq_len": 64}))
 
     def test_a_preset_given_wins_over_that_of_the_file(self, store: Store, tmp_path: Path) -> None:
         file = write(tmp_path / "a.toml", 'preset = "expe-35m"')

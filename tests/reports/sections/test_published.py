@@ -265,8 +265,11 @@ def test_a_study_of_sizes_that_repeats_a_table(store: Path, without_pictures: No
     numbers = results.read_frame(out / "report/published.parquet").set_index("row")
     assert numbers.loc["RoPE (4 layers)", "model"] == "RoPE, 4 layers"
     seconds = {run.name: run.training_seconds() for run in swept.runs}
-    ratio = seconds["rope-layers4-s0"] / seconds["learned-layers4-s0"]
-    assert numbers.loc["RoPE (4 layers)", "ours"] == pytest.approx(ratio)
+    times = [seconds["rope-layers4-s0"], seconds["learned-layers4-s0"]]
+    if None in times:  # the cells are trained in a process of their own, and other programs kept it from computing
+        assert np.isnan(numbers.loc["RoPE (4 layers)", "ours"])
+    else:
+        assert numbers.loc["RoPE (4 layers)", "ours"] == pytest.approx(times[0] / times[1])
     assert "| RoPE (8 layers) | paper | 1.012 |" in page
     along = results.read_frame(out / "report/checkpoints.parquet")
     assert along.groupby("Model")["Tokens"].apply(list).to_dict() == {
