@@ -22,6 +22,7 @@ from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
+from extrapolate.reports.pictures import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 
 
@@ -60,6 +61,7 @@ class Written:
         return markdown(blocks)
 
 
+@own_settings()
 @np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
 def write_report(
     runs: Sequence[Path],
