@@ -57,7 +57,10 @@ class Written:
         for table in self.shown:
             blocks += [Heading(3, f"{table.title[0].upper()}{table.title[1:]}"), table]
         if self.warnings:
-            blocks += [Heading(3, "What to know"), *(Text(f"{text[0].upper()}{text[1:]}.") for text in self.warnings)]
+            blocks += [
+                Heading(3, "What to know"),
+                *(Text(f"{text[0].upper()}{text[1:]}.", code=True) for text in self.warnings),
+            ]
         return markdown(blocks)
 
 
