@@ -330,10 +330,7 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     from extrapolate.reports import plots
 
     def save(figure: "Figure", path: Path) -> None:
-        import matplotlib.pyplot as plt
-
         path.write_bytes(b"")
-        plt.close(figure)
 
     monkeypatch.setattr(plots, "save", save)
 

@@ -17,6 +17,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.inspection.looks import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
+from extrapolate.reports.pictures import own_settings
 from extrapolate.runs.run import Run
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SEQ_LEN = 128  # tokens: a learned table then has all positions that a picture shows
 
 
+@own_settings()
 def plot_encodings(
     names: str | Path | Run | Sequence[str | Path | Run],
     out: str | Path | None = None,

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
 from extrapolate.reports.sums import SETTING
 
+TOLERANCE = 1e-6  # by which the losses of documents may miss their mean: rounding
 _KEYS = ["run", "extension", "step", "precision", "split", *SETTING]
 _TOLD = ["seed", "model", "plan_hash"]  # by the rows of losses
 
@@ -26,9 +28,10 @@ def as_frame(data: pa.Table) -> pd.DataFrame:
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
 
-    Raises UserError where a protocol has losses and no documents.
+    Raises UserError where a protocol has losses and no documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
+    _check_sums(rows, found)
     lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"].unique())
     if lacking:
         raise UserError(
@@ -36,6 +39,24 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
             "evaluate again"
         )
     return found
+
+
+def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
+    """Raises UserError where the two tables of a run contradict each other: one was changed after the evaluation."""
+    group, keys = numbered(found, _KEYS)
+    summed = pd.DataFrame({"total": found["loss"] * found["n_targets"], "targets": found["n_targets"]}).groupby(group)
+    both = keys.merge(summed.sum(), left_on="group", right_index=True).merge(rows, on=_KEYS)
+    both["mean"] = both["total"] / both["targets"]
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
+        agrees = np.isclose(both["mean"].astype(float), both["loss"].astype(float), rtol=TOLERANCE, atol=TOLERANCE)
+    wrong = both[(both["targets"] != both["n_targets"]) | ~(agrees | ~np.isfinite(both["mean"]))]
+    if len(wrong):
+        one = wrong.iloc[0]
+        raise UserError(
+            f"{one['run']}: evals.parquet and eval_documents.parquet contradict each other ({one['model']} at "
+            f"{one['factor']:g}x, {one['protocol']}: {one['loss']:.4f} of {one['n_targets']:,} targets, by documents "
+            f"{one['mean']:.4f} of {one['targets']:,}): evaluate again"
+        )
 
 
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:

@@ -55,18 +55,14 @@ def of_table(table: pd.DataFrame, rows: Sequence[str], most: float | None = None
 
 def draw(heat: Heat, title: str, path: Path) -> None:
     """Draws it with matplotlib. The file's suffix decides its format."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "extrapolate"
-    import matplotlib.pyplot as plt
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
 
     width, height = CELL[0] * len(heat.columns), CELL[1] * len(heat.rows)
     names = [label(name) for name in heat.rows]
     left, above, below = 0.3 + 0.068 * max(map(len, names)), 0.4, 0.5
     whole = (left + max(width, 3.0) + 0.2, above + height + below)
-    figure = plt.figure(figsize=whole)
+    figure = Figure(figsize=whole)
     panel = figure.add_axes((left / whole[0], below / whole[1], width / whole[0], height / whole[1]))
     colours = LinearSegmentedColormap.from_list("", heat.colours())
     low = -heat.most if heat.signed else 0.0

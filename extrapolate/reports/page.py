@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from extrapolate.reports import names, tables
 
+_WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 
@@ -50,17 +51,23 @@ class Heading(Block):
 
 @dataclass(frozen=True)
 class Text(Block):
-    """A paragraph. `strong`: what must not be overlooked."""
+    """A paragraph. strong: what must not be overlooked. code: words in backticks are code, in Markdown and in HTML."""
 
     text: str
     strong: bool = False
+    code: bool = False
 
     def markdown(self) -> str:
         text = names.markdown(self.text)
+        if self.code:
+            text = re.sub(rf"\\`{_WORD}\\`", r"`\1`", text)
         return f"**{text}**" if self.strong else text
 
     def html(self) -> Markup:
-        return Markup("<p><strong>{}</strong></p>" if self.strong else "<p>{}</p>").format(_line(self.text))
+        text = str(escape(_line(self.text)))
+        if self.code:
+            text = re.sub(f"`{_WORD}`", r"<code>\1</code>", text)
+        return Markup("<p><strong>{}</strong></p>" if self.strong else "<p>{}</p>").format(Markup(text))
 
 
 @dataclass(frozen=True)

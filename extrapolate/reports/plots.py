@@ -32,15 +32,12 @@ class Sheet:
     """
 
     def __init__(self, count: int, style: Mapping[str, Style], named: Sequence[str], *, one_scale: bool = True) -> None:
-        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
-        mpl.use("Agg")
-        mpl.rcParams["svg.hashsalt"] = "extrapolate"  # the same rows give the same file
-        import matplotlib.pyplot as plt
-
-        self.figure: Any
-        self.figure, axes = plt.subplots(1, count, squeeze=False, sharey=one_scale)
-        self.panels: list[Any] = list(axes[0])
+        self.figure: Any = Figure()
+        FigureCanvasAgg(self.figure)  # measures texts
+        self.panels: list[Any] = list(self.figure.subplots(1, count, squeeze=False, sharey=one_scale)[0])
         self._style, self._named, self._gap = style, set(named), SHARED_GAP if one_scale else OWN_GAP
         self._curves: list[tuple[Any, str, Any]] = []  # panel, name, line
         self._references: list[tuple[Any, pd.Series[Any]]] = []  # panel, values
@@ -240,18 +237,14 @@ def tokens_below(panel: Any) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Writes a figure atomically, and closes it. The file's suffix decides its format."""
-    import matplotlib.pyplot as plt
+    """Writes a figure atomically. The file's suffix decides its format."""
 
     def write(to: Path) -> None:
         with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.savefig(to, format=path.suffix[1:], dpi=DOTS, metadata=_undated(path))
 
-    try:
-        files.write_atomically(path, write)
-    finally:
-        plt.close(figure)
+    files.write_atomically(path, write)
 
 
 def _undated(path: Path) -> dict[str, None] | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extrapolate.evaluation.protocols.base import Windows, protocols
+from extrapolate.reports.pictures import own_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,9 +90,7 @@ def picture(protocol: str) -> "Figure":
 
 def svg(protocol: str) -> str:
     """The picture as SVG, the same bytes each time."""
-    import matplotlib as mpl
-
     written = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "extrapolate", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
+    with own_settings({"svg.fonttype": "none", "font.family": "DejaVu Sans"}):
         picture(protocol).savefig(written, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
     return written.getvalue()

@@ -22,6 +22,7 @@ from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
+from extrapolate.reports.pictures import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 
 
@@ -56,10 +57,14 @@ class Written:
         for table in self.shown:
             blocks += [Heading(3, f"{table.title[0].upper()}{table.title[1:]}"), table]
         if self.warnings:
-            blocks += [Heading(3, "What to know"), *(Text(f"{text[0].upper()}{text[1:]}.") for text in self.warnings)]
+            blocks += [
+                Heading(3, "What to know"),
+                *(Text(f"{text[0].upper()}{text[1:]}.", code=True) for text in self.warnings),
+            ]
         return markdown(blocks)
 
 
+@own_settings()
 @np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
 def write_report(
     runs: Sequence[Path],

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from extrapolate import files
 from extrapolate.errors import UserError
+from extrapolate.machine.limits import memory_limit
 from extrapolate.results import seal
 from extrapolate.results.columns import TEXT, Column, Table
 from extrapolate.results.formats import FORMAT, SEALED, format_of, stamp, translated, version_of
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AGAIN = "delete it and evaluate again"
+# Bytes of memory that a value takes, about: in a column that becomes a frame, and as an object in a row of its own.
+IN_COLUMNS, IN_ROWS = 40, 30
+MOST = 1 << 30  # bytes, of a table that is read by rows; one that is read as columns may take half the memory
 _KINDS = {
     "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     "number": (pa.types.is_integer, pa.types.is_floating),
@@ -76,7 +80,7 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     Raises UserError where the file is damaged, of a newer format, or lacks a required column.
     """
     with _damage(path, AGAIN):
-        return _columns(path, table).to_pylist()
+        return _columns(path, table, IN_ROWS).to_pylist()
 
 
 def read_columns(path: Path, table: Table) -> pa.Table:
@@ -93,9 +97,9 @@ def read_columns(path: Path, table: Table) -> pa.Table:
     return data
 
 
-def _columns(path: Path, table: Table) -> pa.Table:
+def _columns(path: Path, table: Table, value_bytes: int = IN_COLUMNS) -> pa.Table:
     with _damage(path, AGAIN):
-        return _complete(_opened(path, table), table)
+        return _complete(_opened(path, table, value_bytes), table)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
@@ -175,15 +179,25 @@ def _damage(path: Path, again: str) -> Iterator[None]:
         raise UserError(f"{path} is damaged: {str(error)[:300]}; {again}") from error
 
 
-def _parsed(path: Path) -> pa.Table:
+def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     """What a file holds, which is what was written: it is checked before it is parsed. Files of the first two formats
     cannot be checked.
+
+    Raises UserError where it would take too much memory: equal rows take next to nothing in a file.
     """
     content = files.read_bytes(path)
     whole = seal.holds(content)
     if whole is False:
         raise ValueError("its content does not have the hash it was written with")
-    data = pq.ParquetFile(pa.BufferReader(content)).read()
+    opened = pq.ParquetFile(pa.BufferReader(content))
+    size = opened.metadata.num_rows * opened.metadata.num_columns * value_bytes
+    most = MOST if value_bytes == IN_ROWS else memory_limit() // 2
+    if size > most:
+        raise UserError(
+            f"{path} holds {opened.metadata.num_rows:,} rows, which take about {size / 2**30:,.1f} GiB of memory, and "
+            f"at most {most / 2**30:.1f} GiB are read: no evaluation writes so many; {AGAIN}"
+        )
+    data = opened.read()
     if (number := format_of(data.schema)) > FORMAT:
         raise unknown_here(path, version_of(data.schema), f"in format {number}")
     if whole is None and number >= SEALED:
@@ -191,9 +205,9 @@ def _parsed(path: Path) -> pa.Table:
     return data
 
 
-def _opened(path: Path, table: Table) -> pa.Table:
+def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
     """A file's columns in today's words and types; the schema still says which version wrote them."""
-    data = _parsed(path)
+    data = _parsed(path, value_bytes)
     today = translated(data, table)
     if lost := [c.name for c in table.columns if c.required and c.name not in today.column_names]:
         raise UserError(
@@ -238,7 +252,7 @@ def _kept(path: Path, table: Table) -> pa.Table:
     if not path.exists():
         return table.schema().empty_table()
     with _damage(path, AGAIN):
-        data = _opened(path, table)
+        data = _opened(path, table, IN_ROWS)
         known = {column.name for column in table.columns}
         if unknown := [name for name in data.column_names if name not in known]:
             columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)[:300]}"

@@ -68,3 +68,14 @@ def test_chunks_of_resamples_change_nothing(monkeypatch):
     whole = intervals(sum_MSC, targets_C)
     monkeypatch.setattr("extrapolate.evaluation.ranks.CHUNK", 1000)
     assert intervals(sum_MSC, targets_C) == whole
+
+
+@pytest.mark.parametrize(("errors", "of_three"), [(5.0, [(1, 2), (1, 2), (3, 3)]), (6.5, [(1, 1), (2, 2), (3, 3)])])
+def test_the_part_over_seeds_is_corrected_for_the_number_of_other_models(errors, of_three):
+    """Of two degrees of freedom, Student's t is 4.303 at 97.5 %, for one other model, and 6.205 at 98.75 %, for two."""
+    targets_C = np.full(30, 100.0)
+    off_S = np.array([-0.01, 0.0, 0.01])  # of the seeds: a standard error of 0.01 / 3**0.5
+    means_MS = np.stack([np.full(3, 4.0), 4.0 + errors * 0.01 / 3**0.5 + off_S, np.full(3, 9.0)])
+    sum_MSC = means_MS[:, :, None] * targets_C
+    assert intervals(sum_MSC, targets_C) == of_three
+    assert intervals(sum_MSC[:2], targets_C) == [(1, 1), (2, 2)]

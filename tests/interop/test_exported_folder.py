@@ -1,6 +1,7 @@
 """What lies beside an exported model: its tokenizer and card; and users' own files in it."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import extrapolate as xt
+from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.runs.run import Run
 
@@ -40,12 +42,18 @@ class TestFolder:
         assert config["eos_token_id"] == tokenizer.eos_token_id
 
     def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
-        xt.export(evaluated / "expe", tmp_path / "out")
+        run = shutil.copytree(evaluated / "expe", tmp_path / "expe")
+        both = results.read(run / "evals.parquet", results.EVALS)
+        early = [row | {"step": 5, "loss": 9.0} for row in both]
+        results.write(run / "evals.parquet", [*early, *both], results.EVALS)
+        xt.export(run, tmp_path / "out")
         card = (tmp_path / "out" / "README.md").read_text()
         rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
         assert len(rows) == 6
         for row in rows.itertuples():
             assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
+        shown = [line for line in card.splitlines() if line.startswith("| ")]
+        assert len(shown) == 6 + 2  # under each protocol's head, the last checkpoint alone
         assert "our reading of arXiv 2509.19569" in card
         assert "corpus " + rows["corpus_hash"].iloc[0] in card
         assert "trust_remote_code=True" in card

@@ -121,7 +121,7 @@ def study(evaluated: Path, tmp_path: Path) -> Path:
                     new = {key: own.get(key, row[key]) for key in row} | {"model": row["model"].replace(model, name)}
                     if row["loss"] is not None:
                         new["loss"] += 0.02 * number + (0.3 - 0.05 * number) * math.log2(row["factor"])
-                        new["loss"] += 0.05 * seed + rng.normal(0, 0.02)
+                        new["loss"] += 0.05 * seed + 0.02 * math.cos(7 * number + 3 * seed + row["factor"])
                     early = new | {"step": 1, "loss": row["loss"] and new["loss"] + 0.5}
                     rows += [early | ({"tokens": 512} if "tokens" in row else {}), new]
                 results.write(folder / f"{file}.parquet", rows, table)

@@ -34,12 +34,18 @@ def by_document(mean: float, spread: float):
     """Differences that vary between documents, with a mean over targets: for both tables."""
     rng = np.random.default_rng(5)
     rows = pd.read_parquet(Path(__file__).parents[1] / "fixtures/format-1/rope/eval_documents.parquet")
-    targets = rows[(rows["factor"] == 2) & (rows["protocol"] == "windows")]
-    targets = targets[targets["extension"] == "none"].groupby("document")["n_targets"].sum()
-    effect = pd.Series(rng.normal(0, 1, len(targets)), targets.index)
-    effect -= np.average(effect, weights=targets)
-    effect *= spread / effect.std()
-    return lambda row: mean + (float(effect[row["document"]]) if "document" in row else 0.0)
+    effects = {}
+    for protocol in ("windows", "fixed-target"):
+        targets = rows[(rows["factor"] == 2) & (rows["protocol"] == protocol) & (rows["extension"] == "none")]
+        targets = targets.groupby("document")["n_targets"].sum()
+        effect = pd.Series(rng.normal(0, 1, len(targets)), targets.index)
+        effect -= np.average(effect, weights=targets)
+        effects[protocol] = effect * spread / effect.std()
+
+    def more(row):
+        return mean + (effects[row["protocol"]].get(row["document"], 0.0) if "document" in row else 0.0)
+
+    return more
 
 
 @pytest.fixture

@@ -75,6 +75,17 @@ def test_a_page_shows_any_name_and_reads_nothing_in_it(name: str) -> None:
     check(name)
 
 
+def test_a_word_in_backticks_is_code_in_both_pages_or_in_neither() -> None:
+    said = "the same `max_targets` in `config.json`, not `<b>` or a`b"
+    text = Text(said, code=True)
+    tags = "the same <code>max_targets</code> in <code>config.json</code>, not `&lt;b&gt;` or a`b"
+    assert text.html() == f"<p>{tags}</p>"
+    assert PARSER.render(text.markdown()) == f"<p>{tags}</p>\n"
+    plain = Text(said)
+    assert plain.html() == f"<p>{html.escape(said)}</p>"
+    assert PARSER.render(plain.markdown()) == f"<p>{html.escape(said)}</p>\n"
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_name_stays_readable(name: str) -> None:
     assert names.markdown(name) == name

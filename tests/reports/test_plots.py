@@ -1,7 +1,7 @@
 """How pictures draw models, from rows made by hand: what must hold with one model and with hundreds."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,11 @@ from extrapolate.reports.styles import COLOURS
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The figures that are saved from here on, which are not encoded; at the end they are closed."""
-    import matplotlib.pyplot as plt
-
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved from here on, which are not encoded."""
     saved: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
-    yield saved
-    for figure in saved:
-        plt.close(figure)
+    return saved
 
 
 def rows_of(models: dict[str, list[float]], **columns: object) -> pd.DataFrame:

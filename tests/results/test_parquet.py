@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 
 from extrapolate import __version__, results
 from extrapolate.errors import UserError
-from extrapolate.results import Column, Group, Table, formats
+from extrapolate.results import Column, Group, Table, formats, parquet, seal
 from extrapolate.results.formats import FORMAT
 
 FIRST = Path(__file__).parents[1] / "fixtures/format-1"
@@ -42,6 +43,23 @@ def stamped(data: pa.Table, number: int, version: str) -> pa.Table:
 
 def add(path: Path, *rows: dict[str, Any]) -> None:
     results.merge(path, list(rows), SMALL)
+
+
+def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = pa.Table.from_pylist([row()], schema=SMALL.schema()).take(np.zeros(8_000_000, np.int8))
+    seal.write(tmp_path / "t.parquet", many.replace_schema_metadata(formats.stamp()))
+    assert (tmp_path / "t.parquet").stat().st_size < 500_000
+    before = pa.total_allocated_bytes()
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda _: pytest.fail("it was read"))
+    for reads in (lambda: read(tmp_path / "t.parquet"), lambda: add(tmp_path / "t.parquet", row())):
+        with pytest.raises(UserError, match=r"t.parquet holds 8,000,000 rows, which take about 1.3 GiB of memory"):
+            reads()
+    monkeypatch.setattr(parquet, "memory_limit", lambda: 1 << 31)
+    with pytest.raises(UserError, match=r"about 1.8 GiB of memory, and at most 1.0 GiB are read: no evaluation"):
+        results.read_columns(tmp_path / "t.parquet", SMALL)
+    assert pa.total_allocated_bytes() <= before + 1_000_000
 
 
 class TestWriting:

@@ -73,13 +73,10 @@ def draw_curves(mine: pd.DataFrame, path: Path) -> None:
 
 def draw_frequencies(mine: pd.DataFrame, path: Path) -> None:
     """Draws the mean norms of queries and keys by layer and frequency, at the least factor."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    for panel, (quantity, title) in zip(axes, NORMS.items(), strict=True):
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    for panel, (quantity, title) in zip(figure.subplots(1, 2), NORMS.items(), strict=True):
         found: Any = inspection.values(mine, "frequencies", quantity)
         found = found[found["factor"] == found["factor"].min()]
         wide = found.pivot_table(index="at", columns="layer", values="value", aggfunc="mean")

@@ -50,7 +50,7 @@ def _protocol(name: str) -> list[Block]:
         said += f" Here it was asked for with {arguments}; the picture is of {plain} without."
     return [
         Heading(2, f"How {name} chooses its targets"),
-        Text(said),
+        Text(said, code=True),
         Drawing(f"the windows of {plain} on one short document, and the control's", svg(plain)),
     ]
 
@@ -69,7 +69,7 @@ def _text(value: Any) -> str:
 
 def _left_out(material: Material) -> list[Block]:
     said = material.warnings or ["Nothing was left out."]
-    return [Heading(2, "What was left out"), *(Text(text[0].upper() + text[1:]) for text in said)]
+    return [Heading(2, "What was left out"), *(Text(text[0].upper() + text[1:], code=True) for text in said)]
 
 
 def _again(material: Material, rows: pd.DataFrame) -> list[Block]:
@@ -77,6 +77,6 @@ def _again(material: Material, rows: pd.DataFrame) -> list[Block]:
         Heading(2, "How to make it again"),
         Text("This page, from the tables of the runs:"),
         Code(material.command),
-        Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:"),
+        Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:", code=True),
         Code("extrapolate train --config RUN/config.json --out NEW"),
     ]

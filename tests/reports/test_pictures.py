@@ -1,0 +1,37 @@
+"""A `matplotlibrc` changes no picture, and none is read from the current folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from extrapolate.reports.pictures import own_settings
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from extrapolate.reports.protocol_picture import svg
+sys.stdout.write(svg("windows"))
+"""
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"font.size: 30\nsvg.hashsalt: other", b"axes.grid: True"])
+def test_a_matplotlibrc_in_the_current_folder_changes_nothing(tmp_path: Path, content: bytes) -> None:
+    def drawn() -> str:
+        ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert ended.stderr == ""
+        return ended.stdout
+
+    usual = drawn()
+    (tmp_path / "matplotlibrc").write_bytes(content)
+    assert drawn() == usual
+
+
+def test_the_settings_of_a_program_that_draws_too_come_back() -> None:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"font.size": 30.0}):
+        with own_settings():
+            assert mpl.rcParams["font.size"] == 10
+        assert mpl.rcParams["font.size"] == 30
