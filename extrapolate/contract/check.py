@@ -116,11 +116,18 @@ def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
 
 
 def move_from_constants(layers: list[Encoding]) -> None:
-    """Parameters that start as one constant get other numbers: equal ones would hide that a wrong one is read."""
+    """Parameters that start as one constant get other numbers: equal ones would hide that a wrong one is read.
+
+    So do the zeros of those that are trained, as of one that starts as the identity: they hide what they multiply.
+    """
     for parameter in {id(p): p for layer in layers for p in layer.parameters()}.values():
-        if parameter.is_floating_point() and parameter.numel() and parameter.min() == parameter.max():
+        if not (parameter.is_floating_point() and parameter.numel()):
+            continue
+        if parameter.min() == parameter.max():
             start = parameter.flatten()[0].abs().item()
             parameter.add_(torch.rand_like(parameter) * (start / 2 or 0.1))
+        elif parameter.requires_grad:
+            parameter.add_(torch.rand_like(parameter).mul(0.1).masked_fill(parameter != 0, 0.0))
 
 
 @dataclass(frozen=True)

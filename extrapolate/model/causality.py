@@ -137,12 +137,19 @@ def random_windows(vocab_size: int, length: int) -> Tensor:
 
 
 def _later(tokens_BT: Tensor) -> Tensor:
-    """The tokens to exchange, [B, T]: those from a place on, which are spread over the window; in one row none."""
+    """The tokens to exchange, [B, T]: those from a place on, which are spread over the window; in one row none.
+
+    One place is the largest power of two: there blocks of any smaller power of two end.
+    """
     rows, length = tokens_BT.shape
     generator = torch.Generator().manual_seed(2)
     count = max(1, rows - 1)
     spread = (torch.arange(count) + torch.rand(count, generator=generator)) / count
-    place_B = 1 + (spread * (length - 1)).long()[torch.randperm(count, generator=generator)]
+    place_B = 1 + (spread * (length - 1)).long()
+    if count > 1 and length > 1:
+        power = 2 ** ((length - 1).bit_length() - 1)
+        place_B[(place_B - power).abs().argmin()] = power
+    place_B = place_B[torch.randperm(count, generator=generator)]
     if rows > 1:
         middle = rows // 2
         place_B = torch.cat([place_B[:middle], torch.tensor([length]), place_B[middle:]])

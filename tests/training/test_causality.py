@@ -59,6 +59,16 @@ LEAKS = {
     "at every eighth place": (
         "def embed(self, x, p): return torch.where((p % 8 == 5)[:, None], x.roll(-1, 1), x)", f"embed {LATER}",
     ),
+    "a convolution of neighbours that starts as the identity": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.mix = nn.Conv1d(dims.width, dims.width, 3, padding=1, groups=dims.width, bias=False)
+            nn.init.dirac_(self.mix.weight, groups=dims.width)
+        def embed(self, x, p): return self.mix(x.mT).mT
+        """,
+        f"embed {LATER}",
+    ),
     "in one layer": (
         "def attention_input(self, x, p): return (x, x.roll(-1, 1)) if self.dims.layer else (x, x)",
         f"attention_input {LATER}",
@@ -76,6 +86,12 @@ LEAKS = {
 }  # fmt: skip
 RIGHT = {
     "a bias for later keys, which attention hides": "def bias(self, p, s): return (s[None, :] - p[:, None])[None]",
+    "a constant mask that is kept as a parameter": """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.mask = nn.Parameter(torch.ones(64, 64).tril(), requires_grad=False)
+        def embed(self, x, p): return self.mask[: x.shape[1], : x.shape[1]] @ x
+        """,
     "numbers drawn in training": "def positions(self, i): return i + torch.rand(()) if self.training else i",
     "numbers drawn by another library": """
         def embed(self, x, p):
@@ -112,6 +128,15 @@ def test_what_sees_no_more_than_it_may_passes_and_random_numbers_stay(
     before = torch.get_rng_state()
     check_causality(config, file, None)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_sees_over_the_ends_of_blocks_alone_is_not_trained(tmp_path: Path, word_store: Store) -> None:
+    file = written(tmp_path, "def embed(self, x, p): return torch.where((p % 16 == 15)[:, None], x.roll(-1, 1), x)")
+    for length in (64, 128):
+        request = TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | {"seq_len": length})
+        config, own = resolve(request, word_store)
+        with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens"):
+            check_causality(config, own, None)
 
 
 def test_several_models_at_once_are_asked_too(tmp_path: Path, word_store: Store) -> None:
