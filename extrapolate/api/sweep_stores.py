@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from extrapolate.api.tokenize import DEFAULT_STORE, default_store, store_with
+from extrapolate.api.tokenize import DEFAULT_STORE, default_store, store_there, store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
@@ -46,14 +46,17 @@ def _store(study: Study, path: str | None, folder: Path, progress: Progress, mak
             f"there is no token store {out}: make it with extrapolate tokenize, or say how in the file: [[store]], "
             f"path = '{out}', source = ..."
         )
+    place, own, here = (Path(os.path.realpath(one)) for one in (out, folder, "."))  # where links lead
+    within = place.is_relative_to(own) or place.is_relative_to(here)
     if not out.exists():
         command = f"make it with: {_command(settings, out)}"
         if not make:
             raise UserError(f"there is no token store {out}, and a dry run writes nothing: {command}")
-        place, own, here = (Path(os.path.realpath(one)) for one in (out, folder, "."))  # where links lead
-        if not (place.is_relative_to(own) or place.is_relative_to(here)):
+        if not within:
             raise UserError(f"{out} is neither in the study's folder {folder} nor in the current one: {command}")
-    return default_store(progress) if path is None else store_with(settings, out, progress)
+    if path is None:
+        return default_store(progress)
+    return store_with(settings, out, progress) if make and within else store_there(settings, out, progress)
 
 
 def _command(settings: StoreSettings, out: Path) -> str:

@@ -68,24 +68,7 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
     """
     if out.exists():
         files.tidy(out)
-        if not (out / "manifest.json").exists():
-            raise UserError(f"{out} already exists and is not a token store; choose another `out`")
-        store = Store.open(out)
-        there = {"dedup": settings.dedup, **store.manifest["settings"]}
-        if there == vars(settings):
-            earlier = "" if "dedup" in store.manifest["settings"] else ", before near-duplicates were looked for"
-            unknown = ""
-            if (same := _same_text(store, settings)) is None:
-                unknown = f" (whether {settings.source} still holds the same text is not known)"
-            elif not same:
-                raise UserError(
-                    f"{out} was made with the same settings, but {OTHER_TEXT.format(settings.source)}; choose another "
-                    "`out`, or delete it"
-                )
-            progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do{unknown}")
-            return store
-        changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
-        raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
+        return store_there(settings, out, progress)
     out.parent.mkdir(parents=True, exist_ok=True)
     source = sources.open_source(settings.source, settings.text_field)
     with _Stages(progress, settings.source, source) as stages:
@@ -114,6 +97,28 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"{found['documents']:,} held-out documents; bits per byte will be n/a"
         )
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
+    return store
+
+
+def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store:
+    """The store that is in the folder `out`, in which nothing is written. Raises UserError as `store_with` does."""
+    if not (out / "manifest.json").exists():
+        raise UserError(f"{out} already exists and is not a token store; choose another `out`")
+    store = Store.open(out)
+    there = {"dedup": settings.dedup, **store.manifest["settings"]}
+    if there != vars(settings):
+        changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
+        raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
+    earlier = "" if "dedup" in store.manifest["settings"] else ", before near-duplicates were looked for"
+    unknown = ""
+    if (same := _same_text(store, settings)) is None:
+        unknown = f" (whether {settings.source} still holds the same text is not known)"
+    elif not same:
+        raise UserError(
+            f"{out} was made with the same settings, but {OTHER_TEXT.format(settings.source)}; choose another "
+            "`out`, or delete it"
+        )
+    progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do{unknown}")
     return store
 
 

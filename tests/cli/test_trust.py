@@ -343,6 +343,18 @@ class TestAStudy:
             ["sweep", file, "--dry-run"], "and a dry run writes nothing: make it with: extrapolate tokenize " + made
         )
 
+    @pytest.mark.parametrize("flags", [["--dry-run"], []])
+    def test_what_lies_beside_a_store_elsewhere_stays(self, cli, study, tmp_path, monkeypatch, flags) -> None:
+        (tmp_path / "here").mkdir()
+        path = tmp_path / "books"
+        path.mkdir()
+        (tmp_path / ".books.partial").mkdir()
+        (tmp_path / ".books.lock").touch()
+        file = study("", STORE.format(path=path, source="stdlib"), data=path)
+        monkeypatch.chdir(tmp_path / "here")
+        assert f"{path} already exists and is not a token store" in cli("sweep", file, *flags).error()
+        assert {".books.partial", ".books.lock"} <= {one.name for one in tmp_path.iterdir()}
+
     @pytest.mark.parametrize("path", ["{outside}/new", "../new", "link/new", "dangling"])
     def test_a_store_elsewhere_is_not_made(self, cli, study, corpus, tmp_path, monkeypatch, path) -> None:
         outside, here = tmp_path / "outside", tmp_path / "here"
