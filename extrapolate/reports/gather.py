@@ -1,5 +1,6 @@
 """The tables that evaluated runs hold, read together."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from safetensors import SafetensorError, safe_open
 
 from extrapolate import results
 from extrapolate.errors import UserError
@@ -21,6 +23,7 @@ from extrapolate.results.identity import Trained, run_of, trained
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
+WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's, and what they say of themselves
 REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
 
 Row = dict[str, Any]
@@ -180,9 +183,9 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 
     A run is known by what it was trained as and by its weights (`results.identity`), whatever its folder was once
     called. It is called as its folder is now, and as rows say where they were copied from it, with as much of the path
-    as tells it from the others. Runs that are not evaluated, and without `reports` the tables that an earlier report
-    copied, are left out. Raises UserError where a path is no folder, holds no evaluated run, or has rows of several
-    trainings under one name.
+    as tells it from the others. Runs that are not evaluated, or have no result of their last weights, and without
+    `reports` the tables that an earlier report copied, are left out. Raises UserError where a path is no folder, holds
+    no evaluated run, or has rows of several trainings under one name.
     """
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
@@ -212,7 +215,25 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
     if copies:
         left_out.append(f"left out, for they are reports on other runs: {listed(copies)}")
-    return _evaluated((part for folder in found for part in _parts(folder, _tables(folder))), left_out)
+    parts = [part for folder in found for part in _parts(folder, _tables(folder))]
+    if stale := [part.folder for part in parts if _of_other_weights(part)]:
+        if len(stale) == len(parts):
+            raise UserError(f"{listed(stale)}: no result is of the weights that are there now; evaluate again")
+        left_out.append(f"left out, for no result is of the weights that are there now: {listed(stale)}")
+    return _evaluated((part for part in parts if part.folder not in stale), left_out)
+
+
+def _of_other_weights(part: Part) -> bool:
+    """Whether a run's folder has weights, and results of others alone. Of damaged weights nothing is known."""
+    path = part.folder / WEIGHTS
+    if not part.own or not path.is_file():
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            values = json.loads(file.metadata()[RECORD])["values"]
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError):
+        return False
+    return all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows))
 
 
 def in_file(path: Path) -> Evaluated:

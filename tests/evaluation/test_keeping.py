@@ -62,6 +62,19 @@ def test_rows_of_an_earlier_training_go_from_every_table(cli, filled, tiny):
     cli("report", filled).succeeded()
 
 
+def test_results_of_an_earlier_training_are_in_no_report(cli, filled, tiny, tmp_path):
+    shutil.copytree(filled, tmp_path / "both" / "kept")
+    (filled / "model.safetensors").unlink()
+    shutil.rmtree(filled / "checkpoints")
+    cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
+    stale = "no result is of the weights that are there now"
+    assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
+    filled.rename(tmp_path / "both" / "rope")
+    assert f"left out, for {stale}" in cli("report", tmp_path / "both").succeeded().err
+    evaluate(cli, tmp_path / "both" / "rope")
+    assert stale not in cli("report", tmp_path / "both").err
+
+
 @pytest.mark.parametrize("steps", ["last", "all"])
 def test_rows_of_other_weights_of_the_same_settings_go_too(cli, filled, steps):
     kept = {row["step"] for row in rows_of(filled)}
