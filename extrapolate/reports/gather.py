@@ -24,6 +24,7 @@ from extrapolate.results.identity import Trained, run_of, trained
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
 WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's, and what they say of themselves
+STATE = "state.safetensors"  # of a training that has not ended: what is evaluated has
 REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
 
 Row = dict[str, Any]
@@ -224,10 +225,13 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 
 
 def _of_other_weights(part: Part) -> bool:
-    """Whether a run's folder has weights, and results of others alone. Of damaged weights nothing is known."""
+    """Whether a run's folder has weights, or a training begun, and results of others alone.
+
+    Of damaged weights nothing is known.
+    """
     path = part.folder / WEIGHTS
     if not part.own or not path.is_file():
-        return False
+        return part.own and (part.folder / STATE).is_file()
     try:
         with safe_open(path, framework="numpy") as file:
             values = json.loads(file.metadata()[RECORD])["values"]

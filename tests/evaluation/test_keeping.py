@@ -69,6 +69,9 @@ def test_results_of_an_earlier_training_are_in_no_report(cli, filled, tiny, tmp_
     cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
     stale = "no result is of the weights that are there now"
     assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
+    weights = (filled / "model.safetensors").rename(filled / "state.safetensors")  # as if it were not at its end
+    assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
+    weights.rename(filled / "model.safetensors")
     filled.rename(tmp_path / "both" / "rope")
     assert f"left out, for {stale}" in cli("report", tmp_path / "both").succeeded().err
     evaluate(cli, tmp_path / "both" / "rope")
