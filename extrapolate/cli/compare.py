@@ -34,7 +34,8 @@ def compare(
 ) -> None:
     """Compare evaluated runs pair by pair.
 
-    A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or equivalent, or the comparison is undecided.
+    A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or
+    equivalent, or the comparison is undecided.
     """
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
