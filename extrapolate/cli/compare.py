@@ -32,9 +32,10 @@ def compare(
     split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare evaluated runs pair by pair: the difference in loss, its interval, and a verdict.
+    """Compare evaluated runs pair by pair.
 
-    A model is better, worse or equivalent, or the comparison is undecided.
+    A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or
+    equivalent, or the comparison is undecided.
     """
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine

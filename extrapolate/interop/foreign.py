@@ -19,6 +19,7 @@ from extrapolate import files, specs
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.errors import UserError
+from extrapolate.evaluation.memory import Room
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.plan import PLAIN, Plan
@@ -232,7 +233,12 @@ def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
     if float((again_BTV - logits_BTV).abs().max()) > tolerance * max(1.0, float(logits_BTV.abs().max())):
         raise UserError(f"{model.name} gives other logits the second time: take it out of training mode (dropout)")
     windows_BT = causality.random_windows(vocab_size, length).to(model.device)
-    if leak := causality.leak_of(lambda tokens: model.hidden(tokens, PLAIN), windows_BT, vocab_size, tolerance):
+    leak = Room(length, len(windows_BT), None).enough_for(
+        lambda windows, _: causality.leak_of(
+            lambda tokens: model.hidden(tokens, PLAIN), windows_BT[:windows], vocab_size, tolerance
+        )
+    )
+    if leak is not None:
         raise UserError(f"{model.name} {leak.what}, so its losses would be too low: give a causal model")
     return logits_BTV[0]
 

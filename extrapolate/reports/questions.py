@@ -24,7 +24,7 @@ QUESTIONS = Table(
                 always("a", TEXT, "", "The one model, as the file has it."),
                 always("b", TEXT, "", "The other one."),
                 always("factor", REAL, "", "The evaluation length divided by the training length."),
-                named("side", "`a` or `b`.", "a|b"),
+                named("side", "a or b.", "a|b"),
                 always("run", TEXT, "", "A run of that model."),
                 always("extension", TEXT, "", "What is applied to it at inference."),
             ),

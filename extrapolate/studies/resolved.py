@@ -216,7 +216,7 @@ class Planned:
         return self._model
 
     def load_model(self, checkpoint: Checkpoint) -> Model:
-        return self._model
+        return self._model.eval()
 
     def training_seconds(self) -> float | None:
         return None

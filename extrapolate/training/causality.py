@@ -12,24 +12,31 @@ from extrapolate.model.plan import PLAIN
 from extrapolate.runs.config import TrainedConfig
 
 SMALL = {"vocab_size": 64, "ff_width": 64}  # what no encoding knows of
+_passed: set[tuple[object, ...]] = set()  # of this process, which may train many runs that differ in their seeds alone
 
 
 def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
     """Raises UserError where a token depends on later ones, or on other windows, in training or in evaluation.
 
     The model that is asked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
-    long as the run's: a fraction of a second. torch's random numbers are left as they were.
+    long as the run's: a fraction of a second, once in a process. torch's random numbers are left as they were.
     """
     training, name = config.training, config.encoding.name
+    sizes = config.model.model_copy(update=SMALL)
+    decisive = (
+        *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
+        *(config.seq_len, config.trained_length, training.device),
+    )
+    if decisive in _passed:
+        return
     if user_encoding is not None:
         name = f"{user_encoding}:{name.rpartition(':')[2]}"
-    devices = [torch.cuda.current_device()] if training.device == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(0)
-        model = Model(config.model.model_copy(update=SMALL), name, config.encoding.arguments, config.seq_len)
+    with causality.same_random_numbers(torch.device(training.device)):
+        model = Model(sizes, name, config.encoding.arguments, config.seq_len)
         with torch.no_grad():
             move_from_constants(model.encodings)
         model.constrain()
         model.to(training.device)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         causality.check_in_both_modes(model, plan, training.seq_len, user_encoding or config.encoding.name)
+    _passed.add(decisive)

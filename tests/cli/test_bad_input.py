@@ -79,10 +79,10 @@ class TestSpecs:
         refused(["train", "--pe", "mine.py:Mine", *tiny], f"mine.py: {words}")
 
     def test_users_class_that_ends_the_program_in_the_midst_of_training(self, cli, tiny, tmp_path):
-        """The contract's check has called it a few times by then, and found nothing wrong."""
+        """The checks before it have called it with other batches, and found nothing wrong."""
         (tmp_path / "mine.py").write_text(
             "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    display = 'Mine'\n"
-            "    def rotate(self, q, k, pos_T, pos_S):\n        if len(q) > 2: raise SystemExit(0)\n"
+            "    def rotate(self, q, k, pos_T, pos_S):\n        if len(q) == 32: raise SystemExit(0)\n"
             "        return q, k\n"
         )
         message = cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "new").error()

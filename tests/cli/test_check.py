@@ -1,5 +1,6 @@
 """extrapolate check, and xt.check"""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_users_fault_is_in_the_table_and_in_the_message(cli, tmp_path: Path) -
     (tmp_path / "mine.py").write_text(LEAK)
     ended = cli("check", "mine.py:Mine", "--seq-len", 16)
     message = ended.error()
-    assert message.startswith("mine.py: embed lets token 8 see token 9")
+    assert re.match("mine.py: embed lets token .* see tokens that come after it", message)
     assert message.endswith("(and 1 more, see the table)")
     assert ended.out.count(" ok ") == 5
 

@@ -97,7 +97,7 @@ def test_a_lossy_tokenizer_has_no_bits_per_byte(documents: list[Document], store
     config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 8192}), store)
     run = Run.create(tmp_path / "run", config, (store.path / "tokenizer.json").read_bytes())
     run.save_weights(run.build_model(), 1, 8192, final=True)
-    ((row,), by_document) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
+    ((row,), by_document, _) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
     assert row["loss"] > 0
     assert row["bits_per_byte"] is row["n_bytes"] is None
     assert {part["n_bytes"] for part in by_document} == {None}

@@ -34,8 +34,8 @@ for name, examples in EXAMPLES.items():
 
 # Signals, disks and several processes take a minute at least; the suite has a few of its own in tests/cli.
 _SLOW = [
-    "test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_ray.py", "test_kill_sweep.py",
-    "test_ranks.py",
+    "test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_ray.py", "test_kill_report.py",
+    "test_kill_sweep.py", "test_ranks.py",
 ]  # fmt: skip
 collect_ignore = _SLOW if LEVEL == "short" else []
 TIMES = {

@@ -44,7 +44,7 @@ class TestFolder:
     def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
         run = shutil.copytree(evaluated / "expe", tmp_path / "expe")
         both = results.read(run / "evals.parquet", results.EVALS)
-        early = [row | {"step": 5, "loss": 9.0} for row in both]
+        early = [row | {"step": 5, "weights_sha256": "5" * 64, "loss": 9.0} for row in both]
         results.write(run / "evals.parquet", [*early, *both], results.EVALS)
         xt.export(run, tmp_path / "out")
         card = (tmp_path / "out" / "README.md").read_text()

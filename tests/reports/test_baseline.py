@@ -195,7 +195,7 @@ def test_a_model_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
     table = pd.read_parquet(tmp_path / "report/check.parquet").set_index("model")
     assert table.loc["Gone RoPE", "now"].isna().all()
     assert set(table.loc["Gone RoPE", "verdict"]) == {"worse"}
-    assert set(table.loc["RoPE", "verdict"]) == {"not worse"}
+    assert set(table.loc["RoPE", "verdict"]) == {"equivalent"}
 
 
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])

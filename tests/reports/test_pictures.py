@@ -16,16 +16,22 @@ sys.stdout.write(svg("windows"))
 """
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"font.size: 30\nsvg.hashsalt: other", b"axes.grid: True"])
-def test_a_matplotlibrc_in_the_current_folder_changes_nothing(tmp_path: Path, content: bytes) -> None:
-    def drawn() -> str:
-        ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert ended.stderr == ""
-        return ended.stdout
+def drawn(folder: Path) -> str:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    return ended.stdout
 
-    usual = drawn()
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The picture, drawn in an empty folder."""
+    return drawn(tmp_path_factory.mktemp("usual"))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"font.size: 30\nsvg.hashsalt: other\naxes.grid: True"])
+def test_a_matplotlibrc_in_the_current_folder_changes_nothing(tmp_path: Path, content: bytes, usual: str) -> None:
     (tmp_path / "matplotlibrc").write_bytes(content)
-    assert drawn() == usual
+    assert drawn(tmp_path) == usual
 
 
 def test_the_settings_of_a_program_that_draws_too_come_back() -> None:

@@ -35,10 +35,10 @@ def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewher
     monkeypatch.chdir(tmp_path)
     take = Training.take
 
-    def diverging(self: Training, part: float, seconds: float) -> dict[str, float]:
+    def diverging(self: Training, part: float, *others: float) -> dict[str, float]:
         training = self.run.trained
         bad = training.training.lr == 1.0 or training.encoding.name == "alibi"
-        return take(self, math.nan if bad and self.step == 2 else part, seconds)
+        return take(self, math.nan if bad and self.step == 2 else part, *others)
 
     monkeypatch.setattr(loop.Training, "take", diverging)
     file = tmp_path / "study.toml"

@@ -104,13 +104,14 @@ def test_what_is_refused_has_its_line(store: Path, tmp_path: Path, old: str, new
     assert str(raised.value).startswith(f"{tmp_path / 'study.toml'}, {message}")
 
 
-def test_the_report_begins_with_the_answer(cli, store: Path, without_pictures: None, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("elsewhere", "without_pictures")
+def test_the_report_begins_with_the_answer(cli, store: Path, tmp_path: Path) -> None:
     file, out = tmp_path / "study.toml", tmp_path / "out"
     file.write_text((STUDY + QUESTION.replace("at = 4", "at = 5")).format(store=store))
     assert "line 23: at = 5 is not evaluated" in cli("sweep", file, "--dry-run").error()
     assert not out.exists()
     file.write_text((STUDY + QUESTION).format(store=store))
-    (written,) = xt.sweep(file, out, jobs=1).reports.values()
+    (written,) = xt.sweep(file, out, engine="ray").reports.values()
     _, first, *_ = (out / "report/report.md").read_text().split("\n\n")
     name = "RoPE(theta=500) + YaRN(4)"
     begins = (f"ALiBi is better than {name} at 4x: ", f"ALiBi is worse than {name} at 4x: ", f"ALiBi and {name} are ")

@@ -17,7 +17,8 @@ SETTINGS = EvaluationSettings(factors=(1, 2), max_targets=512)
 CHANGED: dict[str, Any] = {
     "factors": (1, 4), "extensions": ("pi:factor=2",), "protocols": ("sliding",), "split": "validation",
     "max_targets": 256, "max_targets_of": {"windows": 256}, "checkpoint": "all", "precisions": ("bf16",),
-    "probes": parse_probes("copy"), "probe_trials": 8,
+    "probes": parse_probes("copy"), "probe_trials": 8, "position_bucket": 4,
+    "keep_losses": True,
 }  # fmt: skip
 
 
