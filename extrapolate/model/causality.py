@@ -6,9 +6,11 @@ tells of dependences that are too small to change a number, such as a factor tha
 Shapes: B windows, T tokens, D what enters the head.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import torch
@@ -37,6 +39,9 @@ class Leak:
 
 
 OTHER_WINDOWS = Leak("makes a window depend on the windows beside it in a batch")
+REMEMBERS = Leak(
+    "gives other numbers after other tokens than at first", "keep nothing that is made from tokens for the next call"
+)
 UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
 
 
@@ -117,12 +122,19 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object) ->
     owner: what the message begins with. The model is left in eval mode.
     """
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
+    fresh = [copy.deepcopy(model).eval() for _ in range(2)]  # a cache hides what it was filled with
     for training in (True, False):
         model.train(training)
         with torch.set_grad_enabled(training):
             if leak := leak_in(model, plan, tokens_BT):
                 case = " in training" if training else ""
                 refuse(model, leak, lambda: leak_in(model, plan, tokens_BT), owner, length, case)
+    with torch.no_grad():
+        first, second = (partial(one.hidden, plan=one.setting(plan)) for one in fresh)
+        _repeatable(second, (tokens_BT + 1) % model.vocab_size)
+        expected_BTD, found_BTD = _repeatable(first, tokens_BT), _repeatable(second, tokens_BT)
+    if (found_BTD - expected_BTD).abs().max() > TOLERANCE * expected_BTD.abs().max():
+        raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens: {REMEMBERS.advice}")
 
 
 def window_count(length: int) -> int:

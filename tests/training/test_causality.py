@@ -56,6 +56,15 @@ LEAKS = {
     "of some contents": (
         "def embed(self, x, p): return torch.where(x[..., :1] > 0.02, x.roll(-1, 1), x)", f"embed {LATER}",
     ),
+    "kept from the first call": (
+        """
+        kept = None
+        def embed(self, x, p):
+            self.kept = x.mean(dim=1, keepdim=True).detach() if self.kept is None else self.kept
+            return x + self.kept.mean()
+        """,
+        "the encoding gives other numbers after other tokens than at first, at 16 tokens",
+    ),
     "at every eighth place": (
         "def embed(self, x, p): return torch.where((p % 8 == 5)[:, None], x.roll(-1, 1), x)", f"embed {LATER}",
     ),
