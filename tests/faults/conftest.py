@@ -213,7 +213,7 @@ COMMANDS = {
     "report": ["report", "run", "--out", "report"],
 }
 # What a clock or the load of the machine decides.
-VOLATILE = ["tokens_per_s", "peak_mib", "evaluated_at"]
+VOLATILE = ["tokens_per_s", "others", "training_taken", "peak_mib", "evaluated_at"]
 KEYS = ["run", "extension", "protocol", "factor", "step", "document"]
 
 
@@ -276,6 +276,9 @@ def _content(path: Path) -> object:
     if path.name == "config.json":
         config = json.loads(path.read_text())["config"]
         return {**config, "data": {**config["data"], "path": "store"}}
+    if path.name == "manifest.json":  # names and times of the texts are others in another folder
+        manifest = json.loads(path.read_text())
+        return {**manifest, "source_files": {"content": manifest["source_files"]["content"]}, "sha256": None}
     if path.suffix == ".parquet":
         frame = pd.read_parquet(path)
         order = [key for key in KEYS if key in frame]

@@ -32,7 +32,7 @@ factors = [1, 4]
 extend = ["pi"]
 max_targets = 2048
 """
-MEASURED = ("evaluated_at", "tokens_per_s", "peak_mib", "Evaluation ")  # how columns begin that no two runs share
+MEASURED = ("evaluated_at", "tokens_per_s", "others", "training_taken", "peak_mib", "Evaluation ")  # how columns begin
 
 
 def sweep(study: list[str], out: Path) -> "subprocess.Popen[bytes]":
