@@ -64,7 +64,7 @@ def evaluate(
     trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
     trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
-    Raises UserError where anything asked for cannot be evaluated, such as an extension that applies to none of the
+    Raises UserError if anything asked for cannot be evaluated, such as an extension that applies to none of the
     runs, before any work is done, or a run's tokens see later ones; RunsFailed at the end where some of several runs
     failed, such as damaged ones: the others are evaluated, and the error has their rows in `evaluated.rows`.
     """

@@ -101,7 +101,7 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
 
 
 def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store:
-    """The store that is in the folder `out`, in which nothing is written. Raises UserError as `store_with` does."""
+    """Opens the store in the folder `out` and writes nothing. Raises UserError as `store_with` does."""
     if not (out / "manifest.json").exists():
         raise UserError(f"{out} already exists and is not a token store; choose another `out`")
     store = Store.open(out)

@@ -16,7 +16,7 @@ _passed: set[tuple[object, ...]] = set()  # of this process, which may train man
 
 
 def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
-    """Raises UserError where a token depends on later ones, or on other windows, in training or in evaluation.
+    """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
     The model that is asked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
     long as the run's: a fraction of a second, once in a process. torch's random numbers are left as they were.
