@@ -16,8 +16,6 @@ from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 
-BEYOND = 2  # windows that are longer than L
-
 
 def check_run(
     run: Subject, model: LanguageModel, split: Split, lengths: Sequence[int], extensions: Sequence[str]
@@ -33,7 +31,7 @@ def check_run(
             plan = applied.expected_plan(run, model, length)
             if (plan, length) not in asked and model.defined_at(length, plan):
                 asked.add((plan, length))
-                count = BEYOND if length > model.seq_len else causality.window_count(length)
+                count = causality.window_count(length)
                 tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
                 check_plan(run, model, plan, torch.from_numpy(np.resize(tokens, (count, length))), text)
 

@@ -1,7 +1,7 @@
 """What a model makes of a token may depend on that token and those before it, and on nothing else.
 
-Of any model this is asked by values: tokens are exchanged, and what lies before them must stay as it was. A gradient
-tells of dependences that are too small to change a number, such as a factor that training has yet to find.
+Of any model this is asked by values: tokens are exchanged, and what lies before them must stay as it was. A factor that
+is still too small to change a number may grow in training, so the parameters are asked with other values, too.
 
 Shapes: B windows, T tokens, D what enters the head.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import NoReturn
 
 import torch
@@ -23,7 +24,8 @@ from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
 
-WINDOWS, TOKENS = 16, 2048  # that a model is tried with: as many windows as make so many tokens, or 3 longer ones
+# That a model is tried with: a window for each place, as far as so many tokens go. A small model affords more of them.
+FEWEST, TOKENS, TOKENS_OF_SMALL = 3, 4096, 16_384
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS = 1e-5, 1e-3
 # In the order of the tensors, but for `bias`, whose absence says the least. What `prepare` makes is read by `scores`.
@@ -72,37 +74,15 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
     return _sees_later(place)
 
 
-def leak_by_gradient(model: Model, plan: Plan | Setting, tokens_BT: Tensor) -> Leak | None:
-    """As `leak_of`, by the gradient of the states before a place in each window: it is exactly zero from there on."""
-    later_BT = _later(tokens_BT)
-    embedded_BTD = model.embedding(tokens_BT).detach().requires_grad_()
-    handle = model.embedding.register_forward_hook(lambda *_: embedded_BTD)
-    try:
-        with torch.enable_grad():
-            hidden_BTD = model.hidden(tokens_BT, plan)
-            weight_BTD = torch.randn_like(hidden_BTD).masked_fill(later_BT[..., None], 0.0)
-            (gradient,) = torch.autograd.grad((hidden_BTD * weight_BTD).sum(), embedded_BTD, allow_unused=True)
-    finally:
-        handle.remove()
-    if gradient is None or not (wrong_BT := (gradient.abs() > 0).any(dim=-1) & later_BT).any():
-        return None
-    window, place = wrong_BT.nonzero()[0].tolist()
-    alone = len(tokens_BT) == 1 or leak_by_gradient(model, plan, tokens_BT[window : window + 1]) is not None
-    return _sees_later(place - 1) if alone else OTHER_WINDOWS
-
-
 def _sees_later(place: int) -> Leak:
     return Leak(f"lets token {place} see tokens that come after it")
 
 
 def leak_in(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor) -> Leak | None:
-    """As `leak_of`, of a model in the mode that it is in: in training by gradient too."""
+    """As `leak_of`, of a model in the mode that it is in."""
     setting = model.setting(plan) if isinstance(plan, Plan) else plan
     tolerance = TOLERANCE if isinstance(model, Model) else TOLERANCE_OF_OTHERS
-    found = leak_of(lambda tokens: model.hidden(tokens, setting), tokens_BT, model.vocab_size, tolerance)
-    if isinstance(model, Model) and model.training and found in (None, UNSTEADY):
-        return leak_by_gradient(model, plan, tokens_BT)
-    return found
+    return leak_of(lambda tokens: model.hidden(tokens, setting), tokens_BT, model.vocab_size, tolerance)
 
 
 def refuse(
@@ -117,35 +97,63 @@ def refuse(
 
 
 def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object) -> None:
-    """Raises UserError if `leak_in` finds something in random windows of `length` tokens, in training or evaluation.
+    """Raises UserError if random windows of `length` tokens show a leak, in training or evaluation.
 
-    owner: what the message begins with. The model is left in eval mode.
+    It is asked with the encoding's parameters as they are, and with random ones. Every call has a copy of the model, so
+    that none sees what another kept; one more call asks for that. owner: what the message begins with. The model is
+    left in eval mode.
     """
-    tokens_BT = random_windows(model.vocab_size, length).to(model.device)
-    fresh = [copy.deepcopy(model).eval() for _ in range(2)]  # a cache hides what it was filled with
-    for training in (True, False):
-        model.train(training)
+    tokens_BT = random_windows(model.vocab_size, length, TOKENS_OF_SMALL).to(model.device)
+    drawn = _with_random_parameters(model)
+    for asked, training in product((model, drawn), (True, False)):
+        asked.train(training)
         with torch.set_grad_enabled(training):
-            if leak := leak_in(model, plan, tokens_BT):
-                case = " in training" if training else ""
-                refuse(model, leak, lambda: leak_in(model, plan, tokens_BT), owner, length, case)
+            find = partial(_leak_in_copies, asked, plan, tokens_BT)
+            if leak := find():
+                refuse(asked, leak, find, owner, length, " in training" if training else "")
     with torch.no_grad():
-        first, second = (partial(one.hidden, plan=one.setting(plan)) for one in fresh)
-        _repeatable(second, (tokens_BT + 1) % model.vocab_size)
-        expected_BTD, found_BTD = _repeatable(first, tokens_BT), _repeatable(second, tokens_BT)
+        expected_BTD = _repeatable(_copied(model, plan), tokens_BT)
+        _repeatable(one := _copied(model, plan), (tokens_BT + 1) % model.vocab_size)
+        found_BTD = _repeatable(one, tokens_BT)
     if (found_BTD - expected_BTD).abs().max() > TOLERANCE * expected_BTD.abs().max():
         raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens: {REMEMBERS.advice}")
 
 
-def window_count(length: int) -> int:
+def _leak_in_copies(model: Model, plan: Plan, tokens_BT: Tensor) -> Leak | None:
+    return leak_of(lambda tokens: _copied(model, plan)(tokens), tokens_BT, model.vocab_size, TOLERANCE)
+
+
+def _copied(model: Model, plan: Plan) -> Callable[[Tensor], Tensor]:
+    """The states of a copy of the model."""
+    copied = copy.deepcopy(model)
+    return partial(copied.hidden, plan=copied.setting(plan))
+
+
+def _with_random_parameters(model: Model) -> Model:
+    """A copy with normal numbers: they open what starts closed, and everything has an effect that is large enough."""
+    drawn = copy.deepcopy(model)
+    own = {id(parameter) for encoding in drawn.encodings for parameter in encoding.parameters()}
+    with same_random_numbers(model.device), torch.no_grad():
+        for parameter in drawn.parameters():
+            if not parameter.requires_grad:  # a constant, such as a mask
+                continue
+            if id(parameter) in own:
+                parameter.normal_()
+            elif parameter.ndim == 2:
+                parameter.normal_(std=1.0 if parameter is drawn.embedding.weight else parameter.shape[1] ** -0.5)
+        drawn.constrain()
+    return drawn
+
+
+def window_count(length: int, tokens: int = TOKENS) -> int:
     """How many windows of so many tokens a model is tried with."""
-    return max(3, min(WINDOWS, TOKENS // length))
+    return max(FEWEST, min(length, tokens // length))
 
 
-def random_windows(vocab_size: int, length: int) -> Tensor:
+def random_windows(vocab_size: int, length: int, tokens: int = TOKENS) -> Tensor:
     """Random tokens, the same for the same arguments, [B, length]."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, vocab_size, (window_count(length), length), generator=generator)
+    return torch.randint(0, vocab_size, (window_count(length, tokens), length), generator=generator)
 
 
 def _later(tokens_BT: Tensor) -> Tensor:

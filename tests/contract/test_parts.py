@@ -64,7 +64,7 @@ WRONG = {
         "causality, 4x L", "mine.py: attention_input lets token ",
     ),
     "keys see later keys": (
-        "def rotate(self, q, k, pos_T, pos_S): return q, k + k.mean(dim=2, keepdim=True)",
+        "def rotate(self, q, k, pos_T, pos_S): return q, k * k.mean(dim=2, keepdim=True)",
         "causality, 1x L", "mine.py: rotate lets token ",
     ),
     "gates see later tokens": (

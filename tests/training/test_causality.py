@@ -37,7 +37,7 @@ LEAKS = {
     ),
     "gates from behind": (
         """
-        def prepare(self, x): return x[..., :2].flip(1).cumsum(1).flip(1).mT
+        def prepare(self, x): return x[..., :2].flip(1).cummax(1).values.flip(1).mT
         def scores(self, q, k, c): return scaled_product(q, k) + c.state[:, :, None, c.keys]
         """,
         f"scores, or prepare, {LATER}",
@@ -60,8 +60,8 @@ LEAKS = {
         """
         kept = None
         def embed(self, x, p):
-            self.kept = x.mean(dim=1, keepdim=True).detach() if self.kept is None else self.kept
-            return x + self.kept.mean()
+            self.kept = x[:, :1].detach() if self.kept is None else self.kept
+            return x + self.kept
         """,
         "the encoding gives other numbers after other tokens than at first, at 16 tokens",
     ),
@@ -86,6 +86,33 @@ LEAKS = {
     "a gate that is too small for float32": (
         GATED.replace("START", "1e-9 * torch.randn(dims.width)"), f"embed {LATER}",
     ),
+    "a gate that a sigmoid closes": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.gate = nn.Parameter(torch.full((dims.width,), -30.0))
+        def embed(self, x, p): return x + self.gate.sigmoid() * x.roll(-1, dims=1)
+        """,
+        f"embed {LATER}",
+    ),
+    "a mean over the batches of training": (
+        """
+        mean = 0.0
+        def embed(self, x, p):
+            if self.training:
+                self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(dim=(0, 1))
+            return x - self.mean
+        """,
+        "embed makes a window depend on the windows beside it in a batch, at 16 tokens in training",
+    ),
+    "numbers that another library draws": (
+        """
+        def embed(self, x, p):
+            import random
+            return x * random.random() if self.training else x
+        """,
+        "embed gives other numbers when it is asked for the same tokens again, at 16 tokens in training: draw random",
+    ),
     "the window before in the batch": (
         "def embed(self, x, p): return x + x.roll(1, dims=0)", "embed makes a window depend on the windows beside it",
     ),
@@ -102,10 +129,34 @@ RIGHT = {
         def embed(self, x, p): return self.mask[: x.shape[1], : x.shape[1]] @ x
         """,
     "numbers drawn in training": "def positions(self, i): return i + torch.rand(()) if self.training else i",
-    "numbers drawn by another library": """
+    "a convolution by FFT, whose zeros are rounded": """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.kernel = nn.Parameter(torch.randn(256, dims.width))
         def embed(self, x, p):
-            import random
-            return x * random.random() if self.training else x
+            size = 2 * x.shape[1]
+            kernel = torch.fft.rfft(self.kernel[: x.shape[1]], n=size, dim=0)
+            return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+        """,
+    "what is left of a sum": """
+        def embed(self, x, p):
+            later = x.flip(1).cumsum(1).flip(1) - x
+            return x + x.sum(dim=1, keepdim=True) - later
+        """,
+    "a logarithm of sums made safe by the window's maximum": """
+        def embed(self, x, p):
+            top = x.amax(dim=1, keepdim=True)
+            return x + (x - top).exp().cumsum(1).log() + top
+        """,
+    "a sum of later tokens, which moves all keys that are seen alike": """
+        def prepare(self, x): return x[..., :2].flip(1).cumsum(1).flip(1).mT
+        def scores(self, q, k, c): return scaled_product(q, k) + c.state[:, :, None, c.keys]
+        """,
+    "steps that are counted": """
+        count = 0
+        def embed(self, x, p):
+            self.count += self.training
+            return x * (1 + 0.1 * self.count)
         """,
 }
 
@@ -139,8 +190,10 @@ def test_what_sees_no_more_than_it_may_passes_and_random_numbers_stay(
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_what_sees_over_the_ends_of_blocks_alone_is_not_trained(tmp_path: Path, word_store: Store) -> None:
-    file = written(tmp_path, "def embed(self, x, p): return torch.where((p % 16 == 15)[:, None], x.roll(-1, 1), x)")
+@pytest.mark.parametrize("block", [16, 24, 50])
+def test_what_sees_over_the_ends_of_blocks_alone_is_not_trained(tmp_path: Path, word_store: Store, block: int) -> None:
+    body = f"def embed(self, x, p): return torch.where((p % {block} == {block - 1})[:, None], x.roll(-1, 1), x)"
+    file = written(tmp_path, body)
     for length in (64, 128):
         request = TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | {"seq_len": length})
         config, own = resolve(request, word_store)
