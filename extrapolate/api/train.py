@@ -34,6 +34,7 @@ def train(
     preset: str | None = None,
     tokens: int | None = None,
     batch_tokens: int | None = None,
+    optimizer: str | None = None,
     lr: float | None = None,
     layers: int | None = None,
     width: int | None = None,
@@ -64,11 +65,12 @@ def train(
     `functools.partial(MyEncoding, theta=500.0)`. The run keeps the source of a class of your own, from a module, a
     script or a notebook. seq_len: the training length L, tokens.
     data: a token store (default: the standard library's, in data/stdlib, made on first use). preset: sizes and budget
-    by name (default `tiny`). tokens, batch_tokens: the budget and a step, tokens. lr: the peak learning rate. layers:
-    blocks. width, heads: channels D and attention's heads; each head has D / heads channels, and the feed-forward width
-    keeps the preset's ratio. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm:
-    queries and keys are normalised per head. qkv_bias: queries, keys and values have biases, as in Qwen 2. probes:
-    shares of the windows that are probes, `needle=0.25,mqar=0.25`. seed: of weights, order and dropout (default 0).
+    by name (default `tiny`). tokens, batch_tokens: the budget and a step, tokens. optimizer: `muon` for the blocks'
+    matrices, or `adamw` for all parameters (see docs/training.md). lr: the peak learning rate. layers: blocks.
+    width, heads: channels D and attention's heads; each head has D / heads channels, and the feed-forward width keeps
+    the preset's ratio. ssmax: scores of query i are multiplied by s ln(i + 1) (arXiv 2501.19399). qk_norm: queries and
+    keys are normalised per head. qkv_bias: queries, keys and values have biases, as in Qwen 2. probes: shares of the
+    windows that are probes, `needle=0.25,mqar=0.25`. seed: of weights, order and dropout (default 0).
 
     out: the run's folder (default: ckpt/ and a name made from the settings). resume: continue the run in `out` with its
     own settings, if there is one; what is given must agree with it. save_every: tokens between saved states (default:
@@ -90,8 +92,8 @@ def train(
     keep_freed_memory()
     trackers.check(tracker)
     flags = {
-        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "lr": lr, "seed": seed, "compile": compile,
-        "probes": probes, "device": None if device == "auto" else device,
+        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "optimizer": optimizer, "lr": lr,
+        "seed": seed, "compile": compile, "probes": probes, "device": None if device == "auto" else device,
         "precision": None if precision == "auto" else precision,
     }  # fmt: skip
     origin = start.path if isinstance(start, Run) else path_of("start", start)

@@ -34,6 +34,7 @@ def train_many(
     preset: str | None = None,
     tokens: int | None = None,
     batch_tokens: int | None = None,
+    optimizer: str | None = None,
     layers: int | None = None,
     width: int | None = None,
     heads: int | None = None,
@@ -68,8 +69,9 @@ def train_many(
     if processes() > 1:
         raise UserError("several models at once are trained by one process: start the command without torchrun")
     training = {
-        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "compile": compile, "probes": probes,
-        "device": None if device == "auto" else device, "precision": None if precision == "auto" else precision,
+        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "optimizer": optimizer, "compile": compile,
+        "probes": probes, "device": None if device == "auto" else device,
+        "precision": None if precision == "auto" else precision,
     }  # fmt: skip
     all_seeds, all_lrs = list(seeds), [None] if lrs is None else list(lrs)
     for name, values in (("seeds", all_seeds), ("lrs", all_lrs)):

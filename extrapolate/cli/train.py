@@ -23,6 +23,10 @@ _MODEL, _DATA, _TRAINING, _SEVERAL, _RUN, _OTHERS, _MACHINE = (
 )
 
 
+class Optimizer(StrEnum):
+    MUON, ADAMW = "muon", "adamw"
+
+
 class Precision(StrEnum):
     AUTO, FP32, BF16 = "auto", "fp32", "bf16"
 
@@ -39,6 +43,9 @@ def train(
     preset: Annotated[str | None, _MODEL(help=f"{', '.join(PRESETS)}  [default: tiny]")] = None,
     tokens: Annotated[int | None, _TRAINING(help="training budget, tokens")] = None,
     batch_tokens: Annotated[int | None, _TRAINING(help="tokens in one step")] = None,
+    optimizer: Annotated[
+        Optimizer | None, _TRAINING(help="muon, for the blocks' matrices, or adamw for all  [default: the preset's]")
+    ] = None,
     lr: Annotated[float | None, _TRAINING(help="peak learning rate")] = None,
     layers: Annotated[int | None, _MODEL(help="number of blocks, in place of the preset's")] = None,
     width: Annotated[int | None, _MODEL(help="channels D of the residual stream, in place of the preset's")] = None,
@@ -102,7 +109,7 @@ def train(
         data = None
     if from_environment(ctx, "device") and _told_otherwise(config, start, out, resume):
         device = Device.AUTO
-    tracked = None if tracker is None else tracker.value
+    tracked, optimized = (None if one is None else one.value for one in (tracker, optimizer))
     if seeds is not None or lrs is not None:
         refused = {
             "--seed": seed, "--lr": lr, "--from": start, "--extend": extend, "--fsdp": fsdp or None,
@@ -112,9 +119,9 @@ def train(
         from extrapolate.api.train_many import train_many
 
         train_many(
-            encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,),
-            lrs=_numbers("--lrs", lrs, float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset,
-            tokens=tokens, batch_tokens=batch_tokens, layers=layers, width=width, heads=heads, ssmax=ssmax,
+            encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,), lrs=_numbers("--lrs", lrs,
+            float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset, tokens=tokens,
+            batch_tokens=batch_tokens, optimizer=optimized, layers=layers, width=width, heads=heads, ssmax=ssmax,
             qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes, out=out, resume=resume, save_every=save_every,
             keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
             tracker=tracked, trust_code=trust_code, progress=CommandLine(),
@@ -122,11 +129,11 @@ def train(
         say(f"evaluate them with: extrapolate eval-lengths {quote(str(out or 'ckpt'))}")
         return
     run = trained(
-        encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens, lr=lr,
-        layers=layers, width=width, heads=heads, ssmax=ssmax, qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes,
-        seed=seed, out=out, resume=resume, save_every=save_every, keep_every=keep_every, device=device.value,
-        precision=precision.value, compile=compile, config=config, start=start, extend=extend, fsdp=fsdp,
-        tracker=tracked, trust_code=trust_code, progress=CommandLine(),
+        encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens,
+        optimizer=optimized, lr=lr, layers=layers, width=width, heads=heads, ssmax=ssmax, qk_norm=qk_norm,
+        qkv_bias=qkv_bias, probes=probes, seed=seed, out=out, resume=resume, save_every=save_every,
+        keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
+        start=start, extend=extend, fsdp=fsdp, tracker=tracked, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     say(f"evaluate it with: extrapolate eval-lengths {quote(str(run.path))}")
 

@@ -112,6 +112,10 @@ class Encoding(nn.Module):
         """What enters the first block. Asked of the first layer's instance only."""
         return x_BTD
 
+    def embeddings(self) -> list[Tensor]:
+        """Parameters that `embed` adds to token embeddings: the optimiser treats them as those."""
+        return []
+
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         """What W_q and W_k read, and what W_v reads."""
         return x_BTD, x_BTD

@@ -10,7 +10,7 @@ from extrapolate.encodings.base import LOGITS, TABLE, Dims, Encoding, register
 class Learned(Encoding):
     """A trained vector per position, added to the token embedding: x_i + E[i], E of shape [L, D].
 
-    E is drawn from N(0, 0.02) and has L rows.
+    E has L rows. It starts, and is trained, as token embeddings are, from N(0, 1): GPT-2 draws both from N(0, 0.02).
     Beyond L: nothing is defined; evaluation there is reported as n/a, never clamped.
 
     Source: Radford et al. 2019 (GPT-2); the table itself goes back to Gehring et al., arXiv 1705.03122.
@@ -25,7 +25,10 @@ class Learned(Encoding):
         super().__init__(dims)
         self.max_length = dims.seq_len
         if dims.layer == 0:
-            self.table_LD = nn.Parameter(torch.empty(dims.seq_len, dims.width).normal_(std=0.02))
+            self.table_LD = nn.Parameter(torch.empty(dims.seq_len, dims.width).normal_())
+
+    def embeddings(self) -> list[Tensor]:
+        return [self.table_LD] if self.dims.layer == 0 else []
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
         below_T = pos_T.floor().clamp(max=len(self.table_LD) - 1)

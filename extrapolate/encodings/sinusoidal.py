@@ -9,11 +9,10 @@ from extrapolate.errors import UserError
 
 @register("sinusoidal")
 class Sinusoidal(Encoding):
-    """Sine and cosine of the position at D/2 frequencies, added to the scaled token embedding.
+    """Sine and cosine of the position at D/2 frequencies, added to the token embedding.
 
-    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1, and the token embedding is
-    multiplied by sqrt(D) first, as in the paper. Here embeddings start with standard deviation 0.02, as all of the
-    model's, not with the paper's D^-0.5: at first the sinusoids, of amplitude 1, are the larger part.
+    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1. The paper multiplies token
+    embeddings by sqrt(D) first, to size 1 (RMS). Here every encoding's embeddings start with that size.
     Beyond L: defined everywhere, but the combinations of phases are new, and the loss rises within tens of tokens.
 
     Arguments: theta, the base of the wavelengths (default 10 000).
@@ -40,4 +39,4 @@ class Sinusoidal(Encoding):
         return torch.stack([angle_TM.sin(), angle_TM.cos()], dim=-1).flatten(-2)
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return x_BTD * self.dims.width**0.5 + self.rounded(self.values(pos_T))
+        return x_BTD + self.rounded(self.values(pos_T))

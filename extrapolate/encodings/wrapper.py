@@ -51,6 +51,9 @@ class Wrapper(Encoding):
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
         return self.inner.embed(x_BTD, pos_T)
 
+    def embeddings(self) -> list[Tensor]:
+        return self.inner.embeddings()
+
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.attention_input(x_BTD, pos_T)
 

@@ -23,6 +23,8 @@ from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 from extrapolate.model.size import check_model
 
+SMALL = 0.02  # of what makes the first logits
+
 
 class Attention(nn.Module):
     """Multi-head, or grouped-query, causal attention."""
@@ -168,10 +170,7 @@ class Decoder(nn.Module):
     """A Llama decoder whose position enters through `encodings`, one a layer."""
 
     def __init__(self, config: ModelConfig, encodings: Sequence[Encoding], seq_len: int) -> None:
-        """Builds it with fresh weights: normal, standard deviation 0.02, as Llama's; norms 1.
-
-        `seq_len` is the training length in tokens. The encodings' own parameters stay as they are.
-        """
+        """Builds it with fresh weights: see `_draw`. `seq_len` is the training length in tokens."""
         super().__init__()
         self.config, self.seq_len = config, seq_len
         self.embedding = nn.Embedding(config.vocab_size, config.width)
@@ -181,10 +180,27 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tied_embeddings:
             self.head.weight = self.embedding.weight
-        encoding_parameters = {id(p) for encoding in encodings for p in encoding.parameters()}
-        for parameter in self.parameters():
-            if parameter.ndim == 2 and id(parameter) not in encoding_parameters:
-                nn.init.normal_(parameter, std=0.02)
+        self._draw()
+
+    @torch.no_grad()
+    def _draw(self) -> None:
+        """Draws normal weights. The residual stream starts with size 1 (RMS), so no training is spent on leaving 0.
+
+        A block's matrices have the deviation (columns)^-0.5, which keeps that size at every width, and those that write
+        to the stream are divided by (2 layers)^0.5, as GPT-2's. The head has 0.02: first predictions are nearly equal
+        ones. Tied, it cannot, and the last norm starts at 0.02 instead of 1. The encodings' own parameters stay.
+        """
+        nn.init.normal_(self.embedding.weight)
+        for block in self.blocks:
+            attention, feed_forward = cast(Block, block).attention, cast(Block, block).feed_forward
+            for matrix in (attention.qkv, feed_forward.gate_up):
+                nn.init.normal_(matrix.weight, std=matrix.in_features**-0.5)
+            for matrix in (attention.out, feed_forward.down):
+                nn.init.normal_(matrix.weight, std=(2 * len(self.blocks) * matrix.in_features) ** -0.5)
+        if self.config.tied_embeddings:
+            self.norm.weight.fill_(SMALL)
+        else:
+            nn.init.normal_(self.head.weight, std=SMALL)
 
     @property
     def encodings(self) -> list[Encoding]:

@@ -6,7 +6,7 @@ from extrapolate.errors import UserError
 
 # Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from
 # every copy: those are ours. `vocab_size` is the paper's, for the parameter counts; a run takes its store's.
-_EXPE_LARGE = {"tokens": 10_000_000_000, "batch_tokens": 524_288, "precision": "bf16"}
+_EXPE_LARGE = {"tokens": 10_000_000_000, "batch_tokens": 524_288, "precision": "bf16", "optimizer": "adamw"}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {"model": {"vocab_size": 2048}, "training": {}},
     "expe-35m": {
@@ -14,7 +14,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             vocab_size=32_000, width=384, layers=6, heads=12, kv_heads=12, head_dim=32, ff_width=1024,
             tied_embeddings=False, dropout=0.1,
         ),
-        "training": dict(seq_len=512, tokens=700_000_000, batch_tokens=32_768, lr=1e-3),
+        "training": dict(seq_len=512, tokens=700_000_000, batch_tokens=32_768, lr=1e-3, optimizer="adamw"),
     },
     "expe-135m": {
         "model": dict(
@@ -36,7 +36,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             vocab_size=32_000, width=512, layers=4, heads=8, kv_heads=8, head_dim=64, ff_width=1376,
             tied_embeddings=True,
         ),
-        "training": dict(seq_len=256, tokens=100_000_000, batch_tokens=16_384, lr=1e-3),
+        "training": dict(seq_len=256, tokens=100_000_000, batch_tokens=16_384, lr=1e-3, optimizer="adamw"),
     },
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """How a model is trained."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -8,6 +8,8 @@ from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import LEFT_OUT, LONGEST
 from extrapolate.sections import Count, Section
+
+RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates where none is given
 
 
 class TrainingConfig(Section):
@@ -20,8 +22,9 @@ class TrainingConfig(Section):
     tokens: Count = 1_000_000
     batch_tokens: Count = 4096
     micro_batch_tokens: Count = 4096
-    lr: float = Field(3e-3, gt=0, le=1e30)  # as float32 has it
-    min_lr_ratio: float = Field(0.1, ge=0, le=1)
+    optimizer: Literal["muon", "adamw"] = "muon"
+    lr: float = Field(RATES["muon"], gt=0, le=1e30)  # as float32 has it
+    min_lr_ratio: float = Field(0.0, ge=0, le=1)
     warmup_ratio: float = Field(0.05, ge=0, le=1)
     weight_decay: float = Field(0.1, ge=0, le=1e6)
     beta1: float = Field(0.9, ge=0, lt=1)
@@ -32,6 +35,11 @@ class TrainingConfig(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
     probes: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_of_the_optimizer(cls, values: Any) -> Any:
+        return {"lr": RATES.get(values.get("optimizer", "muon"))} | values if isinstance(values, dict) else values
 
     @field_validator("probes")
     @classmethod

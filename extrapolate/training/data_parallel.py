@@ -41,7 +41,7 @@ class DataParallel(Learner):
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.AdamW,
         plan: Plan,
         training: TrainingConfig,
         tell: Callable[[int], None],

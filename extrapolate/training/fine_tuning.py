@@ -71,7 +71,12 @@ def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedCon
     step = max(TrainingConfig.model_fields["batch_tokens"].default, config.seq_len)
     raw = config.model_dump(exclude={"imported"}) | {
         "preset": config.imported.name,
-        "training": {"seq_len": config.seq_len, "batch_tokens": step, "tokens": max(given["tokens"], step)},
+        "training": {
+            "optimizer": "adamw",
+            "seq_len": config.seq_len,
+            "batch_tokens": step,
+            "tokens": max(given["tokens"], step),
+        },
         "data": resolve.data_section(store),
     }
     return configs.validate(raw, str(run.path))

@@ -24,7 +24,7 @@ class Learner:
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.AdamW,
         plan: Plan,
         training: TrainingConfig,
         tell: Callable[[int], None] = lambda tokens: None,
@@ -79,6 +79,6 @@ class Learner:
         """The model as one process has it, in every process."""
         return self.model
 
-    def whole(self) -> tuple[Model, torch.optim.Optimizer]:
+    def whole(self) -> tuple[Model, torch.optim.AdamW]:
         """The model and its optimiser as one process has them: the first process saves them."""
         return self.model, self.optimizer

@@ -202,7 +202,7 @@ class Training:
             load_start(self.model, start)
         self.model.to(self.training.device)
         self.plan = own_plan(run, self.model)
-        self.optimizer: torch.optim.Optimizer = optimizer_of(self.model, self.training)
+        self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self.log = Log(run.path / LOG)
         self._restore()
@@ -305,7 +305,7 @@ class Training:
         began = time.perf_counter() - seconds
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["rate"]
         norm = self.learner.clip()
         loss, stop, late = self.ranks.sums(part, *self._wishes())
         self._agreed = stop > 0, late > 0

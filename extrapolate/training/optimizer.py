@@ -1,12 +1,26 @@
-"""The optimiser and its learning rate."""
+"""The optimiser and its learning rate.
+
+Shapes: N matrices of one shape, R rows, C columns.
+"""
 
 import math
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
-from extrapolate.encodings.base import Encoding
-from extrapolate.model.decoder import Model
+from extrapolate.model.decoder import Block, Model
 from extrapolate.training.config import TrainingConfig
+
+# Rates of AdamW's parameters, of `lr`: of embeddings, which start fifty times as large as Llama's; and with Muon, whose
+# `lr` is a relative change, of the head (divided by the width, as in mu-transfer, arXiv 2203.03466) and of vectors.
+ADAMW_EMBEDDING = 10.0
+MUON_EMBEDDING, MUON_HEAD, MUON_VECTOR = 5.0, 64.0, 0.5
+MOMENTUM = 0.95
+# Newton and Schulz's iteration with the coefficients and the number of steps of Muon's authors, as in torch.optim.Muon.
+COEFFICIENTS, STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
@@ -19,16 +33,93 @@ def learning_rate(training: TrainingConfig, step: int) -> float:
     return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * cosine)
 
 
+class Muon(torch.optim.AdamW):
+    """Muon for groups that have `parts`, AdamW for the others.
+
+    A matrix moves by lr (long / short)^0.5 times the nearest orthogonal matrix to its momentum (Jordan et al. 2024,
+    arXiv 2502.16982), where long and short are its sides: its entries move by lr short^-0.5 (RMS), a share `lr` of what
+    fan-in starts them with, so that a rate holds at every width. `parts` are the rows of the matrices that one tensor
+    holds, such as queries, keys and values: each is orthogonalised by itself, and torch.optim.Muon would take them as
+    one. `dtype` is that of the products.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            if parts := group.get("parts"):
+                for parameter in group["params"]:
+                    self._move(parameter, group, parts)
+        super().step(closure)  # which leaves alone what has no gradient any more
+
+    def _move(self, parameter: Tensor, group: dict[str, Any], parts: tuple[int, ...]) -> None:
+        if parameter.grad is None:
+            return
+        state = self.state[parameter]
+        if not state:
+            state["step"], state["momentum"] = torch.zeros(()), torch.zeros_like(parameter)
+        state["step"] += 1  # AdamW reads it of every state that is loaded
+        momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
+        wanted = parameter.grad.lerp(momentum, MOMENTUM)
+        whole = wanted.full_tensor() if isinstance(wanted, DTensor) else wanted
+        moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, group["dtype"]) for x in whole.split(parts)]
+        move = torch.cat(moves).to(whole.dtype)
+        if isinstance(parameter, DTensor):
+            move = distribute_tensor(move, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(move, alpha=group["lr"])
+        parameter.grad = None
+
+
+def orthogonal(matrix_RC: Tensor, dtype: torch.dtype) -> Tensor:
+    """About the nearest matrix whose singular values are 1: they come to lie between 0.7 and 1.2."""
+    a, b, c = COEFFICIENTS
+    x = matrix_RC.to(dtype)
+    x = x.mT if x.shape[0] > x.shape[1] else x
+    x = x / (x.norm() + 1e-7)
+    for _ in range(STEPS):
+        gram = x @ x.mT
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if matrix_RC.shape[0] > matrix_RC.shape[1] else x
+
+
 def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW; weight decay on the blocks' matrices alone: not on norms, embeddings or an encoding's parameters."""
-    exempt = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
-    exempt.update((id(model.embedding.weight), id(model.head.weight)))
-    parameters = list(model.parameters())
-    decayed = [p for p in parameters if p.ndim >= 2 and id(p) not in exempt]
-    spared = [p for p in parameters if p.ndim < 2 or id(p) in exempt]
-    return torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": training.weight_decay}, {"params": spared, "weight_decay": 0.0}],
+    """The optimiser of `training.optimizer`: `muon` is Muon for the blocks' matrices and AdamW for the rest, `adamw`
+    AdamW for all.
+
+    Each group has its share of the learning rate, `rate`. Weight decay is on the blocks' matrices alone: not on norms,
+    embeddings or an encoding's parameters.
+    """
+    muon = training.optimizer == "muon"
+    matrices: dict[tuple[int, ...], list[Tensor]] = {}
+    for block in model.blocks:
+        for parts, matrix in _matrices(cast(Block, block)):
+            matrices.setdefault(parts, []).append(matrix)
+    tables = [model.embedding.weight, *model.encoding.embeddings()]
+    head = [] if model.config.tied_embeddings else [model.head.weight]
+    found = {id(p) for group in (*matrices.values(), tables, head) for p in group}
+    vectors = [p for p in model.parameters() if id(p) not in found]
+    dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
+    decay = training.weight_decay
+    groups: list[dict[str, Any]] = [
+        {"params": group, "rate": 1.0, "weight_decay": decay, **({"parts": parts, "dtype": dtype} if muon else {})}
+        for parts, group in matrices.items()
+    ]
+    rates = (MUON_EMBEDDING, MUON_HEAD / model.config.width, MUON_VECTOR) if muon else (ADAMW_EMBEDDING, 1.0, 1.0)
+    for rate, group in zip(rates, (tables, head, vectors), strict=True):
+        groups.append({"params": group, "rate": rate, "weight_decay": 0.0})
+    return (Muon if muon else torch.optim.AdamW)(
+        [group for group in groups if group["params"]],
         lr=training.lr,
         betas=(training.beta1, training.beta2),
         fused=True,
     )
+
+
+def _matrices(block: Block) -> list[tuple[tuple[int, ...], Tensor]]:
+    """A block's matrices, each with the rows of those that it is made of."""
+    queries, keys = block.attention.sizes
+    up, feed_forward = block.feed_forward.down.in_features, block.feed_forward
+    return [
+        ((queries, keys, keys), block.attention.qkv.weight),
+        ((up, up), feed_forward.gate_up.weight),
+        *(((matrix.out_features,), matrix.weight) for matrix in (block.attention.out, feed_forward.down)),
+    ]

@@ -34,7 +34,7 @@ class Sharded(DataParallel):
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.AdamW,
         plan: Plan,
         training: TrainingConfig,
         tell: Callable[[int], None],
@@ -93,7 +93,7 @@ class Sharded(DataParallel):
         """The model as one process has it, put together in every process."""
         return self._model_of(get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True)))
 
-    def whole(self) -> tuple[Model, torch.optim.Optimizer]:
+    def whole(self) -> tuple[Model, torch.optim.AdamW]:
         """The model and its optimiser as one process has them, put together in the first process."""
         weights = get_model_state_dict(self.model, options=_WHOLE)
         moments: dict[str, Any] = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
@@ -112,7 +112,7 @@ class Sharded(DataParallel):
         model.load_state_dict(weights)
         return model.to(self.training.device)
 
-    def _optimizer_of_parts(self, before: dict[int, str]) -> torch.optim.Optimizer:
+    def _optimizer_of_parts(self, before: dict[int, str]) -> torch.optim.AdamW:
         """The optimiser of the whole model, with its moments, for the parts; `before` are its parameters' names."""
         now = dict(self.model.named_parameters())
         groups: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class Sharded(DataParallel):
             for sharded in (True, False):  # no group may have both kinds
                 chosen = [now[name] for name in names if isinstance(now[name], DTensor) is sharded]
                 groups += [{**group, "params": chosen}] if chosen else []
-        optimizer = torch.optim.AdamW(groups, fused=True)
+        optimizer = type(self.optimizer)(groups, fused=True)
         for old, moments in self.optimizer.state.items():
             parameter = now[before[id(old)]]
             optimizer.state[parameter] = {name: _as(parameter, value) for name, value in moments.items()}

@@ -29,7 +29,7 @@ class Progress:
     log_sha256: str
 
 
-def save(path: Path, model: Model, optimizer: torch.optim.Optimizer, progress: Progress, config_sha256: str) -> None:
+def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: Progress, config_sha256: str) -> None:
     """Writes the state of a training of the configuration with that hash, atomically."""
     found = {f"{MODEL}{name}": tensor for name, tensor in unique_weights(model).items()}
     found |= {f"{MOMENTS}{index}.{name}": tensor for index, name, tensor in _moments(optimizer)}
@@ -39,7 +39,7 @@ def save(path: Path, model: Model, optimizer: torch.optim.Optimizer, progress: P
     tensors.write(path, found, {**vars(progress), "config": config_sha256})
 
 
-def restore(path: Path, model: Model, optimizer: torch.optim.Optimizer, config_sha256: str) -> Progress:
+def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha256: str) -> Progress:
     """Puts a saved state into a fresh model, its optimizer and the random generators, and says how far it came.
 
     Raises UserError where the file is damaged, or belongs to another configuration.
@@ -59,13 +59,13 @@ def restore(path: Path, model: Model, optimizer: torch.optim.Optimizer, config_s
         raise UserError(f"{path} is damaged: {error!r}; delete {path.parent} and train again") from error
 
 
-def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, str, Tensor]]:
+def _moments(optimizer: torch.optim.AdamW) -> Iterator[tuple[int, str, Tensor]]:
     for index, values in optimizer.state_dict()["state"].items():
         for name, tensor in values.items():
             yield index, name, tensor
 
 
-def _load_moments(optimizer: torch.optim.Optimizer, found: dict[str, Tensor]) -> None:
+def _load_moments(optimizer: torch.optim.AdamW, found: dict[str, Tensor]) -> None:
     """The groups, with their rates and decays, stay those of the configuration."""
     values: dict[int, dict[str, Any]] = {}
     for name, tensor in found.items():

@@ -1,6 +1,5 @@
 """Settings of the model that configurations did not always have; tests/interop compares them with transformers'."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,19 +9,8 @@ import torch.nn.functional as F
 from extrapolate.model import decoder
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.runs.run import Run
-from extrapolate.training.config import TrainingConfig
-from extrapolate.training.optimizer import optimizer_of
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
 SIZES: dict[str, Any] = {"vocab_size": 31, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8}
-# As they were before there were these settings.
-HASHES = {"rope": "1cb7dd98797e70f1", "learned": "5fc6419522ddb5f1", "tuned": "3f05459b8b52c4a9"}
-
-
-@pytest.mark.parametrize(("name", "known"), HASHES.items())
-def test_an_older_runs_configuration_keeps_its_hash(name: str, known: str) -> None:
-    assert Run.open(FIXTURES / name).config.config_hash() == known
 
 
 def test_a_setting_is_written_where_it_is_not_the_default() -> None:
@@ -43,14 +31,6 @@ def test_biases_start_at_zero_and_leave_all_other_weights_as_they_are() -> None:
     assert added == {f"blocks.{layer}.attention.qkv.bias" for layer in range(2)}
     assert not any(biased[name].any() for name in added)
     assert all(torch.equal(biased[name], tensor) for name, tensor in plain.items())
-
-
-def test_biases_do_not_decay() -> None:
-    model = Model(ModelConfig(**SIZES, qkv_bias=True), "rope", {}, 16)
-    decayed, spared = (group["params"] for group in optimizer_of(model, TrainingConfig(seq_len=16)).param_groups)
-    biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
-    assert len(biases) == 2
-    assert all(any(bias is one for one in spared) and not any(bias is one for one in decayed) for bias in biases)
 
 
 def test_a_bias_is_added_where_queries_and_values_read_different_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
