@@ -24,13 +24,12 @@ COEFFICIENTS, STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
-    """Of step 0, 1, ...: linear warm-up, then a cosine down to min_lr_ratio of the peak at the last step."""
+    """Of step 0, 1, ...: linear warm-up, then a linear decay, which ends a step after the last at min_lr_ratio of the peak."""
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup
-    progress = (step - warmup) / max(1, training.steps - 1 - warmup)
-    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * cosine)
+    left = (training.steps - step) / (training.steps - warmup)
+    return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * left)
 
 
 class Muon(torch.optim.AdamW):
@@ -40,7 +39,7 @@ class Muon(torch.optim.AdamW):
     arXiv 2502.16982), where long and short are its sides: its entries move by lr short^-0.5 (RMS), a share `lr` of what
     fan-in starts them with, so that a rate holds at every width. `parts` are the rows of the matrices that one tensor
     holds, such as queries, keys and values: each is orthogonalised by itself, and torch.optim.Muon would take them as
-    one. `dtype` is that of the products.
+    one. `bf16`: whether the products are in bfloat16, not in float32.
     """
 
     @torch.no_grad()
@@ -61,7 +60,8 @@ class Muon(torch.optim.AdamW):
         momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
         wanted = parameter.grad.lerp(momentum, MOMENTUM)
         whole = wanted.full_tensor() if isinstance(wanted, DTensor) else wanted
-        moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, group["dtype"]) for x in whole.split(parts)]
+        products = torch.bfloat16 if group["bf16"] else torch.float32
+        moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in whole.split(parts)]
         move = torch.cat(moves).to(whole.dtype)
         if isinstance(parameter, DTensor):
             move = distribute_tensor(move, parameter.device_mesh, parameter.placements, src_data_rank=None)
@@ -97,12 +97,10 @@ def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
     head = [] if model.config.tied_embeddings else [model.head.weight]
     found = {id(p) for group in (*matrices.values(), tables, head) for p in group}
     vectors = [p for p in model.parameters() if id(p) not in found]
-    dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
-    decay = training.weight_decay
-    groups: list[dict[str, Any]] = [
-        {"params": group, "rate": 1.0, "weight_decay": decay, **({"parts": parts, "dtype": dtype} if muon else {})}
-        for parts, group in matrices.items()
-    ]
+    groups: list[dict[str, Any]] = []
+    for parts, equal in matrices.items():
+        own = {"parts": parts, "bf16": training.precision == "bf16"} if muon else {}
+        groups.append({"params": equal, "rate": 1.0, "weight_decay": training.weight_decay, **own})
     rates = (MUON_EMBEDDING, MUON_HEAD / model.config.width, MUON_VECTOR) if muon else (ADAMW_EMBEDDING, 1.0, 1.0)
     for rate, group in zip(rates, (tables, head, vectors), strict=True):
         groups.append({"params": group, "rate": rate, "weight_decay": 0.0})

@@ -32,6 +32,7 @@ seq_len = 16
 batch_tokens = 112
 micro_batch_tokens = 32
 tokens = 672
+lr = 2e-3
 precision = "fp32"
 device = "cpu"
 compile = false

@@ -69,12 +69,12 @@ def rates(steps: int, **more: float) -> list[float]:
     ("steps", "more", "expected"),
     [
         (1, {"warmup_ratio": 0.0}, [0.5]),
-        (2, {"warmup_ratio": 0.0}, [0.5, 0.05]),
-        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 0.0}, [0.5, 0.25, 0.0]),
+        (2, {"warmup_ratio": 0.0}, [0.5, 0.25]),
+        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 0.0}, [0.5, 1 / 3, 1 / 6]),
         (3, {"warmup_ratio": 0.0, "min_lr_ratio": 1.0}, [0.5, 0.5, 0.5]),
-        (5, {"warmup_ratio": 0.0, "min_lr_ratio": 0.2}, [0.3 + 0.2 * math.cos(math.pi * n / 4) for n in range(5)]),
+        (5, {"warmup_ratio": 0.0, "min_lr_ratio": 0.2}, [0.5 - 0.08 * n for n in range(5)]),
         (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
-        (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.05]),
+        (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
         (1, {"warmup_ratio": 1.0}, [0.5]),
     ],
 )

@@ -42,9 +42,9 @@ def groups_of(model: Model, **given: Any) -> dict[str, dict[str, Any]]:
     return {names[id(p)]: group for group in optimizer.param_groups for p in group["params"]}
 
 
-def test_learning_rate_warms_up_and_falls_as_a_cosine() -> None:
-    training = settings(tokens=4096 * 101, warmup_ratio=0.2, min_lr_ratio=0.1)
-    assert training.steps == 101
+def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
+    training = settings(tokens=4096 * 100, warmup_ratio=0.2, min_lr_ratio=0.1)
+    assert training.steps == 100
     rates = [learning_rate(training, step) for step in range(101)]
     assert rates[0] == pytest.approx(training.lr / 20)
     assert rates[19] == pytest.approx(training.lr)
@@ -53,7 +53,7 @@ def test_learning_rate_warms_up_and_falls_as_a_cosine() -> None:
     middle = 20 + (100 - 20) // 2
     assert rates[middle] == pytest.approx(training.lr * 0.55)
     assert (np.diff(rates[20:]) < 0).all()
-    assert learning_rate(settings(), settings().steps - 1) == 0
+    assert 0 < learning_rate(settings(), settings().steps - 1) < 0.01 * settings().lr
 
 
 def test_each_optimizer_has_a_learning_rate_of_its_own() -> None:
@@ -107,7 +107,7 @@ def test_orthogonal_keeps_the_singular_vectors_and_makes_the_values_about_1(shap
 def test_a_matrix_that_is_one_part_moves_as_torchs_muon_moves_it(shape: tuple[int, int]) -> None:
     torch.manual_seed(0)
     own, peer = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
-    ours = Muon([{"params": [own], "parts": (shape[0],), "dtype": torch.bfloat16}], lr=0.1, weight_decay=0.2)
+    ours = Muon([{"params": [own], "parts": (shape[0],), "bf16": True}], lr=0.1, weight_decay=0.2)
     # With "match_rms_adamw" torch's rate has the factor 0.2 max(shape)^0.5.
     scale = math.sqrt(max(shape) / min(shape)) / (0.2 * math.sqrt(max(shape)))
     theirs = torch.optim.Muon([peer], lr=0.1 * scale, weight_decay=0.2 / scale, adjust_lr_fn="match_rms_adamw")
@@ -129,9 +129,7 @@ def test_parts_move_as_matrices_of_their_own() -> None:
     for parameter, gradient in zip(together, [torch.cat(gradients), *gradients], strict=True):
         parameter.grad = gradient
     parts = [(32, 16, 16), *((len(g),) for g in gradients)]
-    Muon(
-        [{"params": [p], "parts": rows, "dtype": torch.float32} for p, rows in zip(together, parts, strict=True)]
-    ).step()
+    Muon([{"params": [p], "parts": rows, "bf16": False} for p, rows in zip(together, parts, strict=True)]).step()
     torch.testing.assert_close(whole, torch.cat([p.detach() for p in alone]))
 
 
@@ -141,7 +139,7 @@ def test_a_move_is_a_share_of_the_start_at_every_width() -> None:
         matrix = torch.nn.Parameter(torch.randn(3 * width, width) / math.sqrt(width))
         before = matrix.detach().clone()
         matrix.grad = torch.randn_like(matrix)
-        Muon([{"params": [matrix], "parts": (width,) * 3, "dtype": torch.float32}], lr=0.1, weight_decay=0.0).step()
+        Muon([{"params": [matrix], "parts": (width,) * 3, "bf16": False}], lr=0.1, weight_decay=0.0).step()
         assert float((matrix - before).norm() / before.norm()) == pytest.approx(0.09, abs=0.01)
 
 
@@ -168,9 +166,13 @@ def test_steps_have_every_setting_of_the_run(word_store: Store, tmp_path: Path, 
     expected = {name: p.detach().double() for name, p in parameters.items()}
     mean, square = ({name: torch.zeros_like(p) for name, p in expected.items()} for _ in range(2))
     gradients: list[dict[str, Tensor]] = []
-    training.optimizer.register_step_pre_hook(
-        lambda *_: gradients.append({name: p.grad.double() for name, p in parameters.items() if p.grad is not None})
-    )
+
+    def keep(*_: object) -> None:
+        found = {name: p.grad.double() for name, p in parameters.items() if p.grad is not None}
+        if len(found) == len(parameters):  # Muon's step has AdamW's in it, which the matrices' gradients do not reach
+            gradients.append(found)
+
+    training.optimizer.register_step_pre_hook(keep)
     for step in range(3):
         logged = training._step()
         norm = math.sqrt(sum(float(g.pow(2).sum()) for g in gradients[step].values()))
