@@ -24,7 +24,7 @@ COEFFICIENTS, STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
-    """Of step 0, 1, ...: linear warm-up, then a linear decay, which ends a step after the last at min_lr_ratio of the peak."""
+    """Of step 0, 1, ...: in straight lines up to the peak and down to min_lr_ratio of it, a step after the last."""
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup
