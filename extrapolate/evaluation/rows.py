@@ -27,7 +27,9 @@ from extrapolate.results.metrics.base import values as metric_values
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS
 from extrapolate.runs import provenance
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig, short_hash
+from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.weights import Checkpoint
+from extrapolate.training.config import TrainingConfig
 from extrapolate.version import __version__
 
 # Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
@@ -150,11 +152,13 @@ def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
 
 
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
-    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `SmolLM-135M`.
+    """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `RoPE by AdamW`.
 
     recipe: what is applied, with the run's own extension, or without it where that is `taken_off`.
     """
     name = config.imported.name if isinstance(config, ImportedConfig) else model.label()
+    if isinstance(config, TrainedConfig) and config.origin is None and config.training.optimizer != _usual(config):
+        name += " by " + {"muon": "Muon", "adamw": "AdamW"}[config.training.optimizer]
     label = name + (f" + {recipe.label()}" if recipe else "")
     if not isinstance(config, TrainedConfig):
         return f"{label}, {taken_off.label()} taken off" if taken_off else label
@@ -166,6 +170,12 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
     if taken_off:
         label += f" with {taken_off.label()}, taken off"
     return label if origin.label == model.label() else f"{label}, from {origin.label}"
+
+
+def _usual(config: TrainedConfig) -> str:
+    """The optimiser that the run's preset has."""
+    usual = PRESETS.get(config.preset, {}).get("training", {})
+    return str(usual.get("optimizer", TrainingConfig.model_fields["optimizer"].default))
 
 
 def common(

@@ -65,9 +65,9 @@ def test_a_shift_of_the_sinusoid_is_a_rotation() -> None:
     torch.testing.assert_close(table[7:57], shifted, rtol=0, atol=1e-5)
 
 
-def test_sinusoidal_scales_the_embedding_by_the_root_of_the_width() -> None:
+def test_sinusoidal_adds_its_values_and_leaves_the_embedding_as_large_as_it_is() -> None:
     x = random(2, 5, 64)
-    added = Sinusoidal(DIMS).embed(x, positions(5)) - 8.0 * x
+    added = Sinusoidal(DIMS).embed(x, positions(5)) - x
     torch.testing.assert_close(added, Sinusoidal(DIMS).values(positions(5)).expand(2, -1, -1), rtol=0, atol=1e-5)
 
 
