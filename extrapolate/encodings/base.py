@@ -22,6 +22,7 @@ MASK, DISTANCES, LOGITS = "which keys are seen", "distances of pairs", "logits"
 RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # where a score knows its own distance
 # What an encoding's own values are rounded to: see `Encoding.rounded`.
 Storage = Literal["fp32", "bf16"]
+EMBEDDED = 0.5  # the deviation of token embeddings at the start, to which what is added to them has to be in proportion
 FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
 

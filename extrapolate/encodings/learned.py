@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import LOGITS, TABLE, Dims, Encoding, register
+from extrapolate.encodings.base import EMBEDDED, LOGITS, TABLE, Dims, Encoding, register
 
 
 @register("learned")
 class Learned(Encoding):
     """A trained vector per position, added to the token embedding: x_i + E[i], E of shape [L, D].
 
-    E has L rows. It starts, and is trained, as token embeddings are, from N(0, 1): GPT-2 draws both from N(0, 0.02).
+    E has L rows. It starts, and is trained, as token embeddings are: GPT-2, too, draws both alike.
     Beyond L: nothing is defined; evaluation there is reported as n/a, never clamped.
 
     Source: Radford et al. 2019 (GPT-2); the table itself goes back to Gehring et al., arXiv 1705.03122.
@@ -25,7 +25,7 @@ class Learned(Encoding):
         super().__init__(dims)
         self.max_length = dims.seq_len
         if dims.layer == 0:
-            self.table_LD = nn.Parameter(torch.empty(dims.seq_len, dims.width).normal_())
+            self.table_LD = nn.Parameter(torch.empty(dims.seq_len, dims.width).normal_(std=EMBEDDED))
 
     def embeddings(self) -> list[Tensor]:
         return [self.table_LD] if self.dims.layer == 0 else []

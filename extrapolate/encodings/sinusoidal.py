@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import LOGITS, POSITIONS, Dims, Encoding, register
+from extrapolate.encodings.base import EMBEDDED, LOGITS, POSITIONS, Dims, Encoding, register
 from extrapolate.errors import UserError
 
 
@@ -11,8 +11,9 @@ from extrapolate.errors import UserError
 class Sinusoidal(Encoding):
     """Sine and cosine of the position at D/2 frequencies, added to the token embedding.
 
-    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1. The paper multiplies token
-    embeddings by sqrt(D) first, to size 1 (RMS). Here every encoding's embeddings start with that size.
+    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1. The paper
+    multiplies token embeddings by sqrt(D) first, to a deviation of 1. Here every encoding's start with 0.5, and the
+    sinusoids are halved, so that both have the paper's proportion.
     Beyond L: defined everywhere, but the combinations of phases are new, and the loss rises within tens of tokens.
 
     Arguments: theta, the base of the wavelengths (default 10 000).
@@ -39,4 +40,4 @@ class Sinusoidal(Encoding):
         return torch.stack([angle_TM.sin(), angle_TM.cos()], dim=-1).flatten(-2)
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        return x_BTD + self.rounded(self.values(pos_T))
+        return x_BTD + self.rounded(EMBEDDED * self.values(pos_T))

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Dims, Encoding, Storage
+from extrapolate.encodings.base import EMBEDDED, Dims, Encoding, Storage
 from extrapolate.model.attention import Observer, Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.cache import Cache
@@ -23,7 +23,8 @@ from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 from extrapolate.model.size import check_model
 
-SMALL = 0.02  # of what makes the first logits
+# At the start, of a block's matrices and of what makes logits. docs/training.md tells how they were found.
+GAIN, SMALL = 0.25, 0.02
 
 
 class Attention(nn.Module):
@@ -184,19 +185,19 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def _draw(self) -> None:
-        """Draws normal weights. The residual stream starts with size 1 (RMS), so no training is spent on leaving 0.
+        """Draws normal weights, so that the residual stream starts at a size that training need not change first.
 
-        A block's matrices have the deviation (columns)^-0.5, which keeps that size at every width, and those that write
-        to the stream are divided by (2 layers)^0.5, as GPT-2's. The head has 0.02: first predictions are nearly equal
-        ones. Tied, it cannot, and the last norm starts at 0.02 instead of 1. The encodings' own parameters stay.
+        A block's matrices have the deviation 0.25 (columns)^-0.5, and those that write to the stream, as in GPT-2, a
+        (2 layers)^-0.5 of that. The head has 0.02: first predictions are nearly equal ones. Where embeddings are tied
+        to it, the last norm starts with 0.02 instead of 1. The encodings' own parameters stay.
         """
-        nn.init.normal_(self.embedding.weight)
+        nn.init.normal_(self.embedding.weight, std=EMBEDDED)
         for block in self.blocks:
             attention, feed_forward = cast(Block, block).attention, cast(Block, block).feed_forward
             for matrix in (attention.qkv, feed_forward.gate_up):
-                nn.init.normal_(matrix.weight, std=matrix.in_features**-0.5)
+                nn.init.normal_(matrix.weight, std=GAIN * matrix.in_features**-0.5)
             for matrix in (attention.out, feed_forward.down):
-                nn.init.normal_(matrix.weight, std=(2 * len(self.blocks) * matrix.in_features) ** -0.5)
+                nn.init.normal_(matrix.weight, std=GAIN * (2 * len(self.blocks) * matrix.in_features) ** -0.5)
         if self.config.tied_embeddings:
             self.norm.weight.fill_(SMALL)
         else:

@@ -20,7 +20,7 @@ class TrainingConfig(Section):
 
     seq_len: int = Field(gt=1, le=LONGEST)
     tokens: Count = 1_000_000
-    batch_tokens: Count = 4096
+    batch_tokens: Count = 2048
     micro_batch_tokens: Count = 4096
     optimizer: Literal["muon", "adamw"] = "muon"
     lr: float = Field(RATES["muon"], gt=0, le=1e30)  # as float32 has it
@@ -38,8 +38,14 @@ class TrainingConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _rate_of_the_optimizer(cls, values: Any) -> Any:
-        return {"lr": RATES.get(values.get("optimizer", "muon"))} | values if isinstance(values, dict) else values
+    def _what_others_decide(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        optimizer = values.get("optimizer", "muon")
+        usual: dict[str, Any] = {"lr": RATES[optimizer]} if optimizer in RATES else {}
+        if isinstance(length := values.get("seq_len"), int):
+            usual["batch_tokens"] = max(cls.model_fields["batch_tokens"].default, length)
+        return usual | values
 
     @field_validator("probes")
     @classmethod

@@ -68,7 +68,7 @@ def test_a_shift_of_the_sinusoid_is_a_rotation() -> None:
 def test_sinusoidal_adds_its_values_and_leaves_the_embedding_as_large_as_it_is() -> None:
     x = random(2, 5, 64)
     added = Sinusoidal(DIMS).embed(x, positions(5)) - x
-    torch.testing.assert_close(added, Sinusoidal(DIMS).values(positions(5)).expand(2, -1, -1), rtol=0, atol=1e-5)
+    torch.testing.assert_close(added, 0.5 * Sinusoidal(DIMS).values(positions(5)).expand(2, -1, -1), rtol=0, atol=1e-5)
 
 
 # Learned
@@ -81,7 +81,7 @@ def test_learned_adds_its_own_row() -> None:
     added = learned.embed(x, positions(32)) - x
     torch.testing.assert_close(added, learned.table_LD.expand(2, -1, -1), rtol=0, atol=1e-5)
     assert learned.max_length == 32
-    assert learned.table_LD.std().item() == pytest.approx(0.02, rel=0.1)
+    assert learned.table_LD.std().item() == pytest.approx(0.5, rel=0.1)
 
 
 def test_learned_reads_the_row_of_the_position() -> None:

@@ -43,7 +43,7 @@ def groups_of(model: Model, **given: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
-    training = settings(tokens=4096 * 100, warmup_ratio=0.2, min_lr_ratio=0.1)
+    training = settings(tokens=2048 * 100, warmup_ratio=0.2, min_lr_ratio=0.1)
     assert training.steps == 100
     rates = [learning_rate(training, step) for step in range(101)]
     assert rates[0] == pytest.approx(training.lr / 20)
