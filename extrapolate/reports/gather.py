@@ -24,7 +24,8 @@ from extrapolate.results.identity import Trained, run_of, trained
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
 WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's, and what they say of themselves
-STATE = "state.safetensors"  # of a training that has not ended: what is evaluated has
+# A training that has not ended has a state, or a log of which no table was made; what is evaluated has ended.
+STATE, LOG, METRICS = "state.safetensors", "metrics.jsonl", "metrics.parquet"
 REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
 
 Row = dict[str, Any]
@@ -230,8 +231,11 @@ def _of_other_weights(part: Part) -> bool:
     Of damaged weights nothing is known.
     """
     path = part.folder / WEIGHTS
-    if not part.own or not path.is_file():
-        return part.own and (part.folder / STATE).is_file()
+    if not part.own:
+        return False
+    if not path.is_file():
+        state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
+        return state or (log and not metrics)
     try:
         with safe_open(path, framework="numpy") as file:
             values = json.loads(file.metadata()[RECORD])["values"]

@@ -38,6 +38,7 @@ FORMAT = 2  # since 2, config.json has a hash of itself, and the weights say whi
 CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"
 OLD_STATE = "state.pt"  # of the first format
+CHECKPOINTS = "checkpoints"  # the folder of those along the way
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
 
@@ -206,13 +207,13 @@ class Run:
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
                 "--resume"
             )
-        kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
+        kept = _kept(self.path) if which == "all" else []
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
-        path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
+        path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/step-{step:08d}.safetensors")
         write_weights(path, model, step, tokens, self.config_sha256, final=final)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -245,6 +246,21 @@ class Run:
 
     def _log(self) -> pd.DataFrame | None:
         return results.read_frame(self.path / METRICS) if (self.path / METRICS).is_file() else None
+
+
+def _kept(path: Path) -> list[Path]:
+    """The checkpoints along the way, in order of their steps."""
+    return sorted((path / CHECKPOINTS).glob("*.safetensors"))
+
+
+def forget_training(path: Path) -> None:
+    """Removes what a training whose weights are gone left in a folder, and the next one there may not write again.
+
+    Its results stay until the folder is evaluated, and reports leave them out.
+    """
+    files.check_no_link(path / CHECKPOINTS)
+    for file in [path / METRICS, *_kept(path)]:
+        file.unlink(missing_ok=True)
 
 
 def _keep(copy: Path, content: bytes) -> None:
