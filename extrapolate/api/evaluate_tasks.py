@@ -100,7 +100,7 @@ def evaluate_tasks(
                 done += inputs
                 display.update(what, done)
 
-            with keeping_rows(run, "last", mine, progress.say):
+            with keeping_rows(run, mine, progress.say):
                 lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
                 part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
                 results.merge(run.path / TASKS_TABLE, part, results.TASKS)

@@ -98,7 +98,7 @@ def inspect(
             display.update(what, done, ends[-1])
 
         for (run, text, mine), end in zip(work, ends, strict=True):
-            kept = keeping_rows(run, "last", mine.extensions, progress.say)
+            kept = keeping_rows(run, mine.extensions, progress.say)
             with failures.going_on(run.path), kept:
                 for part in inspection.inspect(run, text, mine, device=device_of(device), progress=advance):
                     results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
