@@ -324,6 +324,13 @@ class TestAStudy:
         code.write_text(code.read_text() + "# changed\n")
         assert "--trust-code" in cli(*sweep).error()
 
+    @pytest.mark.parametrize(
+        ("name", "scale"), [("...toml", []), ("..toml", []), ("study.toml", ["--scale", "../../elsewhere"])]
+    )
+    def test_its_name_leads_nowhere_else(self, refused, study, tmp_path, name, scale) -> None:
+        file = study("", '[scale."../../elsewhere".base]\ntokens = 512\n').rename(tmp_path / name)
+        refused(["sweep", file, "--dry-run", *scale], "a folder in sweeps cannot be called '", "--out")
+
     @pytest.mark.usefixtures("code")
     def test_status_runs_nothing(self, cli, study, marker, tmp_path) -> None:
         study('["rope"]', '["mine.py:Mine"]')
