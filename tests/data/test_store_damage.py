@@ -202,7 +202,7 @@ class TestManifest:
             "settings",
             "near_duplicates",
             "round_trip",
-            "source_files",
+            "source_content",
             "split_column",
         ],
     )
@@ -216,8 +216,8 @@ class TestManifest:
             Store.open(copy.path)
 
     def test_one_of_a_later_format_is_refused_with_what_to_do(self, copy: Store) -> None:
-        with pytest.raises(UserError, match=r"in format 6, which this version .* does not know: upgrade extrapolate"):
-            rewritten(copy, lambda record: record.update(format=6))
+        with pytest.raises(UserError, match=r"in format 7, which this version .* does not know: upgrade extrapolate"):
+            rewritten(copy, lambda record: record.update(format=7))
 
     @pytest.mark.parametrize("name", ["documents", "tokens", "bytes", "longest_document"])
     def test_counts_are_those_of_the_files(self, copy: Store, name: str) -> None:
