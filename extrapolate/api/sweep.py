@@ -196,10 +196,10 @@ def _ready(
     state.check_no_links(folder)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
-    with trust.required(trust_code):
+    with trust.required(trust_code) as ran:
         ready = resolve_cells(read, cells, stores, folder / state.RUNS)
         list(question_rows(read, ready))  # raises what is wrong with them
-    return read, folder, ready
+    return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
 
 
 def _own_folder(file: Path, scale: str | None) -> Path:

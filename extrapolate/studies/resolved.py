@@ -40,7 +40,8 @@ class Resolved:
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
     models are what tables call it, by the extension that is applied. parameters are the model's; evaluation_inputs are
-    the tokens that the evaluation reads. tracking says which tracker is told what the training logs.
+    the tokens that the evaluation reads. tracking says which tracker is told what the training logs. code are the
+    SHA-256 of the Python files that the study names, as they were checked: nothing else of these files runs.
     """
 
     cell: Cell
@@ -56,6 +57,7 @@ class Resolved:
     parameters: int
     evaluation_inputs: int
     tracking: Tracking = UNTRACKED
+    code: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
