@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from extrapolate import files, specs
+from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.errors import UserError
@@ -26,6 +26,7 @@ from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
 from extrapolate.runs.weights import Checkpoint
+from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
 TRIED = 32  # tokens of the window that a model is tried with
@@ -199,14 +200,14 @@ def loaded(file: Path, function: str) -> ForeignRun:
 
     Raises UserError where the file or the function is not there, or fails.
     """
-    load = specs.load_function(file, function)
+    load = user_files.load_function(file, function)
 
     def wrong(error: BaseException) -> BaseException:
         if isinstance(error, UserError):
             return error
         return UserError(f"{file}: {function}() failed: {type(error).__name__}: {error}")
 
-    made = specs.of_user(load, wrong)
+    made = user_files.of_user(load, wrong)
     if not isinstance(made, ForeignRun):
         raise UserError(f"{file}: {function}() returned {type(made).__name__}; expected what xt.foreign(...) returns")
     known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.config import ModelConfig
+from extrapolate.specs import user_files
 
 WEIGHT = 4  # bytes a parameter
 TRAINED_WEIGHT = 16  # with its gradient, and AdamW's two moments
@@ -122,7 +122,7 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
 
     try:
         # Whatever a user's class raises here it raises again where it is made, and is told there.
-        needed = specs.of_user(
+        needed = user_files.of_user(
             lambda: _bytes_of_layers(cls, arguments, dims),
             lambda error: error if isinstance(error, Exception) else UserError(),
         )

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.specs import user_files
 
 _now: set[str] = set()  # of this process: a home that cannot be written keeps none
 
@@ -53,7 +53,7 @@ def required(trust_code: bool) -> Iterator[None]:
             allow(sha256, file)
         check(sha256, file)
 
-    with specs.checking(check_first):
+    with user_files.checking(check_first):
         yield
 
 
