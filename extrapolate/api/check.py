@@ -30,7 +30,7 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     encoding, as `train` takes it.
     seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
 
-    Raises UserError where there is no such encoding, or its file does not import.
+    Raises UserError if there is no such encoding, or its file does not import.
     """
     if not LEAST <= seq_len <= MOST:
         raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")

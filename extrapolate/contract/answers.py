@@ -23,7 +23,7 @@ CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 class Asked:
     """An encoding whose hooks are called here, by the same names, and whose every answer is checked.
 
-    Raises UserError where a hook fails, or returns another form or type than it should, or numbers that are not
+    Raises UserError if a hook fails, or returns another form or type than it should, or numbers that are not
     finite. `file` and `layer` are said in messages, and `case`: of where the hook was asked.
     """
 

@@ -33,7 +33,7 @@ def allow(sha256: str, file: Path) -> None:
 
 
 def check(sha256: str, file: Path) -> None:
-    """Raises UserError where a file with this content may not run."""
+    """Raises UserError if a file with this content may not run."""
     if sha256 not in _allowed():
         raise UserError(
             f"{file} is Python code that came with data, and you have not run it before: read it, and add "

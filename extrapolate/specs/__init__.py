@@ -38,7 +38,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Reads `name:key=value,...`. Raises UserError where the text has another form."""
+    """Reads `name:key=value,...`. Raises UserError if the text has another form."""
     check_text(text)
     text = text.strip()
     if match := _FILE_SPEC.match(text):
@@ -59,7 +59,7 @@ def parse(text: str) -> Spec:
 
 
 def check_text(text: str) -> None:
-    """Raises UserError where a text is too long for a spec, or has a character that no spec has."""
+    """Raises UserError if a text is too long for a spec, or has a character that no spec has."""
     if len(text) > LONGEST_TEXT:
         raise UserError(f"'{shown(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
     if "\0" in text:
@@ -100,7 +100,7 @@ def unwrapped(value: str) -> str:
 def split_outside_parentheses(text: str, separator: str) -> list[str]:
     """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped.
 
-    Raises UserError where the text is too long, or its parentheses do not match or lie too deep in one another.
+    Raises UserError if the text is too long, or its parentheses do not match or lie too deep in one another.
     """
     check_text(text)
     parts, depth, current = [], 0, ""
@@ -140,7 +140,7 @@ class Parameter:
     default: Any
 
     def convert(self, value: Any, owner: str) -> Any:
-        """A spec's text, or a JSON value, as this parameter's type. Raises UserError where it is not one."""
+        """A spec's text, or a JSON value, as this parameter's type. Raises UserError if it is not one."""
         choices, optional = _choices(self.type)
         if optional and value is None:
             return None
@@ -211,7 +211,7 @@ def parameters(cls: type) -> dict[str, Parameter]:
 
 
 def check_signature(cls: type, base: type, file: Path) -> None:
-    """Raises UserError where an argument of a user's class has not the form that a configuration needs.
+    """Raises UserError if an argument of a user's class has not the form that a configuration needs.
 
     Arguments beyond those of `base` are keyword-only, have a type that text can be read as, and a default.
     """

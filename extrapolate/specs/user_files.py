@@ -21,7 +21,7 @@ T = TypeVar("T")
 def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     """The class `name` of the Python file `file`, which must derive from `base`.
 
-    Raises UserError where the file, the class or its base is not there, the file does not import, or the arguments
+    Raises UserError if the file, the class or its base is not there, the file does not import, or the arguments
     of the class have not the form of a configuration.
     """
     candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
@@ -39,7 +39,7 @@ def derives(file: Path, name: str, base: type) -> bool:
 
 
 def load_function(file: Path, name: str) -> Callable[[], Any]:
-    """The function `name` of the Python file `file`. Raises UserError where there is none, or it needs arguments."""
+    """The function `name` of the Python file `file`. Raises UserError if there is none, or it needs arguments."""
     found = {key: value for key, value in _names_of(file).items() if inspect.isfunction(value)}
     if name not in found:
         raise UserError(f"{file} has no function called '{name}'; {did_you_mean(name, found)}")
