@@ -50,10 +50,10 @@ ENCODINGS = ("rope", "expe", "learned", "none")
 # They take longest, the first one most. Where workers share the files out, none may be left with one of these at the
 # end. xdist must keep this order: --no-loadscope-reorder.
 SLOWEST = (
-    "test_readme.py", "test_kill.py", "test_commands.py", "test_damage.py", "test_extend.py", "test_docs.py",
-    "test_device.py", "test_contract.py", "test_export.py", "test_resume.py", "test_report.py", "test_probes.py",
-    "test_loop.py", "test_compare.py", "test_stacked.py", "test_additions.py", "test_protocols.py", "test_imported.py",
-    "test_render.py", "test_trust.py", "test_optimum.py",
+    "test_readme.py", "test_sweep.py", "test_kill.py", "test_commands.py", "test_damage.py", "test_extend.py",
+    "test_docs.py", "test_device.py", "test_contract.py", "test_export.py", "test_resume.py", "test_report.py",
+    "test_probes.py", "test_loop.py", "test_compare.py", "test_stacked.py", "test_additions.py", "test_protocols.py",
+    "test_imported.py", "test_render.py", "test_trust.py", "test_optimum.py",
 )  # fmt: skip
 
 
