@@ -52,7 +52,7 @@ def evaluate_tasks(
     a folder with tasks of one's own. data_dir: a folder with copies of data sets, each under its name on the Hub.
     precision: `fp32`, `bf16` or `int8`.
 
-    Raises UserError where lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
+    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
     """
     benchmarks.check_installed()
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional

@@ -52,7 +52,7 @@ def inspect(
     at most (default: 16, or fewer where the longest have more than 2 048 tokens, but 4). split: `test` or `validation`.
     The rest is as for `evaluate`.
 
-    Raises UserError where anything asked for cannot be measured, before any work is done, and where several processes
+    Raises UserError if anything asked for cannot be measured, before any work is done, and where several processes
     were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
     others are inspected, and the error has their rows in `evaluated`.
     """

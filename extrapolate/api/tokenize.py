@@ -48,7 +48,7 @@ def tokenize(
     The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
     goes on from the last finished file of the store, unless the source was changed meanwhile.
 
-    Raises UserError where the source cannot be read, or `out` holds something else: also a store of the same settings
+    Raises UserError if the source cannot be read, or `out` holds something else: also a store of the same settings
     if the source's files have changed since. Whether a dataset of the Hub has is not known.
     """
     arguments.check("source", source, ((str, Path), "a source"))
@@ -64,7 +64,7 @@ def tokenize(
 def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:
     """The store that is made with some settings: opened where it is there, else made.
 
-    Raises UserError where another store is there, or one of other text.
+    Raises UserError if another store is there, or one of other text.
     """
     if out.exists():
         files.tidy(out)

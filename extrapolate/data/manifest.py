@@ -159,7 +159,7 @@ _FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth, 5:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A manifest, whole: every entry that its format has is there, and is possible. Raises UserError where it is not.
+    """A manifest, whole: every entry that its format has is there, and is possible. Raises UserError if it is not.
 
     The files that it names lie in its folder: no name has a path in it.
     """

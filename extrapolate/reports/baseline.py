@@ -83,7 +83,7 @@ def _text(row: Any) -> str:
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Raises UserError where it is none."""
+    """Raises UserError if it is none."""
     if not 0 <= tolerance < math.inf:
         raise UserError(f"`tolerance={tolerance}` is no tolerance: it is in nats, 0 or more")
 
@@ -91,7 +91,7 @@ def check_tolerance(tolerance: float) -> None:
 def read_baseline(path: Path, out: Path) -> Baseline:
     """The rows at a path: an `evals.parquet`, or a folder as `report` takes it, such as an earlier report.
 
-    Raises UserError where there are none, they are damaged, or they lie in `out`, which the report replaces.
+    Raises UserError if there are none, they are damaged, or they lie in `out`, which the report replaces.
     """
     if out.resolve() in (path.resolve(), *path.resolve().parents):
         raise UserError(
@@ -118,7 +118,7 @@ def checked(
     """Compares what a report shows with a baseline, on the same targets and the same seeds.
 
     evals: the rows of `evals.parquet` that the report was made from; shown: those of them that it shows; documents: the
-    rows of these by document. Raises UserError where the baseline shares nothing with them.
+    rows of these by document. Raises UserError if the baseline shares nothing with them.
     """
     there, before = _named_alike(evals, shown, baseline)
     pairs, left = _pairs(there.merge(shown[_KEY], on=_KEY), before, there)

@@ -12,8 +12,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.specs import user_files
 
 _now: set[str] = set()  # of this process: a home that cannot be written keeps none
 
@@ -33,7 +33,7 @@ def allow(sha256: str, file: Path) -> None:
 
 
 def check(sha256: str, file: Path) -> None:
-    """Raises UserError where a file with this content may not run."""
+    """Raises UserError if a file with this content may not run."""
     if sha256 not in _allowed():
         raise UserError(
             f"{file} is Python code that came with data, and you have not run it before: read it, and add "
@@ -55,7 +55,7 @@ def required(trust_code: bool) -> Iterator[set[str]]:
         check(sha256, file)
         ran.add(sha256)
 
-    with specs.checking(check_first):
+    with user_files.checking(check_first):
         yield ran
 
 
@@ -67,7 +67,7 @@ def only(hashes: Collection[str]) -> Iterator[None]:
         if sha256 not in hashes:
             raise UserError(f"{file} was changed since the command began: run the same command again")
 
-    with specs.checking(check_same):
+    with user_files.checking(check_same):
         yield
 
 

@@ -91,7 +91,7 @@ class LocalFiles:
 
 
 def _check(file: LocalFile) -> None:
-    """Raises UserError where a file cannot be read, as far as that is seen from outside."""
+    """Raises UserError if a file cannot be read, as far as that is seen from outside."""
     if file.suffix not in kinds.names():
         compressed = f"; each may be compressed, as in .txt{' or .txt'.join(COMPRESSIONS)}"
         raise UserError(
