@@ -41,7 +41,7 @@ class Entry:
 
 
 def encoding_entry(name: str) -> Entry:
-    """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError where there is none."""
+    """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if there is none."""
     cls = find(name)
     encoding = layer_encodings(name, {}, _DIMS)[0]
     applies = tuple(n for n in extensions.names() if extensions[n].needs in encoding.accepts)
@@ -49,7 +49,7 @@ def encoding_entry(name: str) -> Entry:
 
 
 def extension_entry(name: str) -> Entry:
-    """The entry of an extension. Raises UserError where there is none."""
+    """The entry of an extension. Raises UserError if there is none."""
     cls = extensions[name]
     applies = tuple(n for n in encodings.names() if cls.needs in layer_encodings(n, {}, _DIMS)[0].accepts)
     return _entry(name, cls, cls.needs, "", applies)

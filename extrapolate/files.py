@@ -69,19 +69,19 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder within a run, if there is none. Raises UserError where it is a link."""
+    """Makes a folder within a run, if there is none. Raises UserError if it is a link."""
     check_no_link(path)
     path.mkdir(exist_ok=True)
 
 
 def check_no_link(path: Path) -> None:
-    """Raises UserError where a path that is written to is a link, which may lead anywhere."""
+    """Raises UserError if a path that is written to is a link, which may lead anywhere."""
     if path.is_symlink():
         raise UserError(f"{path} is a link: replace it with a folder")
 
 
 def check_regular(path: Path) -> None:
-    """Raises UserError where a path is there and is no file: a pipe, say, which would be waited for."""
+    """Raises UserError if a path is there and is no file: a pipe, say, which would be waited for."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file: remove it")
 
@@ -112,7 +112,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file. Raises UserError where it is damaged or not there."""
+    """Reads a JSON file. Raises UserError if it is damaged or not there."""
     try:
         return json.loads(read_bytes(path).decode())
     except FileNotFoundError:
@@ -131,7 +131,7 @@ def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
 def read_sealed(path: Path) -> dict[str, Any]:
     """Reads a JSON object that says its `format`, and leaves the seal out, which must be that of the content.
 
-    The first formats of this project had no seal. Raises UserError where the file is damaged or not there.
+    The first formats of this project had no seal. Raises UserError if the file is damaged or not there.
     """
     record = read_json(path)
     if not isinstance(record, dict):
@@ -140,7 +140,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A record without its seal. Raises UserError where the seal is not that of the content."""
+    """A record without its seal. Raises UserError if the seal is not that of the content."""
     content = {name: value for name, value in record.items() if name != SEAL}
     try:
         same = record.get(SEAL) == sealed_hash(content)
@@ -201,7 +201,7 @@ def new_folder(
     Where `out` is there already, `check` is called with it, and raises UserError where it must stay; without `check`
     it always stays. Else the new folder replaces it. A kill leaves the old folder or the new one, whole: the next call
     removes what else is left, and where the kill came between two renames, it first gives the old one its name back.
-    Links in `out` are followed. Raises UserError where `out` cannot be a new folder, or another process is writing it.
+    Links in `out` are followed. Raises UserError if `out` cannot be a new folder, or another process is writing it.
     """
     place = _place(out)
     beside = _Beside(place)

@@ -25,11 +25,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What the tests compile is small: processes that compile its parts at once would take longer to start than to do it.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# Without vector instructions the C++ compiler takes half as long, a quarter of it to find out which ones it knows.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
 from extrapolate.cli import main
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ ENCODINGS = ("rope", "expe", "learned", "none")
 # They take longest, the first one most. Where workers share the files out, none may be left with one of these at the
 # end. xdist must keep this order: --no-loadscope-reorder.
 SLOWEST = (
-    "test_readme.py", "test_kill.py", "test_commands.py", "test_damage.py", "test_extend.py", "test_docs.py",
-    "test_device.py", "test_contract.py", "test_export.py", "test_resume.py", "test_report.py", "test_probes.py",
-    "test_loop.py", "test_compare.py", "test_stacked.py", "test_additions.py", "test_protocols.py", "test_imported.py",
-    "test_render.py", "test_trust.py", "test_optimum.py",
+    "test_readme.py", "test_sweep.py", "test_kill.py", "test_commands.py", "test_damage.py", "test_extend.py",
+    "test_docs.py", "test_device.py", "test_contract.py", "test_export.py", "test_resume.py", "test_report.py",
+    "test_probes.py", "test_loop.py", "test_compare.py", "test_stacked.py", "test_additions.py", "test_protocols.py",
+    "test_imported.py", "test_render.py", "test_trust.py", "test_optimum.py",
 )  # fmt: skip
 
 
@@ -253,18 +254,6 @@ def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_stdlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedded corpus has twelve of its files, long ones."""
-    whole = StandardLibrary.__init__
-
-    def few(self: StandardLibrary) -> None:
-        whole(self)
-        self.files = [path for path in self.files if path.stat().st_size > 50_000][:12]
-
-    monkeypatch.setattr(StandardLibrary, "__init__", few)
-
-
-@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Starts a command as a process of its own, in the test's own folder; what is left running is killed."""
     started: list[subprocess.Popen[str]] = []
@@ -298,30 +287,20 @@ def process(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Outc
     return call
 
 
-def contents_of(folder: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="session")
+def contents() -> Callable[[Path], dict[str, bytes]]:
     """Every file below a folder, with its bytes; locks, which stay empty, are left out."""
-    return {
+    return lambda folder: {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != ".lock"
     }
 
 
-def leftovers_of(folder: Path) -> list[str]:
-    """Whatever still has a temporary name."""
-    return [str(path.relative_to(folder)) for path in folder.rglob("*.partial")]
-
-
-@pytest.fixture(scope="session")
-def contents() -> Callable[[Path], dict[str, bytes]]:
-    """contents_of, to compare a folder with what it was."""
-    return contents_of
-
-
 @pytest.fixture(scope="session")
 def leftovers() -> Callable[[Path], list[str]]:
-    """leftovers_of, which should find nothing."""
-    return leftovers_of
+    """Whatever below a folder still has a temporary name: there should be nothing."""
+    return lambda folder: [str(path.relative_to(folder)) for path in folder.rglob("*.partial")]
 
 
 @pytest.fixture
@@ -333,6 +312,18 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_bytes(b"")
 
     monkeypatch.setattr(plots, "save", save)
+
+
+@pytest.fixture
+def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells of a study are done in this process: another one takes seconds to start."""
+    from extrapolate.studies import local, tasks, worker
+
+    def run(left: tasks.Tasks, folder: Path, jobs: int, watch: local.Watch) -> None:
+        while ready := left.ready()[:1]:
+            left.settle(ready, worker.perform_all([local.work_of(ready[0], left, folder, jobs == 1)]))
+
+    monkeypatch.setattr(local, "run", run)
 
 
 @pytest.fixture(autouse=True, scope="session")

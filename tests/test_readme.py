@@ -12,6 +12,8 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from extrapolate.data.sources.stdlib import StandardLibrary
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -32,6 +34,18 @@ def commands() -> list[list[str]]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+@pytest.fixture
+def small_stdlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded corpus has twelve of its files, long ones."""
+    whole = StandardLibrary.__init__
+
+    def few(self: StandardLibrary) -> None:
+        whole(self)
+        self.files = [path for path in self.files if path.stat().st_size > 50_000][:12]
+
+    monkeypatch.setattr(StandardLibrary, "__init__", few)
 
 
 @pytest.fixture(scope="module")

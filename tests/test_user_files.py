@@ -9,14 +9,8 @@ import pytest
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
-from extrapolate.specs import (
-    convert_arguments,
-    load_function,
-    load_user_class,
-    mistake_of_user,
-    of_user,
-    parameters,
-)
+from extrapolate.specs import convert_arguments, parameters
+from extrapolate.specs.user_files import load_function, load_user_class, mistake_of_user, of_user
 
 USER_FILE = """
 from extrapolate.encodings.base import Encoding, register

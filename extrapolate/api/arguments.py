@@ -16,7 +16,7 @@ PATH: Kind = ((str, Path), "a path")
 
 
 def check(parameter: str, value: Any, kind: Kind) -> None:
-    """Raises UserError where what was given for a parameter is of another kind. True and False are no numbers."""
+    """Raises UserError if what was given for a parameter is of another kind. True and False are no numbers."""
     types, words = kind
     if not isinstance(value, types) or isinstance(value, bool):
         given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
@@ -24,13 +24,13 @@ def check(parameter: str, value: Any, kind: Kind) -> None:
 
 
 def path(parameter: str, given: Any) -> Path:
-    """A path that was given as text or as one. Raises UserError where it is neither."""
+    """A path that was given as text or as one. Raises UserError if it is neither."""
     check(parameter, given, PATH)
     return Path(given)
 
 
 def several(parameter: str, given: Any, kind: Kind) -> tuple[Any, ...]:
-    """One value or several, as a tuple. Raises UserError where one is of another kind."""
+    """One value or several, as a tuple. Raises UserError if one is of another kind."""
     values = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for value in values:
         check(parameter, value, kind)

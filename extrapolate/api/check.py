@@ -10,6 +10,7 @@ from extrapolate.contract import parts
 from extrapolate.contract.extensions import of_extension
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
+from extrapolate.specs import user_files
 
 LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
 
@@ -29,7 +30,7 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     encoding, as `train` takes it.
     seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
 
-    Raises UserError where there is no such encoding, or its file does not import.
+    Raises UserError if there is no such encoding, or its file does not import.
     """
     if not LEAST <= seq_len <= MOST:
         raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")
@@ -44,4 +45,4 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
 
 def _is_extension(name: str) -> bool:
     file, _, class_name = name.rpartition(":")
-    return specs.derives(Path(file), class_name, Extension) if file else name in extensions.names()
+    return user_files.derives(Path(file), class_name, Extension) if file else name in extensions.names()

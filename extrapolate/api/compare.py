@@ -45,7 +45,7 @@ def compare(
     that any of them is false is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
     seq_len, corpus, precision, split: only such rows, where runs differ in them.
 
-    Raises UserError where nothing was evaluated, or rows cannot be compared.
+    Raises UserError if nothing was evaluated, or rows cannot be compared.
     """
     found = comparisons_of(
         runs,
@@ -90,6 +90,6 @@ def comparisons_of(
 
 
 def folders_of(runs: Folders) -> list[Path]:
-    """The folders that runs, or folders, are in. Raises UserError where something else is given."""
+    """The folders that runs, or folders, are in. Raises UserError if something else is given."""
     named = several("runs", runs, ((str, Path, Run), "a run or a folder"))
     return [one.path if isinstance(one, Run) else Path(one) for one in named]

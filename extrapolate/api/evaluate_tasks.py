@@ -52,7 +52,7 @@ def evaluate_tasks(
     a folder with tasks of one's own. data_dir: a folder with copies of data sets, each under its name on the Hub.
     precision: `fp32`, `bf16` or `int8`.
 
-    Raises UserError where lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
+    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
     """
     benchmarks.check_installed()
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
@@ -100,7 +100,7 @@ def evaluate_tasks(
                 done += inputs
                 display.update(what, done)
 
-            with keeping_rows(run, "last", mine, progress.say):
+            with keeping_rows(run, mine, progress.say):
                 lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
                 part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
                 results.merge(run.path / TASKS_TABLE, part, results.TASKS)

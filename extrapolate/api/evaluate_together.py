@@ -120,7 +120,7 @@ class Together:
         self, run: Run | ForeignRun, store: Store, settings: EvaluationSettings, name: str, advance: Advance
     ) -> None:
         say = self.progress.say
-        with self.ranks.in_first(partial(keeping_rows, run, settings.checkpoint, settings.extensions, say)):
+        with self.ranks.in_first(partial(keeping_rows, run, settings.extensions, say)):
             for rows, documents, targets in lengths.evaluate(
                 run, store, settings, device=self.device, progress=advance, say=say
             ):

@@ -51,7 +51,7 @@ def subjects(
 
 
 def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
-    """The run that a checkpoint of Hugging Face became, `hf:NAME_OR_FOLDER`. Raises UserError where it cannot."""
+    """The run that a checkpoint of Hugging Face became, `hf:NAME_OR_FOLDER`. Raises UserError if it cannot."""
     progress.say(f"reading {name}")
     run = import_checkpoint(name.removeprefix(PREFIX), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""

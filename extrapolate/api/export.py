@@ -17,7 +17,7 @@ def export(run: str | Path | Run, out: str | Path, *, trust_code: bool = False) 
     run: a run or its folder. out: a new folder. trust_code: Python files that came with the run may run, though you
     have not run them before: see docs/trust.md. `transformers` is not needed to export.
 
-    Raises UserError where the run is not finished or damaged, or `out` is there already.
+    Raises UserError if the run is not finished or damaged, or `out` is there already.
     """
     opened = run if isinstance(run, Run) else Run.open(arguments.path("run", run))
     if trust_code:

@@ -52,7 +52,7 @@ def inspect(
     at most (default: 16, or fewer where the longest have more than 2 048 tokens, but 4). split: `test` or `validation`.
     The rest is as for `evaluate`.
 
-    Raises UserError where anything asked for cannot be measured, before any work is done, and where several processes
+    Raises UserError if anything asked for cannot be measured, before any work is done, and where several processes
     were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
     others are inspected, and the error has their rows in `evaluated`.
     """
@@ -98,7 +98,7 @@ def inspect(
             display.update(what, done, ends[-1])
 
         for (run, text, mine), end in zip(work, ends, strict=True):
-            kept = keeping_rows(run, "last", mine.extensions, progress.say)
+            kept = keeping_rows(run, mine.extensions, progress.say)
             with failures.going_on(run.path), kept:
                 for part in inspection.inspect(run, text, mine, device=device_of(device), progress=advance):
                     results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)

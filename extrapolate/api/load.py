@@ -10,7 +10,7 @@ def load(path: str | Path, *, trust_code: bool = False) -> Run:
     """Opens a run. Its `model` has the final weights, its `config` the settings, its `tokenizer` the tokens.
 
     trust_code: Python files that came with the run may run, though you have not run them before: see docs/trust.md.
-    Raises UserError where there is no run, or it is damaged.
+    Raises UserError if there is no run, or it is damaged.
     """
     run = Run.open(arguments.path("path", path))
     if trust_code:

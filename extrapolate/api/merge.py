@@ -24,7 +24,7 @@ def merge(
     precision, split: only such rows, where they differ. Every row keeps what it says of its origin. Rows that two
     folders have are taken once. Runs of one name with different weights get their folders' names before their own.
 
-    Raises UserError where rows cannot be compared, because corpus, training length, precision, split or targets differ,
+    Raises UserError if rows cannot be compared, because corpus, training length, precision, split or targets differ,
     two runs are one model with one seed, or two folders have different numbers of the same weights.
     """
     only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}

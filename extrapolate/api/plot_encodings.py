@@ -43,7 +43,7 @@ def plot_encodings(
     scores are drawn before and after it. seq_len: L of the encodings, tokens (default 128); a run has its own.
     trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
 
-    Raises UserError where a name is unknown, the extension does not apply to one of them, or they are too many.
+    Raises UserError if a name is unknown, the extension does not apply to one of them, or they are too many.
     """
     if out is not None:
         check_file(path("out", out))

@@ -35,7 +35,7 @@ def report(
     leaderboard: rank the models at each length, with an interval of each rank. threshold: the accuracy with which a
     model passes a probe, for effective lengths (default 0.85).
 
-    Raises UserError where there is nothing to report, rows cannot be compared, or `out` holds something else.
+    Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds something else.
     """
     for parameter, value in (("tolerance", tolerance), ("threshold", threshold)):
         if value is not None:

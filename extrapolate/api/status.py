@@ -17,6 +17,6 @@ def status(folder: str | Path) -> pd.DataFrame:
     the loss became infinite, and would again; `passed over`, for another learning rate was better; `trained`, and not
     evaluated yet; `begun`, and stopped; or `left`.
 
-    Raises UserError where the folder holds no study.
+    Raises UserError if the folder holds no study.
     """
     return pd.DataFrame([asdict(one) for one in status_of(arguments.path("folder", folder))])

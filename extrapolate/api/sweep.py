@@ -192,15 +192,24 @@ def _ready(
 ) -> tuple[Study, Path, list[Resolved]]:
     """The study's file, the folder that it is done in, and its cells. make: token stores that are missing are made."""
     read = read_study(arguments.path("study", study), scale)
-    name = read.file.stem if scale is None else f"{read.file.stem}-{scale}"
-    folder = Path("sweeps") / name if out is None else arguments.path("out", out)
+    folder = _own_folder(read.file, scale) if out is None else arguments.path("out", out)
     state.check_no_links(folder)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
-    with trust.required(trust_code):
+    with trust.required(trust_code) as ran:
         ready = resolve_cells(read, cells, stores, folder / state.RUNS)
         list(question_rows(read, ready))  # raises what is wrong with them
-    return read, folder, ready
+    return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
+
+
+def _own_folder(file: Path, scale: str | None) -> Path:
+    """The folder in `sweeps` that a study is called after. Raises UserError where its name would lead elsewhere."""
+    name = file.stem if scale is None else f"{file.stem}-{scale}"
+    if name in (".", "..") or "/" in name:
+        raise UserError(
+            f"{file}: a folder in sweeps cannot be called '{name}': rename the file or the scale, or name `out`"
+        )
+    return Path("sweeps") / name
 
 
 def _repeating(cell: Resolved) -> Repeating:

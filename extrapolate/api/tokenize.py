@@ -7,7 +7,7 @@ from typing import Any, Self
 from extrapolate import files
 from extrapolate.api import arguments
 from extrapolate.data import sources
-from extrapolate.data.build import ENCODING, StoreSettings, build_store
+from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
 from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
 from extrapolate.data.store import Store
@@ -48,7 +48,7 @@ def tokenize(
     The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
     goes on from the last finished file of the store, unless the source was changed meanwhile.
 
-    Raises UserError where the source cannot be read, or `out` holds something else: also a store of the same settings
+    Raises UserError if the source cannot be read, or `out` holds something else: also a store of the same settings
     if the source's files have changed since. Whether a dataset of the Hub has is not known.
     """
     arguments.check("source", source, ((str, Path), "a source"))
@@ -64,7 +64,7 @@ def tokenize(
 def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:
     """The store that is made with some settings: opened where it is there, else made.
 
-    Raises UserError where another store is there, or one of other text.
+    Raises UserError if another store is there, or one of other text.
     """
     if out.exists():
         files.tidy(out)
@@ -126,14 +126,17 @@ def _same_text(store: Store, settings: StoreSettings) -> bool | None:
     """Whether the source of a store still holds the text that the store was made from; None if that is not known."""
     if settings.source.startswith(SYNTHETIC):
         return True  # made from the settings
-    recorded: dict[str, str] | None = store.manifest.get("source_files")
+    recorded: str | None = store.manifest.get("source_content")
     try:
         source = sources.open_source(settings.source, settings.text_field)
     except UserError:  # it is gone
         return None
     if recorded is None or not isinstance(source, Lasting):
         return None
-    return source.fingerprint() == recorded["fingerprint"] or source.content() == recorded["content"]
+    seen = store.path / SEEN
+    if seen.is_file() and files.read_bytes(seen).decode(errors="replace") == source.fingerprint():
+        return True
+    return source.content() == recorded
 
 
 class _Stages:

@@ -196,12 +196,12 @@ def train_with(
 
 
 def path_of(parameter: str, given: str | Path | None) -> Path | None:
-    """A path that may be given. Raises UserError where something else is."""
+    """A path that may be given. Raises UserError if something else is."""
     return None if given is None else arguments.path(parameter, given)
 
 
 def opened_store(data: str | Path | Store | None) -> Store | None:
-    """The store that `data` is, or names; None for none. Raises UserError where it is something else."""
+    """The store that `data` is, or names; None for none. Raises UserError if it is something else."""
     return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
 
 

@@ -66,7 +66,7 @@ def measure(
     """Measures each variant on the first so many MB of a source; a shorter one is said again with its lines shuffled.
 
     Then it is measured again beside so many programs that compute all the time.
-    Raises UserError where the source cannot be read.
+    Raises UserError if the source cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="extrapolate-bench-") as made:
         folder = Path(made)

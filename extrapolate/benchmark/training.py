@@ -208,7 +208,7 @@ def _peer_step(config: TrainedConfig, variant: Variant) -> Callable[[], None]:
 
 
 def transformers_llama(sizes: ModelConfig, max_length: int) -> nn.Module:
-    """`transformers`' Llama of the same sizes. Raises UserError where the package is missing."""
+    """`transformers`' Llama of the same sizes. Raises UserError if the package is missing."""
     try:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError:

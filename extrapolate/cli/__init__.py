@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
             from extrapolate.cli.ending import end, what_ended
-            from extrapolate.specs import mistake_of_user
+            from extrapolate.specs.user_files import mistake_of_user
 
             ended = what_ended(error)
             said = mistake_of_user(ended) or ended  # a user's own file may end the program: then not all is well

@@ -119,7 +119,7 @@ def columns(
 
 
 def _one_of(flags: dict[str, bool]) -> None:
-    """Raises UserError where several forms of output are asked for."""
+    """Raises UserError if several forms of output are asked for."""
     if len(given := [flag for flag, wanted in flags.items() if wanted]) > 1:
         raise UserError(f"give one of {' and '.join(given)}")
 

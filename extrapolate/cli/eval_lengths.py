@@ -178,7 +178,7 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
 
 
 def _joined(given: list[str], flag: str, what: str) -> str:
-    """What a flag says that was given once or several times. Raises UserError where `off` does not stand alone."""
+    """What a flag says that was given once or several times. Raises UserError if `off` does not stand alone."""
     texts = list(dict.fromkeys(text.strip() for text in given))
     for text in texts:
         check_not_none(text, what, LEFT_OUT)
@@ -198,7 +198,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def numbers_of(text: str) -> list[float]:
-    """The factors that commas part. Raises UserError where one is no number."""
+    """The factors that commas part. Raises UserError if one is no number."""
     try:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:

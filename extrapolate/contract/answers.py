@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate import specs
 from extrapolate.encodings.base import Context, Encoding, Spectrum
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
+from extrapolate.specs import user_files
 
 CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 
@@ -23,7 +23,7 @@ CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 class Asked:
     """An encoding whose hooks are called here, by the same names, and whose every answer is checked.
 
-    Raises UserError where a hook fails, or returns another form or type than it should, or numbers that are not
+    Raises UserError if a hook fails, or returns another form or type than it should, or numbers that are not
     finite. `file` and `layer` are said in messages, and `case`: of where the hook was asked.
     """
 
@@ -161,7 +161,7 @@ def attempt(
         what = f"failed: {described(error, file)}"
         return wrong(hook, what) if wrong else UserError(f"{file}: {hook} {what}")
 
-    return specs.of_user(call, instead)
+    return user_files.of_user(call, instead)
 
 
 def described(error: BaseException, file: Path) -> str:

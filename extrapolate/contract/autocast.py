@@ -61,7 +61,7 @@ def replay(encoding: Encoding) -> None:
 
 @torch.no_grad()
 def check_autocast(layers: list[Encoding], file: Path, kv_heads: int) -> None:
-    """Raises UserError where a hook gives other numbers under autocast than in float32.
+    """Raises UserError if a hook gives other numbers under autocast than in float32.
 
     What enters is float32, but for queries and keys, which are asked in bfloat16 too: as autocast's projections make
     them. `layers` are changed: see `replay`. `kv_heads` is G.

@@ -19,7 +19,7 @@ FACTORS = (1, 4)
 
 
 def check_causality(model: Model, file: Path, factor: int) -> None:
-    """Raises UserError where a token depends on later ones or other windows, or its loss not on earlier tokens.
+    """Raises UserError if a token depends on later ones or other windows, or its loss not on earlier tokens.
 
     At factor times L, or as far as the encoding is defined. The loss's gradient is not zero at the token before and,
     unless windows are shorter, somewhere further back than L/2.

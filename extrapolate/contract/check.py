@@ -41,7 +41,7 @@ NEAR = 0.75  # a name as like a hook's as this is taken for a mistyped hook: "ro
 
 
 def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
-    """Raises UserError where the class of a user's file is wrong: the file, the hook, and what was expected.
+    """Raises UserError if the class of a user's file is wrong: the file, the hook, and what was expected.
 
     `make` gives an instance for each layer. The check has instances of its own, for a hook may remember what it was
     asked; and it leaves torch's random numbers as they were.
@@ -68,7 +68,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
 
 
 def check_names(cls: type[Encoding], file: Path) -> None:
-    """Raises UserError where a method is no hook, but its name is nearly that of one that the class leaves out."""
+    """Raises UserError if a method is no hook, but its name is nearly that of one that the class leaves out."""
     inherited = {name for base in cls.__mro__ if base.__module__ != cls.__module__ for name in vars(base)}
     own = {
         name: value for base in cls.__mro__ if base.__module__ == cls.__module__ for name, value in vars(base).items()
@@ -85,7 +85,7 @@ def check_names(cls: type[Encoding], file: Path) -> None:
 
 
 def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
-    """Raises UserError where an instance does not keep its arguments, or what it says of itself has no meaning."""
+    """Raises UserError if an instance does not keep its arguments, or what it says of itself has no meaning."""
     if not {"_parameters", "dims"} <= vars(encoding).keys():
         raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
     for name in ("window", "max_length"):
@@ -147,7 +147,7 @@ class Sample:
 
 
 def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError where embed, attention_input or rotate count tokens where they should read positions.
+    """Raises UserError if embed, attention_input or rotate count tokens where they should read positions.
 
     Without the tokens before it a token must become the same, and so must the product of a query and a key, unless
     the content of those tokens matters. Where no extension may change positions, a count is as good.
@@ -194,7 +194,7 @@ def _others_before(x: Tensor, start: int) -> Tensor:
 
 
 def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError where bias or scores give some of the queries other numbers than among all, windowed or not."""
+    """Raises UserError if bias or scores give some of the queries other numbers than among all, windowed or not."""
     state = asked.prepare(sample.x_BTD)
     q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)
     k_BHTK = k_BGTK.repeat_interleave(q_BHTK.shape[1] // k_BGTK.shape[1], dim=1)
@@ -255,7 +255,7 @@ def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> 
 
 
 def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError where a bias is the same for other positions: an extension would change nothing, in silence."""
+    """Raises UserError if a bias is the same for other positions: an extension would change nothing, in silence."""
     if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
         return
     context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
@@ -275,7 +275,7 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
 
 
 def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError where the encoding accepts other frequencies and does not take them.
+    """Raises UserError if the encoding accepts other frequencies and does not take them.
 
     A layer with a window may keep its own: its pairs are never further apart than in training.
     """

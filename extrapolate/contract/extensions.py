@@ -21,7 +21,7 @@ from extrapolate.model.plan import PLAIN, Plan
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:
     """Every part for one extension, beside an encoding that it applies to.
 
-    Raises UserError where there is none, its arguments are wrong, or it applies to no encoding.
+    Raises UserError if there is none, its arguments are wrong, or it applies to no encoding.
     """
     recipe, spec = recipes.parse(text), specs.parse(text)
     cls, user_file = find(spec.name)

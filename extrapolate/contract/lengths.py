@@ -19,7 +19,7 @@ FACTORS = (1, 2, 4, 8, 16)
 
 
 def check_model_chunks(model: Model, file: Path) -> None:
-    """Raises UserError where the model gives other logits in chunks of queries than for all of them at once.
+    """Raises UserError if the model gives other logits in chunks of queries than for all of them at once.
 
     A model is trained and evaluated with QUERIES_PER_CHUNK queries at a time: in a short window that is all of them.
     """
@@ -44,7 +44,7 @@ def _chunks_differ(model: Model, x_BT: Tensor) -> bool:
 
 
 def check_far(model: Model, file: Path) -> None:
-    """Raises UserError where a window of up to 16 L fails or is not finite; the longest, its gradient too.
+    """Raises UserError if a window of up to 16 L fails or is not finite; the longest, its gradient too.
 
     An encoding that ends before must say so: its max_length, which is at least L, is the last length that is asked.
     """

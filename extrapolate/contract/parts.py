@@ -33,7 +33,7 @@ class Part:
 def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[Part]:
     """Every part for an encoding, by its name and arguments; after one that it cannot be built without, no more.
 
-    Raises UserError where there is no such encoding, or its arguments are wrong.
+    Raises UserError if there is no such encoding, or its arguments are wrong.
     """
     cls = find(name)
     arguments = specs.convert_arguments(cls, given, owner=name)

@@ -48,7 +48,7 @@ class _Trained:
 
 
 def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
-    """Raises UserError where weights after a resume differ in any bit.
+    """Raises UserError if weights after a resume differ in any bit.
 
     `make` gives a model with these arguments of its encoding: those given, and then all of them, as a run keeps them.
     """

@@ -23,7 +23,7 @@ SIZES = ModelConfig.model_validate(
 def subject(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
     """A model in eval mode; the encoding's parameters that start as one constant are moved from there.
 
-    Raises UserError where the encoding cannot be built.
+    Raises UserError if the encoding cannot be built.
     """
     model = Model(SIZES, name, arguments, seq_len)
     with torch.no_grad():

@@ -25,6 +25,7 @@ from extrapolate.data.synthetic.base import Process
 from extrapolate.errors import UserError
 
 BATCH_CHARACTERS = 1_000_000
+SEEN = ".source"  # in a store: the fingerprint that its source had then. While it has it, no file need be read again
 READING, LEARNING, ENCODING = "reading", "training BPE", "tokenising"  # the stages that progress is told of
 
 
@@ -110,9 +111,9 @@ def _build(
             limit = "" if settings.max_tokens is None else f" within `max_tokens={settings.max_tokens}`"
             raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
         manifest = {"format": FORMAT, "source": settings.source, "settings": vars(settings), **store.finish()}
-        manifest["source_files"] = None
-        if isinstance(source, Lasting) and (content := source.content()) is not None:
-            manifest["source_files"] = {"fingerprint": made_from["source"], "content": content}
+        manifest["source_content"] = source.content() if isinstance(source, Lasting) else None
+        if manifest["source_content"] is not None:
+            files.write_text(folder / SEEN, made_from["source"])
         files.write_sealed(folder / "manifest.json", manifest)
         store.remove_scaffold()
 

@@ -188,7 +188,7 @@ class Construction:
     def finish(self) -> dict[str, Any]:
         """Gives every document that may be held out its place. Returns what the manifest says of the files.
 
-        Raises UserError where there are too few documents for testing, validation and training.
+        Raises UserError if there are too few documents for testing, validation and training.
         """
         chosen, said = self._chosen()
         parts = {name: Shards(self._folder, name, self.dtype, [], EMPTY) for name in SPLITS} | {"train": self._train}

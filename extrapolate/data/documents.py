@@ -39,10 +39,13 @@ class Lasting(Source, Protocol):
     """A source that knows whether it is still the same: what was read of it need not be read again."""
 
     def fingerprint(self) -> str | None:
-        """Another one where any document may be another; None where that cannot be known."""
+        """Another one where any document may be another, here and now; None where that cannot be known.
+
+        No file is read for it.
+        """
 
     def content(self) -> str | None:
-        """The SHA-256 of all that is in its files, in hexadecimal digits; None where that cannot be known."""
+        """Another one where any document is another, the same on every machine; None where that cannot be known."""
 
     def size(self) -> int | None:
         """About how many bytes of text there are; None where that is not known."""
@@ -57,12 +60,15 @@ def fingerprint(files: Iterable[Path]) -> str:
     return identity.hexdigest()
 
 
-def content(files: Iterable[Path]) -> str:
-    """The SHA-256 of what files hold, one after the other, whatever their names and times."""
+def content(files: Iterable[tuple[str, Path]]) -> str:
+    """The SHA-256 of what files are called and hold, one after the other, wherever they lie and whatever their times.
+
+    files: each with what the ids of its documents call it.
+    """
     identity = hashlib.sha256()
-    for path in files:
+    for name, path in files:
         with path.open("rb") as file:
-            identity.update(hashlib.file_digest(file, "sha256").digest())
+            identity.update(f"{name!r} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return identity.hexdigest()
 
 

@@ -61,7 +61,7 @@ class Encoder:
         self._words = _Words(self._encode, words_kept)
 
     def __call__(self, text: str) -> bytes:
-        """Raises UserError where the tokenizer fails on the text."""
+        """Raises UserError if the tokenizer fails on the text."""
         if not self._by_words:
             return self._encode(text) + self._end
         lookup = self._words.__getitem__
@@ -101,7 +101,7 @@ class Encoded:
 
     @classmethod
     def of(cls, text: str, encoder: Encoder, sketched: bool) -> "Encoded":
-        """sketched: with its passages. Raises UserError where the tokenizer fails on the text."""
+        """sketched: with its passages. Raises UserError if the tokenizer fails on the text."""
         content = text.encode()
         found = passages(content).tobytes() if sketched else b""
         return cls(hashlib.sha256(content).digest(), len(content), encoder(text), found)
@@ -113,7 +113,7 @@ def encoded(
     """Every document of every batch with its tokens, in order; of the batches a few are in memory at a time.
 
     `workers` is how many processes encode; `sketched`: the passages of every text are found too. A source of few
-    characters is encoded by this process alone. Raises UserError where the tokenizer fails on a text, RuntimeError
+    characters is encoded by this process alone. Raises UserError if the tokenizer fails on a text, RuntimeError
     where a process is killed.
     """
     batches = iter(batches)

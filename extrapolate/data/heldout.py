@@ -63,7 +63,7 @@ class HeldOut:
     def chosen(self, pairs: Iterable[tuple[int, int]] = (), never: Collection[int] = ()) -> dict[int, str]:
         """The split of every document that is held out, by its row.
 
-        pairs: near-duplicates, by their rows; never: documents that are for training. Raises UserError where there are
+        pairs: near-duplicates, by their rows; never: documents that are for training. Raises UserError if there are
         too few for testing, validation and training.
         """
         if self._long < 2 or self._all < 3:

@@ -12,8 +12,9 @@ from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third
 # says the places of training documents that were written late, the fourth how many near-duplicates were found. The
-# fifth says whether the tokenizer gives the text back, what the source's files held, and whose the splits are.
-FORMAT = 5
+# fifth says whether the tokenizer gives the text back, what the source's files held, and whose the splits are. The
+# sixth says what they held by names and content alone.
+FORMAT = 6
 TOKENIZER = "tokenizer.json"
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -125,30 +126,40 @@ class RoundTrip(Section):
 
 
 class SourceFiles(Section):
-    """What the source's files held: see `Lasting`."""
+    """What the source's files held, by paths and times, and without their names."""
 
     fingerprint: str
     content: str
 
 
-class Fifth(Fourth):
-    """A manifest of the fifth format.
-
-    Without source_files, the source does not say whether it is the same. `split_column`: whether the splits are those
-    that the source's own column names; None if there is no such column.
-    """
+class Checked(Fourth):
+    """`split_column`: whether the splits are those that the source's own column names; None if there is no such."""
 
     round_trip: RoundTrip
-    source_files: SourceFiles | None
     split_column: Literal["used", "not used"] | None
 
 
+class Fifth(Checked):
+    """A manifest of the fifth format."""
+
+    source_files: SourceFiles | None
+
+
+class Sixth(Checked):
+    """A manifest of the sixth format. Without source_content, the source does not say whether it is the same.
+
+    source_content: see `Lasting.content`.
+    """
+
+    source_content: str | None
+
+
 SPLITS = tuple(Parts.model_fields)
-_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth, 5: Fifth}
+_FORMATS: dict[int, type[First]] = {1: First, 2: Second, 3: Third, 4: Fourth, 5: Fifth, 6: Sixth}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A manifest, whole: every entry that its format has is there, and is possible. Raises UserError where it is not.
+    """A manifest, whole: every entry that its format has is there, and is possible. Raises UserError if it is not.
 
     The files that it names lie in its folder: no name has a path in it.
     """

@@ -24,7 +24,7 @@ class Mixture:
     def parse(cls, text: str) -> "Mixture":
         """Reads `passkey=0.25,mqar:pairs=8=0.25`. A probe with several arguments takes parentheses.
 
-        Raises UserError where a share is missing or not above 0, they add up to more than 1, or a probe is
+        Raises UserError if a share is missing or not above 0, they add up to more than 1, or a probe is
         there twice.
         """
         check_not_none(text, "the mixture of probes", LEFT_OUT)
@@ -69,7 +69,7 @@ class MixedWindows:
     """
 
     def __init__(self, text: TrainingWindows, mixture: Mixture, split: Split, vocabulary: Vocabulary) -> None:
-        """Raises UserError where a probe does not fit the windows or the vocabulary."""
+        """Raises UserError if a probe does not fit the windows or the vocabulary."""
         self.text, self.split, self.vocabulary = text, split, vocabulary
         self.probes = [probe for probe, _ in mixture.parts]
         self.bounds = np.cumsum([share for _, share in mixture.parts])

@@ -117,7 +117,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> "Store":
-        """Raises UserError where the folder is not a store, or is damaged."""
+        """Raises UserError if the folder is not a store, or is damaged."""
         if not (path / "manifest.json").is_file():
             raise UserError(f"{path} is not a token store; make one with: extrapolate tokenize SOURCE --out {path}")
         return cls(path, manifests.read(path / "manifest.json"))
@@ -138,7 +138,7 @@ class Store:
         return self.manifest["vocab_size"]
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the store. Raises UserError where it is damaged."""
+        """The tokenizer that made the store. Raises UserError if it is damaged."""
         self._check([TOKENIZER])
         tokenizer = tokenizers.read(self.path / TOKENIZER)
         if max(tokenizer.get_vocab().values(), default=-1) + 1 != self.vocab_size:
@@ -146,7 +146,7 @@ class Store:
         return tokenizer
 
     def tokenizer_json(self) -> bytes:
-        """The file of that tokenizer. Raises UserError where it is damaged."""
+        """The file of that tokenizer. Raises UserError if it is damaged."""
         self._check([TOKENIZER])
         files.check_regular(self.path / TOKENIZER)
         return files.read_bytes(self.path / TOKENIZER)
@@ -173,7 +173,7 @@ class Store:
         raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}")
 
     def _check(self, names: Sequence[str]) -> None:
-        """Raises UserError where a file is not as it was written. Stores of the first format did not keep hashes."""
+        """Raises UserError if a file is not as it was written. Stores of the first format did not keep hashes."""
         written = self.manifest.get("files", {})
 
         def check(name: str) -> None:

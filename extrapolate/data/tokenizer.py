@@ -58,7 +58,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Words of more than 500 characters, such as text without spaces, are cut: no token goes beyond a cut in all of them.
 
-    Raises UserError where the size is out of range, or the text is too little for so many tokens.
+    Raises UserError if the size is out of range, or the text is too little for so many tokens.
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
         raise UserError(
@@ -96,7 +96,7 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
 def load(spec: str) -> Tokenizer:
     """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added where the tokenizer has no end-of-text token. Raises UserError where it cannot be read.
+    `<eos>` is added where the tokenizer has no end-of-text token. Raises UserError if it cannot be read.
     """
     name = spec.removeprefix("hf:")
     with _unreadable(f"the tokenizer {spec} cannot be read"):
@@ -116,13 +116,13 @@ def load(spec: str) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
-    """Texts as tokens, no token added. Raises UserError where the tokenizer fails on them."""
+    """Texts as tokens, no token added. Raises UserError if the tokenizer fails on them."""
     with _unreadable("the tokenizer cannot encode the text"):
         return tokenizer.encode_batch_fast(texts, add_special_tokens=False)
 
 
 def decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The text that tokens spell, special ones included. Raises UserError where the tokenizer fails on them."""
+    """The text that tokens spell, special ones included. Raises UserError if the tokenizer fails on them."""
     with _unreadable("the tokenizer cannot decode its tokens"):
         return tokenizer.decode(tokens, skip_special_tokens=False)
 
@@ -163,7 +163,7 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
 
 
 def read(path: Path) -> Tokenizer:
-    """The tokenizer of a store or run. Raises UserError where the file is damaged."""
+    """The tokenizer of a store or run. Raises UserError if the file is damaged."""
     files.check_regular(path)
     with _unreadable(f"{path} is damaged"):
         tokenizer = Tokenizer.from_file(str(path))

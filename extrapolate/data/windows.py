@@ -14,7 +14,7 @@ class TrainingWindows:
     """
 
     def __init__(self, split: Split, seq_len: int, seed: int) -> None:
-        """Raises UserError where the stream does not fill one window."""
+        """Raises UserError if the stream does not fill one window."""
         self.split, self.seq_len, self.seed = split, seq_len, seed
         self.count = (split.n_tokens - 1) // seq_len
         if self.count < 1:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from extrapolate import specs
 from extrapolate.errors import UserError
 from extrapolate.model.plan import Plan
+from extrapolate.specs import user_files
 
 # What an extension may change: see `Encoding.accepts`. Every model has logits.
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
@@ -232,7 +233,7 @@ def find(name: str) -> type[Encoding]:
         raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
     if not file.endswith(".py"):
         return encodings[name]
-    cls = specs.load_user_class(Path(file), class_name, Encoding)
+    cls = user_files.load_user_class(Path(file), class_name, Encoding)
     if not hasattr(cls, "display"):
         raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
     return cls

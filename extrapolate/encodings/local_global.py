@@ -23,7 +23,7 @@ class MostlyLocal(RoPE):
         theta: float,
         pairing: Literal["half", "interleaved"],
     ) -> None:
-        """Raises UserError where there are not so many layers. window: tokens (default: L/2)."""
+        """Raises UserError if there are not so many layers. window: tokens (default: L/2)."""
         super().__init__(dims, theta=theta, pairing=pairing)
         self.every = every
         if not 1 <= every <= dims.layers:

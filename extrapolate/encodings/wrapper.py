@@ -16,7 +16,7 @@ class Wrapper(Encoding):
     family = "wrapper"
 
     def __init__(self, dims: Dims, base: str, base_dims: Dims | None = None) -> None:
-        """Raises UserError where `base`, a spec, does not name a registered encoding, or one that accepts it."""
+        """Raises UserError if `base`, a spec, does not name a registered encoding, or one that accepts it."""
         super().__init__(dims)
         spec = specs.parse(base)
         if ":" in spec.name:

@@ -29,7 +29,7 @@ def fitted(
     `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length.
 
     Nothing depends on the constant up to the training length, and nothing is tried there. `progress` is told the inputs
-    of every batch. Raises UserError where no
+    of every batch. Raises UserError if no
     document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:

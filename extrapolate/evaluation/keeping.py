@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from extrapolate import files, results
+from extrapolate.errors import UserError
 from extrapolate.evaluation.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.subject import Subject
@@ -13,14 +14,15 @@ from extrapolate.progress import Say
 from extrapolate.results.identity import Trained, trained
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run
+from extrapolate.runs.weights import Checkpoint
 
 Row = dict[str, Any]
 _KEY = [name for name in results.EVALS.key if name != "run"]
 
 
 @contextlib.contextmanager
-def keeping_rows(run: Subject, checkpoint: str, extensions: Sequence[str], say: Say) -> Iterator[None]:
-    """Holds the folder of a run for an evaluation of its checkpoints (`last` or `all`) with extensions.
+def keeping_rows(run: Subject, extensions: Sequence[str], say: Say) -> Iterator[None]:
+    """Holds the folder of a run for an evaluation with extensions.
 
     Rows that an earlier training left in the folder are dropped from all of its tables, and `say` is told. The others
     are called as the folder is called now. Raises InUse if another process writes there.
@@ -29,15 +31,15 @@ def keeping_rows(run: Subject, checkpoint: str, extensions: Sequence[str], say: 
         files.remove_partials(run.path)
         if isinstance(run, Run):
             run.keep_extensions(users_files(extensions))
-        _keep_own(run, checkpoint, say)
+        _keep_own(run, say)
         yield
 
 
-def _keep_own(run: Subject, checkpoint: str, say: Say) -> None:
+def _keep_own(run: Subject, say: Say) -> None:
     tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
     found = {path: results.read_columns(path, table) for path, table in tables.items()}
     left = {path: trained(rows) for path, rows in found.items()}
-    others = _of_others(run, checkpoint, set().union(*left.values()))
+    others = _of_others(run, set().union(*left.values()))
 
     def own(row: Row) -> Row | None:
         return None if Trained(*(row[name] for name in Trained._fields)) in others else row | {"run": run.name}
@@ -63,14 +65,23 @@ def _keep_own(run: Subject, checkpoint: str, say: Say) -> None:
         say(f"{run.path}: dropped results of an earlier training in this folder, from {listed(dropped)}")
 
 
-def _of_others(run: Subject, checkpoint: str, left: set[Trained]) -> set[Trained]:
+def _of_others(run: Subject, left: set[Trained]) -> set[Trained]:
     """Which of the checkpoints that rows are of belong to an earlier training.
 
-    If any does, so may those of steps that are not evaluated now.
+    Rows of steps whose weights are gone are this training's where there are rows of its last weights too, and none of
+    others: an evaluation that writes rows of these weights has dropped all others before.
     """
     config = run.config
     training = (config.config_hash(), config.training.seed if isinstance(config, TrainedConfig) else None)
-    here = {Trained(*training, one.step, one.sha256) for one in run.checkpoints(checkpoint)}
-    steps = {one.step for one in here}
+    here = {Trained(*training, one.step, one.sha256) for one in _weights(run)}
+    last, steps = max(here, key=lambda one: one.step), {one.step for one in here}
     mine = {one for one in left - here if one[:2] == training and one.step not in steps}
-    return set() if mine == left - here else left - here
+    return set() if mine == left - here and last in left else left - here
+
+
+def _weights(run: Subject) -> list[Checkpoint]:
+    """All checkpoints that are there; where one of those along the way is damaged, the last alone."""
+    try:
+        return run.checkpoints("all")
+    except UserError:
+        return run.checkpoints("last")

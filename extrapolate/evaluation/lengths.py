@@ -83,7 +83,7 @@ class EvaluationSettings:
         return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
 
     def check_positions(self, seq_len: int, targets: int) -> None:
-        """Raises UserError where the buckets of positions do not fit L, or are too many for a protocol's targets."""
+        """Raises UserError if the buckets of positions do not fit L, or are too many for a protocol's targets."""
         size = self.position_bucket
         if size is None:
             return
@@ -97,7 +97,7 @@ class EvaluationSettings:
             )
 
     def check_max_targets(self) -> None:
-        """Raises UserError where a limit on the scored tokens would change nothing."""
+        """Raises UserError if a limit on the scored tokens would change nothing."""
         for most in (self.max_targets, *self.max_targets_of.values()):
             if most is not None and not 0 < most <= specs.LARGEST_WHOLE:
                 raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
@@ -120,7 +120,7 @@ class EvaluationSettings:
 
 
 def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError where nothing at all can be evaluated of a run: it is damaged, or of another text."""
+    """Raises UserError if nothing at all can be evaluated of a run: it is damaged, or of another text."""
     check_text(run, store)
     run.checkpoints(settings.checkpoint)
     for name, table in (
@@ -133,7 +133,7 @@ def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
 
 
 def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError where anything asked for cannot be evaluated, before any work is done."""
+    """Raises UserError if anything asked for cannot be evaluated, before any work is done."""
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")

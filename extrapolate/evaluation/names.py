@@ -18,6 +18,6 @@ MAX_TARGETS = 8_192  # tokens that a protocol scores at most, unless it has a li
 
 
 def check_not_none(text: str, what: str, word: str) -> None:
-    """Raises UserError where `text` is none, which once had the meaning of `word`: `what` says where it stands."""
+    """Raises UserError if `text` is none, which once had the meaning of `word`: `what` says where it stands."""
     if text.strip() == "none":
         raise UserError(f"{what} 'none' is now called '{word}'; 'none' is the name of an encoding")

@@ -26,7 +26,7 @@ class AppliedExtensions:
     taken_off: Recipe | None = None
 
     def joined(self) -> Recipe | None:
-        """Both in one, for checks and labels. Raises UserError where they clash."""
+        """Both in one, for checks and labels. Raises UserError if they clash."""
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
@@ -82,7 +82,7 @@ class AppliedExtensions:
 def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
     """The plan for texts of any origin, of at most `length` tokens, whatever length each of them has.
 
-    Raises UserError where there is none: nothing can be fitted to such texts.
+    Raises UserError if there is none: nothing can be fitted to such texts.
     """
     if not 2 <= length <= LONGEST:
         raise UserError(f"`length` must be between 2 and {LONGEST} tokens, not {shown(length)}")

@@ -16,7 +16,7 @@ def in_precision(model: LanguageModel, precision: str) -> LanguageModel:
 
     int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
     every batch, by torchao.
-    Raises UserError where torchao is missing, or another library runs the model.
+    Raises UserError if torchao is missing, or another library runs the model.
     """
     if precision != "int8":
         return model

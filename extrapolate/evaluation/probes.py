@@ -39,7 +39,7 @@ DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError where a probe cannot be evaluated; the rest is checked with the settings as a whole."""
+    """Raises UserError if a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.probe_trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.probe_trials}")
     if settings.probes:

@@ -226,7 +226,7 @@ def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESA
     (Efron and Tibshirani 1993, chapter 9): how few long documents decide the mean then shows in every resample. Each
     resample's deviation is divided by its own standard error, so that intervals are as skewed as the effects are (the
     same, chapter 12). The standard error itself lets the spread of effects depend on size; the draws do not.
-    Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError where there is no target.
+    Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError if there is no target.
     """
     held_C = targets_C > 0
     if not held_C.any():
@@ -288,7 +288,7 @@ def band(
     sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
     that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
     resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
-    Buckets may be of several models: a resample draws the same clusters for all. Raises UserError where no cluster has
+    Buckets may be of several models: a resample draws the same clusters for all. Raises UserError if no cluster has
     targets in every bucket.
     """
     held_C = (targets_CB > 0).all(axis=1)

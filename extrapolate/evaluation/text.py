@@ -41,7 +41,7 @@ def beginning_token(run: Subject, store: Store) -> int:
     """The token to put before every window, where that is asked for.
 
     A run that was trained here has seen the end-of-text token before every document. Other models have seen their
-    beginning-of-text token, or where they have none, their end-of-text token. Raises UserError where they have neither.
+    beginning-of-text token, or where they have none, their end-of-text token. Raises UserError if they have neither.
     """
     if isinstance(run.config, TrainedConfig):
         return int(store.manifest["eos_id"])

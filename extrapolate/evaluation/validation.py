@@ -15,7 +15,7 @@ from extrapolate.model.plan import PLAIN, Plan
 def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:
     """Disjoint windows of the training length over a split: `windows` at 1x.
 
-    Raises UserError where no document holds one.
+    Raises UserError if no document holds one.
     """
     if split.lengths.max(initial=0) <= seq_len:
         raise UserError(

@@ -31,7 +31,7 @@ class Extension(ABC):
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
         """The plan for windows of `length` tokens and a model trained at `seq_len`.
 
-        Raises UserError where the extension cannot reach so far with its arguments.
+        Raises UserError if the extension cannot reach so far with its arguments.
         """
 
     def arguments(self) -> dict[str, Any]:

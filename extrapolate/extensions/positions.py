@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_factor(name: str, factor: float | None) -> None:
-    """Raises UserError where a factor was given and is not positive."""
+    """Raises UserError if a factor was given and is not positive."""
     if factor is not None and not factor > 0:
         raise UserError(f"{name}: factor must be a positive number, not {factor:g}")
 

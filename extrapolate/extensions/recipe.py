@@ -35,7 +35,7 @@ class Recipe:
         return " + ".join(part.label() for part in self.parts)
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        """The parts' plans in one. Raises UserError where a part cannot reach so far."""
+        """The parts' plans in one. Raises UserError if a part cannot reach so far."""
         plan = PLAIN
         for part in self.parts:
             try:
@@ -55,7 +55,7 @@ class Recipe:
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
-        """Both. Raises UserError where they clash."""
+        """Both. Raises UserError if they clash."""
         text, parts = f"{self.text} + {other.text}", (*self.parts, *other.parts)
         _check_joins(text, parts)
         return Recipe(text, parts, (*self.files, *other.files))
@@ -157,7 +157,7 @@ def applicable(model: "LanguageModel") -> list[str]:
 
 
 def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
-    """Raises UserError where a part means nothing for the model, saying why and what does apply."""
+    """Raises UserError if a part means nothing for the model, saying why and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
         if reason := _reason_against(type(part), model):
             name = specs.parse(text).name

@@ -11,6 +11,7 @@ from extrapolate import specs
 from extrapolate.contract.answers import described
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
+from extrapolate.specs import user_files
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def find(name: str) -> tuple[type[Extension], UserFile | None]:
         return extensions[name], None
     path = Path(file)
     # mypy wants a concrete class wherever a type is given; this one is compared with, and never made.
-    cls = specs.load_user_class(path, class_name, Extension)  # type: ignore[type-abstract]
+    cls = user_files.load_user_class(path, class_name, Extension)  # type: ignore[type-abstract]
     if inspect.isabstract(cls):
         raise UserError(f"{path}: {class_name} needs def plan(self, encoding, seq_len, length), which returns a Plan")
     meanings = {
@@ -60,4 +61,4 @@ def guarded(cls: type[Extension], what: str, call: Callable[[], T]) -> T:
     def wrong(error: BaseException) -> BaseException:
         return error if isinstance(error, UserError) else UserError(f"{file}: {what} failed: {described(error, file)}")
 
-    return specs.of_user(call, wrong)
+    return user_files.of_user(call, wrong)

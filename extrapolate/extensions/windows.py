@@ -15,7 +15,7 @@ PAIRS = "pairs"
 
 
 def check_at_least(name: str, argument: str, value: int | None, least: int) -> None:
-    """Raises UserError where a number of tokens was given and is less."""
+    """Raises UserError if a number of tokens was given and is less."""
     if value is not None and value < least:
         raise UserError(f"{name}: {argument} must be at least {least}, not {value}")
 

@@ -53,7 +53,7 @@ class InspectionSettings:
         )
 
     def chosen(self) -> dict[str, type[Measurement]]:
-        """The measurements, by name. Raises UserError where one is unknown."""
+        """The measurements, by name. Raises UserError if one is unknown."""
         return {name: measurements[name] for name in self.measures or measurements.names()}
 
     def layout(self, split: Split, seq_len: int) -> Layout:
@@ -65,13 +65,13 @@ class InspectionSettings:
 
 
 def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:
-    """Raises UserError where nothing at all can be measured of a run: it is damaged, or of another text."""
+    """Raises UserError if nothing at all can be measured of a run: it is damaged, or of another text."""
     lengths.check_run(run, store, settings.evaluation())
     check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
 
 
 def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
-    """Raises UserError where anything asked for cannot be measured, before any work is done."""
+    """Raises UserError if anything asked for cannot be measured, before any work is done."""
     settings.chosen()
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")

@@ -41,13 +41,13 @@ class Look:
 
 
 def check_file(path: Path) -> None:
-    """Raises UserError where a picture cannot have this name."""
+    """Raises UserError if a picture cannot have this name."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a picture's name ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Writes a picture atomically. Raises UserError where its name says no format."""
+    """Writes a picture atomically. Raises UserError if its name says no format."""
     check_file(path)
     undated: dict[str, dict[str, Any]] = {
         ".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}
@@ -62,7 +62,7 @@ def picture(looks: Sequence[Look], extension: str = "") -> "Figure":
 
     From top to bottom: every dimension at every position; some dimensions as curves; what changes from one position to
     another; and the scores of the last token of a window against distance. `extension` is the name of what the looks
-    are extended by. Raises UserError where there are too many columns.
+    are extended by. Raises UserError if there are too many columns.
     """
     from matplotlib.figure import Figure
 

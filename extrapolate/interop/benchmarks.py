@@ -32,7 +32,7 @@ COPIES = (
 
 
 def check_installed() -> None:
-    """Raises UserError where lm-eval is missing."""
+    """Raises UserError if lm-eval is missing."""
     try:
         import lm_eval
     except ImportError:
@@ -52,7 +52,7 @@ class Tasks:
         """The tasks by their names, or by patterns of them, such as `mmlu_*`.
 
         include_path: a folder with tasks of one's own. data_dir: the folder with copies of data sets, each under its
-        name on the Hub. Raises UserError where lm-eval, a task or its data is missing.
+        name on the Hub. Raises UserError if lm-eval, a task or its data is missing.
         """
         check_installed()
         if not names:

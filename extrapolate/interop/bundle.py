@@ -35,7 +35,7 @@ class Bundle:
                 self._keep(name, statement)
 
     def module(self, name: str) -> Module:
-        """A module, read once. Raises UserError where a user's file imports what this package does not have."""
+        """A module, read once. Raises UserError if a user's file imports what this package does not have."""
         if name not in self.modules:
             path = self.users.get(name) or file_of(name)
             if path is None:
@@ -78,7 +78,7 @@ class Bundle:
                 imports.add(self.need(source, attribute))
 
     def text(self) -> str:
-        """The file, without a title. Raises UserError where two modules import different things by one name."""
+        """The file, without a title. Raises UserError if two modules import different things by one name."""
         unique = self._unique
         imports: dict[str, str] = {}
         parts = []
@@ -149,7 +149,7 @@ class Bundle:
 
 
 def _with_names(statement: Statement, renamed: Mapping[str, str], path: Path) -> str:
-    """A statement's text with other names. Raises UserError where one is an argument's name, too."""
+    """A statement's text with other names. Raises UserError if one is an argument's name, too."""
     wanted = {name: new for name, new in renamed.items() if name in statement.mentions | statement.defines}
     if not wanted:
         return statement.text

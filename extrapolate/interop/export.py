@@ -60,7 +60,7 @@ class Exported:
 def write(run: Run, out: Path) -> Exported:
     """Writes a run's final weights as a new folder; see `content_of`.
 
-    Raises UserError where the run has no final weights, is damaged, or the folder is there already.
+    Raises UserError if the run has no final weights, is damaged, or the folder is there already.
     """
     tokenizer = run.tokenizer
     with files.new_folder(out) as folder:
@@ -106,7 +106,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     """A model as `transformers` has it.
 
     name: the encoding's, as the run has it. recipe: the extension that belongs to the model. trained_length: the length
-    of its training windows, tokens. Raises UserError where a user's file cannot be put into one file with the model.
+    of its training windows, tokens. Raises UserError if a user's file cannot be put into one file with the model.
     """
     parts = () if recipe is None else recipe.parts
     dependent = depends_on_length(model, parts)

@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from extrapolate import files, specs
+from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.errors import UserError
@@ -26,6 +26,7 @@ from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
 from extrapolate.runs.weights import Checkpoint
+from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
 TRIED = 32  # tokens of the window that a model is tried with
@@ -167,7 +168,7 @@ def foreign(
     max_length: the longest window that the model is defined for, tokens (default: none); longer ones are n/a in tables.
     device: where the token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
 
-    The model is tried with one short window. Raises UserError where it does not give logits for every token of the
+    The model is tried with one short window. Raises UserError if it does not give logits for every token of the
     vocabulary, gives other ones the second time, or looks at later tokens; or where `out` holds another model.
     """
     if seq_len < 2:
@@ -197,16 +198,16 @@ def foreign(
 def loaded(file: Path, function: str) -> ForeignRun:
     """What a function of a user's file returns, which must be what `foreign` returns; its folder keeps a copy.
 
-    Raises UserError where the file or the function is not there, or fails.
+    Raises UserError if the file or the function is not there, or fails.
     """
-    load = specs.load_function(file, function)
+    load = user_files.load_function(file, function)
 
     def wrong(error: BaseException) -> BaseException:
         if isinstance(error, UserError):
             return error
         return UserError(f"{file}: {function}() failed: {type(error).__name__}: {error}")
 
-    made = specs.of_user(load, wrong)
+    made = user_files.of_user(load, wrong)
     if not isinstance(made, ForeignRun):
         raise UserError(f"{file}: {function}() returned {type(made).__name__}; expected what xt.foreign(...) returns")
     known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}
@@ -221,7 +222,7 @@ def _file_of(path: Path) -> Path:
 
 @torch.inference_mode()
 def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
-    """The logits of a fixed window, [T, V]. Raises UserError where the model is none that can be evaluated."""
+    """The logits of a fixed window, [T, V]. Raises UserError if the model is none that can be evaluated."""
     length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
     tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
     logits_BTV = model.hidden(tokens_BT, PLAIN)

@@ -30,7 +30,7 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
     """The run in `folder` that holds a checkpoint of Hugging Face, made where it is not there yet.
 
     `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens, where it is not what
-    the checkpoint's configuration says; a run of another L is another run. Raises UserError where the checkpoint
+    the checkpoint's configuration says; a run of another L is another run. Raises UserError if the checkpoint
     cannot be read or reproduced exactly, or its place is taken.
     """
     source = huggingface.find(name)

@@ -44,7 +44,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
     or `int8`. device: `cpu`, `cuda` or `auto`. advance: told the inputs of every batch.
 
     Texts are not padded: those of one length are computed together, and those that differ in their last token alone
-    are computed once. `cut` has the task and the number of every question that was cut. Raises UserError where the run
+    are computed once. `cut` has the task and the number of every question that was cut. Raises UserError if the run
     cannot be evaluated so.
     """
 
@@ -82,7 +82,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
 
     @property
     def eot_token_id(self) -> int:
-        """The id of the end-of-text token. Raises UserError where the tokenizer has none."""
+        """The id of the end-of-text token. Raises UserError if the tokenizer has none."""
         end = tokenizers.eos_id(self._tokenizer)
         if end is None:
             raise UserError(f"the tokenizer of {self.run.path} has no end-of-text token, which a text would begin with")
@@ -160,7 +160,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
         """What follows each context, the likeliest token each time, up to one of the texts that end it.
 
-        Raises UserError where a task asks for tokens that are drawn, or for more than the length has room for.
+        Raises UserError if a task asks for tokens that are drawn, or for more than the length has room for.
         """
         found = []
         for request in requests:

@@ -44,7 +44,7 @@ class Module:
     @classmethod
     @cache
     def read(cls, name: str, path: Path) -> "Module":
-        """The module in a file. Raises UserError where its imports or its statements cannot be told apart."""
+        """The module in a file. Raises UserError if its imports or its statements cannot be told apart."""
         with tokenize.open(path) as file:  # in the encoding that it says
             source = file.read()
         tree = ast.parse(source)

@@ -32,7 +32,7 @@ class Words(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Words":
-        """The commonest words of a source, a file or a folder. Raises UserError where they are too few."""
+        """The commonest words of a source, a file or a folder. Raises UserError if they are too few."""
         found: list[str] = []
         for document in open_source(text):
             found += _WORD.findall(document.text)
@@ -64,7 +64,7 @@ def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, 
     """The questions of a probe, `trials` at each depth: `context`, `answer`, `depth`, and the `window` they are from.
 
     words: the length of a window. Where a window counts as right only with all of its answers, it is one question;
-    else each answer is one, after the right ones before it. Raises UserError where the probe does not fit.
+    else each answer is one, after the right ones before it. Raises UserError if the probe does not fit.
     """
     made, source = parse_probe(probe), Words.of(text)
     vocabulary = Vocabulary(len(source.known), 0)

@@ -9,7 +9,7 @@ from extrapolate.errors import UserError
 
 
 def device_of(wanted: str) -> str:
-    """`auto` as what this machine has. Raises UserError where torch knows no such device, or there is no CUDA."""
+    """`auto` as what this machine has. Raises UserError if torch knows no such device, or there is no CUDA."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():

@@ -174,7 +174,7 @@ def tells_the_end() -> bool:
 
 
 def check_devices(device: str) -> None:
-    """Raises UserError where there are several processes and not a CUDA device for each, if that is what they want."""
+    """Raises UserError if there are several processes and not a CUDA device for each, if that is what they want."""
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

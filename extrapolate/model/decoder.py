@@ -258,7 +258,7 @@ class Model(Decoder):
         """Builds the model with fresh weights.
 
         `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
-        Raises UserError where the encoding refuses its arguments or the sizes, or they do not fit into memory.
+        Raises UserError if the encoding refuses its arguments or the sizes, or they do not fit into memory.
         """
         check_model(config)
         dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)

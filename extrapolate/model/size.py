@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.config import ModelConfig
+from extrapolate.specs import user_files
 
 WEIGHT = 4  # bytes a parameter
 TRAINED_WEIGHT = 16  # with its gradient, and AdamW's two moments
@@ -84,12 +84,12 @@ _SETTINGS = {
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raises UserError where a model of these sizes does not fit into this machine's memory."""
+    """Raises UserError if a model of these sizes does not fit into this machine's memory."""
     _check("the model", _held(config, WEIGHT), "cpu")
 
 
 def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, device: str, models: int = 1) -> None:
-    """Raises UserError where training does not fit into the memory of this machine, or of its device.
+    """Raises UserError if training does not fit into the memory of this machine, or of its device.
 
     The tokens are those of an optimiser's step and of a forward pass, of all `models` that train at once. What a
     forward pass keeps for its gradients, the encoding's own parameters and what the program itself holds are not
@@ -110,7 +110,7 @@ def _held(config: ModelConfig, weight: int) -> dict[str, int]:
 
 
 def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> None:
-    """Raises UserError where a model's encodings, one a layer, do not fit into this machine's memory.
+    """Raises UserError if a model's encodings, one a layer, do not fit into this machine's memory.
 
     `arguments` are those of the class, converted. The layers are made on torch's meta device, where tensors have a
     size and take no memory. A class that cannot be made there is left alone; a refusal of its own is for who makes it.
@@ -122,7 +122,7 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
 
     try:
         # Whatever a user's class raises here it raises again where it is made, and is told there.
-        needed = specs.of_user(
+        needed = user_files.of_user(
             lambda: _bytes_of_layers(cls, arguments, dims),
             lambda error: error if isinstance(error, Exception) else UserError(),
         )

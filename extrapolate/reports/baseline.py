@@ -16,7 +16,7 @@ from extrapolate.reports import comparison, tables
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.documents import as_frame, of_documents
 from extrapolate.reports.gather import DOCUMENTS, TEXT, gather, in_file
-from extrapolate.reports.seeds import of_seeds, seeds_of, shared
+from extrapolate.reports.seeds import in_words, of_seeds, seeds_of, shared
 from extrapolate.reports.sums import settings
 from extrapolate.results.verdicts import BETTER, TOO_FEW, UNDECIDED, WORSE, Verdict
 
@@ -44,9 +44,10 @@ class Checked:
 
     rows: a row for each protocol, factor and model that both have, or the baseline alone: the losses `before` and `now`
     and their `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 %
-    interval; `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`; and a
-    `verdict`, of which `tolerance`, nats, is the least difference that matters. If no interval can be made, the
-    difference alone decides. A loss that is gone is worse: there is no `now`. notes: what was not compared, and why.
+    interval; `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`;
+    `seeds_gone`, those of the baseline that have no row now, as text, None if there are none; and a `verdict`, of which
+    `tolerance`, nats, is the least difference that matters. If no interval can be made, the difference alone decides. A
+    loss that is gone is worse, of all seeds, where there is no `now`, or of one. notes: what was not compared, and why.
     """
 
     baseline: str
@@ -67,7 +68,8 @@ class Checked:
         if (worse := self.worse).empty:
             return f"None of {losses} is worse than in {self.baseline} (tolerance {self.tolerance:g} nats)."
         named = listed([f"{row.model} at {row.factor:g}x ({row.protocol}) {_text(row)}" for row in worse.itertuples()])
-        verb, gone = "is" if len(worse) == 1 else "are", ", or gone" if worse["now"].isna().any() else ""
+        some_gone = (worse["now"].isna() | worse["seeds_gone"].notna()).any()
+        verb, gone = "is" if len(worse) == 1 else "are", ", or gone" if some_gone else ""
         return (
             f"{len(worse)} of {losses} {verb} worse than in {self.baseline} by more than {self.tolerance:g} nats"
             f"{gone}: {named}."
@@ -75,11 +77,13 @@ class Checked:
 
 
 def _text(row: Any) -> str:
-    return "gone" if math.isnan(row.now) else f"{row.difference:+.3f}"
+    if math.isnan(row.now):
+        return "gone"
+    return f"{row.difference:+.3f}" + ("" if pd.isna(row.seeds_gone) else f" ({row.seeds_gone} gone)")
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Raises UserError where it is none."""
+    """Raises UserError if it is none."""
     if not 0 <= tolerance < math.inf:
         raise UserError(f"`tolerance={tolerance}` is no tolerance: it is in nats, 0 or more")
 
@@ -87,7 +91,7 @@ def check_tolerance(tolerance: float) -> None:
 def read_baseline(path: Path, out: Path) -> Baseline:
     """The rows at a path: an `evals.parquet`, or a folder as `report` takes it, such as an earlier report.
 
-    Raises UserError where there are none, they are damaged, or they lie in `out`, which the report replaces.
+    Raises UserError if there are none, they are damaged, or they lie in `out`, which the report replaces.
     """
     if out.resolve() in (path.resolve(), *path.resolve().parents):
         raise UserError(
@@ -114,10 +118,10 @@ def checked(
     """Compares what a report shows with a baseline, on the same targets and the same seeds.
 
     evals: the rows of `evals.parquet` that the report was made from; shown: those of them that it shows; documents: the
-    rows of these by document. Raises UserError where the baseline shares nothing with them.
+    rows of these by document. Raises UserError if the baseline shares nothing with them.
     """
-    now, before = _named_alike(evals, shown, baseline)
-    pairs, left = _pairs(now, before)
+    there, before = _named_alike(evals, shown, baseline)
+    pairs, left = _pairs(there.merge(shown[_KEY], on=_KEY), before, there)
     notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
     if all(pair.now.empty for pair in pairs):
         raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
@@ -131,13 +135,14 @@ def checked(
 class _Pair:
     """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets.
 
-    now is empty where the model is gone.
+    now is empty where the model is gone. gone: the seeds of before that have no row now.
     """
 
     place: tuple[Hashable, ...]
     now: pd.DataFrame
     before: pd.DataFrame
     seeds: tuple[int, ...]
+    gone: tuple[int, ...]
 
     def row(self, compared: Comparison | None, tolerance: float) -> dict[str, Any]:
         """The pair's row, see `Checked`."""
@@ -147,17 +152,23 @@ class _Pair:
         verdict: Verdict = WORSE if math.isnan(now) else TOO_FEW if compared is None else compared.word
         if verdict == TOO_FEW:
             verdict = WORSE if difference > tolerance else BETTER if difference < -tolerance else UNDECIDED
+        if self.gone:
+            verdict = WORSE
         return {
             **dict(zip(_PLACE, self.place, strict=True)), "before": before, "now": now, "difference": difference,
             "low": interval and interval.low, "high": interval and interval.high,
-            "p_corrected": compared and compared.corrected, "seeds": max(1, len(self.seeds)), "verdict": verdict,
+            "p_corrected": compared and compared.corrected, "seeds": max(1, len(self.seeds)),
+            "seeds_gone": in_words(self.gone) if self.gone else None, "verdict": verdict,
         }  # fmt: skip
 
 
 def _named_alike(
     evals: list[dict[str, Any]], shown: pd.DataFrame, baseline: Baseline
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows now and before, on one corpus. A model has one name in both, also where sizes are a part of names."""
+    """The rows now, also those that are not shown, and before, on one corpus.
+
+    A model has one name in both, also where sizes are a part of names.
+    """
     same = {column: shown[column].iloc[0] for column in tables.COMPARABLE}
     before = tables.frame_of(baseline.evals) if baseline.evals else pd.DataFrame()
     try:
@@ -168,16 +179,19 @@ def _named_alike(
             tables.check_replicates(rows)
     except UserError as error:
         raise UserError(f"{baseline.named} cannot be the baseline: {error}") from error
-    raw = [frame.merge(rows[_KEY], on=_KEY) for frame, rows in ((tables.frame_of(evals), shown), (before, last))]
+    now = tables.frame_of(evals)
+    there = tables.comparable(now, same)
+    raw = [frame.merge(rows[_KEY], on=_KEY) for frame, rows in ((now, there), (before, last))]
     both = tables.told_apart(pd.concat(raw, ignore_index=True))
-    return both.iloc[: len(shown)], both.iloc[len(shown) :]
+    return both.iloc[: len(there)], both.iloc[len(there) :]
 
 
-def _pairs(now: pd.DataFrame, before: pd.DataFrame) -> tuple[list[_Pair], dict[str, list[str]]]:
-    """What can be compared; and by reason, what cannot."""
+def _pairs(now: pd.DataFrame, before: pd.DataFrame, there: pd.DataFrame) -> tuple[list[_Pair], dict[str, list[str]]]:
+    """What can be compared; and by reason, what cannot. there: the rows now, also those that are not shown."""
     pairs: list[_Pair] = []
     left: dict[str, list[str]] = {}
     rows_before = dict(iter(before.groupby(_PLACE)))
+    seeds_there = {place: seeds_of(rows) for place, rows in there.groupby(_PLACE)}
     for place, ours in now.groupby(_PLACE):
         protocol, factor, model = place
         where = f"{model} at {factor:g}x ({protocol})"
@@ -193,10 +207,12 @@ def _pairs(now: pd.DataFrame, before: pd.DataFrame) -> tuple[list[_Pair], dict[s
         elif not seeds and seeds_of(ours):
             left.setdefault("of other seeds than in the baseline", []).append(where)
         else:
-            pairs.append(_Pair(place, of_seeds(ours, seeds), of_seeds(theirs, seeds), seeds))
+            had = seeds_of(theirs[theirs["loss"].notna()]) if seeds_of(ours) else ()
+            gone = tuple(seed for seed in had if seed not in seeds_there[place])
+            pairs.append(_Pair(place, of_seeds(ours, seeds), of_seeds(theirs, seeds), seeds, gone))
     for place, theirs in rows_before.items():
         if theirs["loss"].notna().any():
-            pairs.append(_Pair(place, now[:0], theirs, seeds_of(theirs)))
+            pairs.append(_Pair(place, now[:0], theirs, seeds_of(theirs), seeds_of(theirs)))
     return pairs, left
 
 

@@ -231,7 +231,7 @@ def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str
 
 
 def check_correction(by: str) -> None:
-    """Raises UserError where there is no such correction."""
+    """Raises UserError if there is no such correction."""
     if by not in CORRECTIONS:
         raise UserError(f"unknown correction '{by}'; {did_you_mean(by, CORRECTIONS)}")
 

@@ -28,7 +28,7 @@ def as_frame(data: pa.Table) -> pd.DataFrame:
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
 
-    Raises UserError where a protocol has losses and no documents, or documents do not add up to a row's loss.
+    Raises UserError if a protocol has losses and no documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
     _check_sums(rows, found)
@@ -42,7 +42,7 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
-    """Raises UserError where the two tables of a run contradict each other: one was changed after the evaluation."""
+    """Raises UserError if the two tables of a run contradict each other: one was changed after the evaluation."""
     group, keys = numbered(found, _KEYS)
     summed = pd.DataFrame({"total": found["loss"] * found["n_targets"], "targets": found["n_targets"]}).groupby(group)
     both = keys.merge(summed.sum(), left_on="group", right_index=True).merge(rows, on=_KEYS)

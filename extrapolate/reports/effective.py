@@ -13,7 +13,7 @@ THRESHOLD = 0.85  # of RULER's 0.856: what Llama 2 (7B) has at its training leng
 
 
 def check_threshold(threshold: float) -> None:
-    """Raises UserError where it is no accuracy that can be asked for."""
+    """Raises UserError if it is no accuracy that can be asked for."""
     if not 0 < threshold < 1:
         raise UserError(f"`threshold` is an accuracy above 0 and below 1, not {threshold:g}")
 

@@ -24,7 +24,8 @@ from extrapolate.results.identity import Trained, run_of, trained
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
 WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's, and what they say of themselves
-STATE = "state.safetensors"  # of a training that has not ended: what is evaluated has
+# A training that has not ended has a state, or a log of which no table was made; what is evaluated has ended.
+STATE, LOG, METRICS = "state.safetensors", "metrics.jsonl", "metrics.parquet"
 REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
 
 Row = dict[str, Any]
@@ -71,7 +72,7 @@ class Evaluated:
     def documents(self, missing: bool = False) -> pa.Table:
         """The rows of every `eval_documents.parquet`, as columns (see `results.read_columns`).
 
-        Where there are losses on text, there must be one, unless some may be `missing`. Raises UserError where one is
+        Where there are losses on text, there must be one, unless some may be `missing`. Raises UserError if one is
         damaged or missing.
         """
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
@@ -134,7 +135,7 @@ def _of_run(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _tables(folder: Path) -> dict[str, pa.Table]:
-    """The tables in a folder. Raises UserError where one is damaged."""
+    """The tables in a folder. Raises UserError if one is damaged."""
     return {
         file: results.read_columns(path, table)
         for file, table in results.KEPT.items()
@@ -153,7 +154,7 @@ def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
 
 
 def _run(part: Part) -> Trained:
-    """The run that the rows of a part are of. Raises UserError where they are of several trainings."""
+    """The run that the rows of a part are of. Raises UserError if they are of several trainings."""
     run = run_of(set().union(*map(trained, part.tables.values())))
     if run is not None:
         return run
@@ -185,7 +186,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     A run is known by what it was trained as and by its weights (`results.identity`), whatever its folder was once
     called. It is called as its folder is now, and as rows say where they were copied from it, with as much of the path
     as tells it from the others. Runs that are not evaluated, or have no result of their last weights, and without
-    `reports` the tables that an earlier report copied, are left out. Raises UserError where a path is no folder, holds
+    `reports` the tables that an earlier report copied, are left out. Raises UserError if a path is no folder, holds
     no evaluated run, or has rows of several trainings under one name.
     """
     found: dict[Path, None] = {}
@@ -230,8 +231,11 @@ def _of_other_weights(part: Part) -> bool:
     Of damaged weights nothing is known.
     """
     path = part.folder / WEIGHTS
-    if not part.own or not path.is_file():
-        return part.own and (part.folder / STATE).is_file()
+    if not part.own:
+        return False
+    if not path.is_file():
+        state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
+        return state or (log and not metrics)
     try:
         with safe_open(path, framework="numpy") as file:
             values = json.loads(file.metadata()[RECORD])["values"]

@@ -91,7 +91,7 @@ def collect(
 ) -> Material:
     """The material of a report. `only` restricts rows: column -> value.
 
-    Raises UserError where there is nothing to report, or rows cannot be compared.
+    Raises UserError if there is nothing to report, or rows cannot be compared.
     """
     every = tables.of_all_checkpoints(tables.frame_of(evals), only) if evals else pd.DataFrame()
     rows, warnings = _by_protocol(tables.last_checkpoints(every)) if evals else ({}, [])

@@ -52,7 +52,7 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
     """Puts the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
 
     `only` restricts rows: column -> value. Runs of one name with different weights get the names of their folders
-    before their own. Raises UserError where rows cannot be compared, and says whose, or `out` is there already.
+    before their own. Raises UserError if rows cannot be compared, and says whose, or `out` is there already.
     """
     found = gather(paths, reports=True)
     made = {file: [row for row in found.rows(file) if _is(row, only)] for file in results.KEPT}
@@ -88,7 +88,7 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
 
 
 def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Iterator[str]:
-    """Warnings on rows that can be compared. Raises UserError where they cannot, and says whose rows differ."""
+    """Warnings on rows that can be compared. Raises UserError if they cannot, and says whose rows differ."""
     kind, from_ = _COMPARED.get(file), rows["run"].map(sources)
     if kind is None:
         return

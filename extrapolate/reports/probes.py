@@ -17,7 +17,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     """The rows of `eval_probes.parquet` restricted to `only`; and warnings of what was left out.
 
     Of several sets of windows at one place, that with most runs stays, and of those the newest; of the seeds, those
-    that all models have. Raises UserError where rows cannot be compared, or runs of one model differ in more than
+    that all models have. Raises UserError if rows cannot be compared, or runs of one model differ in more than
     their seed.
     """
     rows = pd.DataFrame(found)

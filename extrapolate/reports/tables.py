@@ -31,7 +31,7 @@ def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
 def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
     """The rows restricted to `only`, also of checkpoints along the way. Models of several sizes are called by them.
 
-    Raises UserError where they differ in corpus, training length, precision or split, nothing is left, or a factor is
+    Raises UserError if they differ in corpus, training length, precision or split, nothing is left, or a factor is
     none.
     """
     rows = evals
@@ -117,7 +117,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 
     `rows` are one protocol's, on one set of targets and of the same seeds. Training time is relative to the
     baseline's (default rope), and missing where there is none or a model was trained on another machine.
-    Raises UserError where runs of one model differ in more than their seed, or the baseline named is not there.
+    Raises UserError if runs of one model differ in more than their seed, or the baseline named is not there.
     """
     check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].mean()
@@ -257,7 +257,7 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
 
 
 def check_replicates(rows: pd.DataFrame) -> None:
-    """Raises UserError where runs of one model differ in more than their seed, or not even in that."""
+    """Raises UserError if runs of one model differ in more than their seed, or not even in that."""
     twice = rows.loc[rows.duplicated(["model", "seed", "factor"]), "model"]
     settings = rows.groupby("model")["config_hash"].nunique()
     wrong = {*twice, *settings[settings > 1].index}

@@ -15,7 +15,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows of last checkpoints on the same questions; and in words, what was left out.
 
     Of several sets of questions of a task, that with most runs stays, and of those the newest. Models are called by
-    their sizes and precisions too, where these differ. Raises UserError where runs of one model differ in more than
+    their sizes and precisions too, where these differ. Raises UserError if runs of one model differ in more than
     their seed.
     """
     rows = tables.told_apart(tables.last_checkpoints(rows))

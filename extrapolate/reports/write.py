@@ -81,7 +81,7 @@ def write_report(
     check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
     leaderboard: rank the models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
 
-    It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError where there is
+    It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError if there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
@@ -165,7 +165,7 @@ def _title(runs: Sequence[Path]) -> str:
 
 
 def check_replaceable(out: Path) -> None:
-    """Raises UserError where a folder holds what no report wrote: a report replaces its folder as a whole."""
+    """Raises UserError if a folder holds what no report wrote: a report replaces its folder as a whole."""
     if not out.is_dir():
         return
     known = (
@@ -197,7 +197,7 @@ def check_replaceable(out: Path) -> None:
 
 
 def lay_out(material: Material) -> tuple[list[Block], dict[str, Writer]]:
-    """The blocks of the page, and the files beside it. Raises UserError where a section cannot be written."""
+    """The blocks of the page, and the files beside it. Raises UserError if a section cannot be written."""
     blocks: list[Block] = []
     beside: dict[str, Writer] = {}
     chapter = None

@@ -148,7 +148,7 @@ plt.savefig("curve.png")
 
 
 def table(name: str) -> Described:
-    """A table by its name, with or without `.parquet`. Raises UserError where there is none."""
+    """A table by its name, with or without `.parquet`. Raises UserError if there is none."""
     known = {one.name: one for one in TABLES}
     name = name.removesuffix(".parquet")
     if name not in known:

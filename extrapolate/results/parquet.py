@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
-    """Writes rows as a Parquet file, atomically. Raises UserError where a row does not fit the table's columns."""
+    """Writes rows as a Parquet file, atomically. Raises UserError if a row does not fit the table's columns."""
     rows = [dict(row) for row in rows]
     for row in rows:
         _check_row(row, table, path.name)
@@ -77,7 +77,7 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     """Reads a table's rows; None where there is no value, which is not the same as NaN.
 
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
-    Raises UserError where the file is damaged, of a newer format, or lacks a required column.
+    Raises UserError if the file is damaged, of a newer format, or lacks a required column.
     """
     with _damage(path, AGAIN):
         return _columns(path, table, IN_ROWS).to_pylist()
@@ -105,7 +105,7 @@ def _columns(path: Path, table: Table, value_bytes: int = IN_COLUMNS) -> pa.Tabl
 def read_frame(path: Path) -> "pd.DataFrame":
     """Reads a table that `write_frame` wrote: numbers, texts and times.
 
-    Raises UserError where the file is damaged or of a newer format.
+    Raises UserError if the file is damaged or of a newer format.
     """
     with _damage(path, "delete it, and make it again"):
         data = _parsed(path)
@@ -116,7 +116,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
 
 
 def check_grows(path: Path, table: Table) -> int:
-    """How many rows there are. Raises UserError where there is a file that `merge` cannot add rows to."""
+    """How many rows there are. Raises UserError if there is a file that `merge` cannot add rows to."""
     return len(_kept(path, table))
 
 
@@ -183,7 +183,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     """What a file holds, which is what was written: it is checked before it is parsed. Files of the first two formats
     cannot be checked.
 
-    Raises UserError where it would take too much memory: equal rows take next to nothing in a file.
+    Raises UserError if it would take too much memory: equal rows take next to nothing in a file.
     """
     content = files.read_bytes(path)
     whole = seal.holds(content)

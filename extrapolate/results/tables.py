@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from extrapolate.evaluation.names import (
-    AS_TRAINED,
-    INSPECTIONS_TABLE,
-    PROBES_TABLE,
-    TASKS_TABLE,
-    TEXT_TABLE,
-    WITHOUT_OWN,
-)
+from extrapolate.evaluation import names
 from extrapolate.results.columns import INT, LABEL, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
@@ -30,8 +23,8 @@ def _setting(*own: Column) -> Group:
             always("model", TEXT, "", "The encoding and what was applied to it, as tables show them: `RoPE + YaRN`."),
             always(
                 "extension", TEXT, "",
-                f"What was applied at inference, as `--extend` takes it. `{AS_TRAINED}`: nothing but the run's own "
-                f"extension. `{WITHOUT_OWN}`: the run's own extension was left out.",
+                f"What was applied at inference, as `--extend` takes it. `{names.AS_TRAINED}`: nothing but the run's "
+                f"own extension. `{names.WITHOUT_OWN}`: the run's own extension was left out.",
             ),
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
@@ -44,6 +37,11 @@ def _setting(*own: Column) -> Group:
             ),
         ),
     )  # fmt: skip
+
+
+def _place(*own: Column) -> Group:
+    document = always("document", TEXT, "", "The document's name in the corpus.")
+    return Group("place", "where in its document and its window a target is", (document, *own))
 
 
 def _without(group: Group, name: str) -> Group:
@@ -224,22 +222,18 @@ EVALS = Table(
 EVAL_DOCUMENTS = Table(
     groups=(
         _setting(_PROTOCOL),
-        Group(
-            "place", "where in its document and its window a target is",
-            (
-                always("document", TEXT, "", "The document's name in the corpus."),
-                always(
-                    "block", INT, "stretches of 16 L tokens",
-                    "The stretch of the document in which the window begins, counted from 0.",
-                ),
-                always(
-                    "position", INT, "tokens",
-                    "Where a bucket of inputs begins in its window. A target is in the bucket of the input before it.",
-                ),
-                sometimes(
-                    "bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise.",
-                    "a version that did not write it evaluated: L/2",
-                ),
+        _place(
+            always(
+                "block", INT, "stretches of 16 L tokens",
+                "The stretch of the document in which the window begins, counted from 0.",
+            ),
+            always(
+                "position", INT, "tokens",
+                "Where a bucket of inputs begins in its window. A target is in the bucket of the input before it.",
+            ),
+            sometimes(
+                "bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise.",
+                "a version that did not write it evaluated: L/2",
             ),
         ),
         _LOSSES,
@@ -251,13 +245,11 @@ EVAL_DOCUMENTS = Table(
 EVAL_TARGETS = Table(
     groups=(
         _as_labels(_setting(_PROTOCOL)),
-        Group(
-            "place", "where in its document and its window a target is",
-            (
-                always("document", LABEL, "", "The document's name in the corpus."),
+        _as_labels(
+            _place(
                 always("place", INT, "tokens", "The target's place in the document, counted from 0."),
                 always("position", INT, "tokens", "The place in its window of the input before it, counted from 0."),
-            ),
+            )
         ),
         Group(
             "losses", "of the model",
@@ -363,13 +355,11 @@ _INSPECTED = _setting(
     sometimes("layer", INT, "", "The layer, counted from 0.", "the quantity is of the whole model"),
     sometimes("head", INT, "", "The head, counted from 0.", "the quantity is of the whole layer or model"),
     sometimes(
-        "at",
-        REAL,
-        "",
+        "at", REAL, "",
         "Where the value is: a distance, a length or the number of a frequency, as the measurement says.",
         "the quantity has one value for each head, layer or model",
     ),
-)
+)  # fmt: skip
 INSPECTIONS = Table(
     groups=(
         _INSPECTED,
@@ -403,4 +393,7 @@ INSPECTIONS = Table(
 )  # fmt: skip
 
 # What a run's folder keeps beside the rows of documents, which belong to those of EVALS.
-KEPT = {TEXT_TABLE: EVALS, PROBES_TABLE: PROBES, TASKS_TABLE: TASKS, INSPECTIONS_TABLE: INSPECTIONS}
+KEPT = {
+    names.TEXT_TABLE: EVALS, names.PROBES_TABLE: PROBES, names.TASKS_TABLE: TASKS,
+    names.INSPECTIONS_TABLE: INSPECTIONS,
+}  # fmt: skip

@@ -207,7 +207,7 @@ def short_hash(value: Mapping[str, Any]) -> str:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A TOML or JSON file as nested dictionaries. Raises UserError where it is neither or not there."""
+    """A TOML or JSON file as nested dictionaries. Raises UserError if it is neither or not there."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix != ".json":

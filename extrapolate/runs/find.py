@@ -12,7 +12,7 @@ def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], list[Path], dic
     """Every run at and below some folders, once each; the folders below that hold a checkpoint of another kind; links
     to folders, which are not followed; and the runs whose configuration is damaged, each with what is wrong.
 
-    Raises UserError where a path holds no run.
+    Raises UserError if a path holds no run.
     """
     found: dict[Path, Run] = {}
     others: list[Path] = []

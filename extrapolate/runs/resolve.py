@@ -45,7 +45,7 @@ class TrainingRequest:
 
 
 def check(request: TrainingRequest) -> None:
-    """Raises UserError where a new run's request lacks an encoding or a training length: before text is tokenised."""
+    """Raises UserError if a new run's request lacks an encoding or a training length: before text is tokenised."""
     file = read_file(request.file)
     find(encoding_section(request, file)["name"])
     _training_section(request, file)
@@ -154,7 +154,7 @@ def run_name(config: TrainedConfig) -> str:
 def read_file(path: Path | None) -> dict[str, Any]:
     """The sections of settings in a TOML file or a run's config.json, empty where there is no file.
 
-    Raises UserError where one is unknown, or the file is of a run that cannot be made again from its settings.
+    Raises UserError if one is unknown, or the file is of a run that cannot be made again from its settings.
     """
     if path is None:
         return {}
@@ -209,7 +209,7 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
 def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
     """The encoding section: the one asked for, or the file's, whose name may be a spec, or a run's copy of a user's.
 
-    Raises UserError where the file has none, or its Python file may not run.
+    Raises UserError if the file has none, or its Python file may not run.
     """
     if request.pe is not None:
         spec = specs.parse(request.pe)
@@ -232,7 +232,7 @@ def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[
 
 
 def _check_runs(code: Path, own_sha256: Any, request: TrainingRequest) -> None:
-    """Raises UserError where a Python file that a configuration file names may not run."""
+    """Raises UserError if a Python file that a configuration file names may not run."""
     if not code.is_file():
         raise UserError(f"{request.file} names {code}: no such file")
     sha256 = file_sha256(code)

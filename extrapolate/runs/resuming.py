@@ -16,7 +16,7 @@ from extrapolate.training.fine_tuning import origin_of, own_extension
 
 
 def run_in(path: Path) -> Run | None:
-    """The run that a folder holds, or None. Raises UserError where it is damaged, or was not trained here."""
+    """The run that a folder holds, or None. Raises UserError if it is damaged, or was not trained here."""
     if not (path / CONFIG).is_file():
         return None
     run = Run.open(path)
@@ -34,7 +34,7 @@ def resolve_resumed(
     """A run's configuration and its own copy of the user's encoding file, if it has one.
 
     What is not asked for is the run's. `start` is the run that it started from: where that folder is gone, its name
-    must be the one that the run knows. Raises UserError where anything given is not as in the run.
+    must be the one that the run knows. Raises UserError if anything given is not as in the run.
     """
     known = run.trained
     if known.training.device == "cuda" and not run.finished and not torch.cuda.is_available():

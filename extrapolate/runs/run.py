@@ -38,6 +38,7 @@ FORMAT = 2  # since 2, config.json has a hash of itself, and the weights say whi
 CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"
 OLD_STATE = "state.pt"  # of the first format
+CHECKPOINTS = "checkpoints"  # the folder of those along the way
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
 
@@ -70,7 +71,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Reads what a run is; nothing runs. Raises UserError where there is none, or its configuration is damaged."""
+        """Reads what a run is; nothing runs. Raises UserError if there is none, or its configuration is damaged."""
         file = path / CONFIG
         if not file.is_file():
             raise UserError(f"{path} is not a run: it has no {CONFIG}")
@@ -93,7 +94,7 @@ class Run:
 
     @property
     def trained(self) -> TrainedConfig:
-        """The configuration of a run that was trained here. Raises UserError where it was trained elsewhere."""
+        """The configuration of a run that was trained here. Raises UserError if it was trained elsewhere."""
         if isinstance(self.config, TrainedConfig):
             return self.config
         source = self.config.imported.source if isinstance(self.config, ImportedConfig) else "another library"
@@ -109,7 +110,7 @@ class Run:
 
     @cached_property
     def own_extension(self) -> Recipe | None:
-        """The extension that belongs to the run. Raises UserError where the copy of a user's file was changed."""
+        """The extension that belongs to the run. Raises UserError if the copy of a user's file was changed."""
         if self.config.extension is None:
             return None
         hashes = own_hashes(self.config)
@@ -142,13 +143,13 @@ class Run:
     def model(self) -> Model:
         """The model with the final weights, on the CPU, in eval mode; read once.
 
-        Raises UserError where training is not finished, or the weights are damaged.
+        Raises UserError if training is not finished, or the weights are damaged.
         """
         return self.load_model(self.checkpoints("last")[-1])
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the run's text was made with. Raises UserError where it is damaged."""
+        """The tokenizer that the run's text was made with. Raises UserError if it is damaged."""
         file = self.path / TOKENIZER
         if self.tokenizer_sha256 is not None and file.is_file() and file_sha256(file) != self.tokenizer_sha256:
             raise UserError(f"{file} is damaged: its content does not have the hash that {CONFIG} says")
@@ -162,7 +163,7 @@ class Run:
     def build_model(self) -> Model:
         """The run's model with fresh weights, on the CPU.
 
-        Raises UserError where the copy of a user's file was changed or may not run, or there are weights of another
+        Raises UserError if the copy of a user's file was changed or may not run, or there are weights of another
         configuration: its sizes may be anything.
         """
         config = self._with_weights()
@@ -176,7 +177,7 @@ class Run:
     def own_encoding(self) -> Path | None:
         """The copy of the user's file that the encoding comes from, or None where it is a registered one.
 
-        Raises UserError where the copy was changed, or may not run.
+        Raises UserError if the copy was changed, or may not run.
         """
         if self.config.encoding.file_sha256 is None:
             return None
@@ -190,7 +191,7 @@ class Run:
         raise UserError(f"{self.path} holds no weights, for another library runs its model: evaluate {source}")
 
     def load_model(self, checkpoint: Checkpoint) -> Model:
-        """The model with a checkpoint's weights, in eval mode. Raises UserError where they are damaged."""
+        """The model with a checkpoint's weights, in eval mode. Raises UserError if they are damaged."""
         model = self.build_model()
         load_weights(model, read_weights(checkpoint), str(checkpoint.path))
         return model.eval()
@@ -198,7 +199,7 @@ class Run:
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """`last`, the final weights alone, or `all`, those kept along the way before them.
 
-        Raises UserError where training is not finished, or weights are damaged.
+        Raises UserError if training is not finished, or weights are damaged.
         """
         self._with_weights()
         if not self.finished:
@@ -206,13 +207,13 @@ class Run:
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
                 "--resume"
             )
-        kept = sorted((self.path / "checkpoints").glob("*.safetensors")) if which == "all" else []
+        kept = _kept(self.path) if which == "all" else []
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
-        path = self.path / (WEIGHTS if final else f"checkpoints/step-{step:08d}.safetensors")
+        path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/step-{step:08d}.safetensors")
         write_weights(path, model, step, tokens, self.config_sha256, final=final)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -247,6 +248,21 @@ class Run:
         return results.read_frame(self.path / METRICS) if (self.path / METRICS).is_file() else None
 
 
+def _kept(path: Path) -> list[Path]:
+    """The checkpoints along the way, in order of their steps."""
+    return sorted((path / CHECKPOINTS).glob("*.safetensors"))
+
+
+def forget_training(path: Path) -> None:
+    """Removes what a training whose weights are gone left in a folder, and the next one there may not write again.
+
+    Its results stay until the folder is evaluated, and reports leave them out.
+    """
+    files.check_no_link(path / CHECKPOINTS)
+    for file in [path / METRICS, *_kept(path)]:
+        file.unlink(missing_ok=True)
+
+
 def _keep(copy: Path, content: bytes) -> None:
     """Copies a user's file, which the user has named, into a run: it may run from there."""
     files.write_bytes(copy, content)
@@ -265,7 +281,7 @@ def own_hashes(config: RunConfig) -> list[str]:
 
 
 def check_own_code(config: RunConfig, where: str) -> None:
-    """Raises UserError where a run's configuration names a Python file that is not a copy in the run, with its hash."""
+    """Raises UserError if a run's configuration names a Python file that is not a copy in the run, with its hash."""
     encoding = config.encoding
     parts = specs.split_outside_parentheses(config.extension or "", "+")
     named = [name for name in (specs.parse(part).name for part in parts) if ":" in name]
@@ -284,7 +300,7 @@ def _config_sha256(config: dict[str, Any]) -> str:
 
 
 def check_format(path: Path, record: Any) -> None:
-    """Raises UserError where a run's configuration file is of a newer format, or says none that there is."""
+    """Raises UserError if a run's configuration file is of a newer format, or says none that there is."""
     number = record.get("format") if isinstance(record, dict) else None
     if isinstance(number, int) and number > FORMAT:
         made = record.get("provenance")
@@ -295,7 +311,7 @@ def check_format(path: Path, record: Any) -> None:
 
 
 def check_same(run: Run, config: TrainedConfig) -> None:
-    """Raises UserError where a configuration would not make this run."""
+    """Raises UserError if a configuration would not make this run."""
     if changed := configs.differences(run.trained, config):
         raise UserError(
             f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "

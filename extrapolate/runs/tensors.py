@@ -32,7 +32,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
 
 
 def record(path: Path) -> dict[str, Any]:
-    """What was said of a file's tensors, with their hash as `values`. Raises UserError where the file is damaged."""
+    """What was said of a file's tensors, with their hash as `values`. Raises UserError if the file is damaged."""
     found = _header(path)
     if found.keys() == _FIRST:
         return {"step": found["step"], "tokens": found["tokens"], "values": found["sha256"]}
@@ -42,7 +42,7 @@ def record(path: Path) -> dict[str, Any]:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor, from the header alone. Raises UserError where the file is damaged."""
+    """The shape of every tensor, from the header alone. Raises UserError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (a file is no dict)
@@ -51,7 +51,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """The tensors, on the CPU. Raises UserError where they are not those that were written."""
+    """The tensors, on the CPU. Raises UserError if they are not those that were written."""
     expected = record(path)["values"]
     try:
         tensors = load_file(path)

@@ -9,11 +9,11 @@ The hashes are kept in `trusted-code` in the folder extrapolate of the user's se
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from extrapolate import specs
 from extrapolate.errors import UserError
+from extrapolate.specs import user_files
 
 _now: set[str] = set()  # of this process: a home that cannot be written keeps none
 
@@ -33,7 +33,7 @@ def allow(sha256: str, file: Path) -> None:
 
 
 def check(sha256: str, file: Path) -> None:
-    """Raises UserError where a file with this content may not run."""
+    """Raises UserError if a file with this content may not run."""
     if sha256 not in _allowed():
         raise UserError(
             f"{file} is Python code that came with data, and you have not run it before: read it, and add "
@@ -42,18 +42,32 @@ def check(sha256: str, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def required(trust_code: bool) -> Iterator[None]:
+def required(trust_code: bool) -> Iterator[set[str]]:
     """Within it, no Python file runs that is not trusted, wherever it is named: the names came with data too.
 
-    trust_code: the user trusts these files.
+    trust_code: the user trusts these files. Gives the hashes of those that have run, which grow.
     """
+    ran: set[str] = set()
 
     def check_first(sha256: str, file: Path) -> None:
         if trust_code:
             allow(sha256, file)
         check(sha256, file)
+        ran.add(sha256)
 
-    with specs.checking(check_first):
+    with user_files.checking(check_first):
+        yield ran
+
+
+@contextlib.contextmanager
+def only(hashes: Collection[str]) -> Iterator[None]:
+    """Within it, no Python file runs but those with these hashes: another process has checked them."""
+
+    def check_same(sha256: str, file: Path) -> None:
+        if sha256 not in hashes:
+            raise UserError(f"{file} was changed since the command began: run the same command again")
+
+    with user_files.checking(check_same):
         yield
 
 

@@ -42,7 +42,7 @@ def unique_weights(model: Model) -> dict[str, Tensor]:
 
 
 def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
-    """Copies weights into the model. Raises UserError where names or shapes differ."""
+    """Copies weights into the model. Raises UserError if names or shapes differ."""
     own = unique_weights(model)
     wrong = [name for name in {*own, *weights} if name not in own or name not in weights]
     wrong += [name for name in own if name in weights and own[name].shape != weights[name].shape]
@@ -56,7 +56,7 @@ def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
 def load_start(model: Model, checkpoint: Checkpoint) -> None:
     """Copies another run's weights into a fresh model of the same sizes.
 
-    Where its encoding is another one, the encoding's own parameters stay fresh. Raises UserError where weights are
+    Where its encoding is another one, the encoding's own parameters stay fresh. Raises UserError if weights are
     damaged or do not fit.
     """
     weights, own = read_weights(checkpoint), unique_weights(model)
@@ -78,7 +78,7 @@ def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha25
 
 
 def describe(path: Path) -> Checkpoint:
-    """What a file of weights says of itself. Raises UserError where it is damaged."""
+    """What a file of weights says of itself. Raises UserError if it is damaged."""
     record = tensors.record(path)
     try:
         final = record.get("final", True)
@@ -88,7 +88,7 @@ def describe(path: Path) -> Checkpoint:
 
 
 def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
-    """Raises UserError where a configuration's sizes are not those of the weights: before a model of them is built."""
+    """Raises UserError if a configuration's sizes are not those of the weights: before a model of them is built."""
     there = tensors.shapes(checkpoint.path)
     layers = {name.split(".")[1] for name in there if name.startswith("blocks.")}
     asked = expected_shapes(config) if len(layers) == config.layers else {}
@@ -99,5 +99,5 @@ def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
 
 
 def read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The tensors of a file of weights. Raises UserError where it is damaged."""
+    """The tensors of a file of weights. Raises UserError if it is damaged."""
     return tensors.read(checkpoint.path)

@@ -43,7 +43,7 @@ class Cell:
 def cells_of(study: Study) -> list[Cell]:
     """Every cell, in the order of the file: the grid, what is added to it, and what continues them.
 
-    Raises UserError where two have one name, an exclusion leaves nothing out, or nothing is left.
+    Raises UserError if two have one name, an exclusion leaves nothing out, or nothing is left.
     """
     count = math.prod(map(len, study.axes.values()))
     count += len(study.added) * math.prod(len(values) for name, values in study.axes.items() if name in _CHOSEN)

@@ -19,6 +19,7 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation.protocols.base import parse_protocol
 from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
+from extrapolate.runs import trust
 from extrapolate.studies.resolved import Planned, Resolved
 from extrapolate.studies.shares import core_shares, take
 from extrapolate.training import loop
@@ -74,8 +75,8 @@ def serve(connection: Connection) -> None:
     """Measures one cell, in a process of its own."""
     share, cell, own, began = connection.recv()
     take(share)
-    cell = replace(cell, own_extension=None if own is None else recipes.parse(*own))
-    with tempfile.TemporaryDirectory() as folder:
+    with trust.only(cell.code), tempfile.TemporaryDirectory() as folder:
+        cell = replace(cell, own_extension=None if own is None else recipes.parse(*own))
         start_s, steps = _train(cell, Path(folder) / "run", began)
         input_s = _evaluate(cell, Path(folder) / "run")
     step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps

@@ -54,7 +54,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
     address: the cluster's, `auto` for the one of this machine (default: a new one here, which ends with this call).
     cpus, gpus: of each cell; a share of a GPU where several cells fit on one. gather: `folder`, which all machines
     share, or `return`: workers are sent the token store and return each run. A worker that dies is replaced, and its
-    cell goes on, or begins anew with `return`. Raises UserError where Ray is not installed, or there is no cluster at
+    cell goes on, or begins anew with `return`. Raises UserError if Ray is not installed, or there is no cluster at
     the address.
     """
     ray = _ray()

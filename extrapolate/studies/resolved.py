@@ -40,7 +40,8 @@ class Resolved:
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
     models are what tables call it, by the extension that is applied. parameters are the model's; evaluation_inputs are
-    the tokens that the evaluation reads. tracking says which tracker is told what the training logs.
+    the tokens that the evaluation reads. tracking says which tracker is told what the training logs. code are the
+    SHA-256 of the Python files that the study names, as they were checked: nothing else of these files runs.
     """
 
     cell: Cell
@@ -56,6 +57,7 @@ class Resolved:
     parameters: int
     evaluation_inputs: int
     tracking: Tracking = UNTRACKED
+    code: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -156,7 +158,7 @@ def _extensions(evaluation: Evaluation) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _check_recipes(study: Study) -> None:
-    """Raises UserError where an extension is none."""
+    """Raises UserError if an extension is none."""
     for number, (text, _) in enumerate(_extensions(study.evaluation)):
         try:
             plans.parsed(text)
@@ -165,7 +167,7 @@ def _check_recipes(study: Study) -> None:
 
 
 def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
-    """Raises UserError where an extension is for no cell, or applies to none, so that nothing would come of it."""
+    """Raises UserError if an extension is for no cell, or applies to none, so that nothing would come of it."""
     for number, (text, of) in enumerate(_extensions(study.evaluation)):
         mine = [cell for cell in cells if matches(cell.cell.settings, of)]
         where = study.at("evaluate", "extend", number)
@@ -256,7 +258,7 @@ def _models(planned: Planned, settings: EvaluationSettings) -> dict[str, str]:
 
 
 def _check_unchanged(cells: Sequence[Resolved]) -> None:
-    """Raises UserError where folders hold runs with other settings than their cells have now."""
+    """Raises UserError if folders hold runs with other settings than their cells have now."""
     changed: list[str] = []
     of = {cell.name: cell for cell in cells}
     for cell in cells:

@@ -21,7 +21,7 @@ class Share:
 
 
 def core_shares(jobs: int) -> list[Share]:
-    """The share of each of so many jobs. Raises UserError where there are fewer cores, or no job."""
+    """The share of each of so many jobs. Raises UserError if there are fewer cores, or no job."""
     if jobs < 1:
         raise UserError(f"`jobs={jobs}`: at least 1 works at a time")
     if jobs > cores():

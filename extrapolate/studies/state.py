@@ -47,7 +47,7 @@ def write(folder: Path, name: str, state: CellState) -> None:
 
 
 def check_no_links(folder: Path) -> None:
-    """Raises UserError where something in a study's folder, or one of its runs, is a link. The folder itself may be."""
+    """Raises UserError if something in a study's folder, or one of its runs, is a link. The folder itself may be."""
     for path in (path for place in (folder, folder / RUNS) if place.is_dir() for path in sorted(place.iterdir())):
         files.check_no_link(path)
 

@@ -35,7 +35,7 @@ class CellStatus:
 def status_of(folder: Path) -> list[CellStatus]:
     """Every cell of the study in a folder, in the order of its file, but for learning rates that were not tried yet.
 
-    Raises UserError where there is no study.
+    Raises UserError if there is no study.
     """
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")

@@ -125,7 +125,7 @@ class Study:
 def read_study(file: Path, scale: str | None = None) -> Study:
     """A study's file; with a scale, as its section [scale.NAME] changes it.
 
-    Raises UserError where the file is not there or not TOML, or says what a study cannot have, or has no such scale.
+    Raises UserError if the file is not there or not TOML, or says what a study cannot have, or has no such scale.
     """
     raw = read_config_file(file)
     text = file.read_text(encoding="utf-8")

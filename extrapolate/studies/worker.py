@@ -11,6 +11,7 @@ from pathlib import Path
 from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
 from extrapolate.progress import QUIET, Display, Progress, Say
+from extrapolate.runs import trust
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.shares import take
@@ -44,29 +45,30 @@ def perform(
 
     parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: is told what
     the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
-    and `evaluate` raise.
+    and `evaluate` raise; UserError where one of the study's Python files was changed meanwhile.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with
     from extrapolate.training.loop import NotFinite
 
-    if task.kind == "train":
-        state.write(folder, cell.name, CellState())
-        try:
-            train_with(
-                cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
-                keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
-                tracking=replace(cell.tracking, warn=warn), progress=progress,
-            )  # fmt: skip
-        except NotFinite as error:
-            reason = str(error).replace(f" of {cell.path}", "")
-            state.write(folder, cell.name, CellState(diverged=reason, settings=state.settings_key(cell.config)))
-            return reason
+    with trust.only(cell.code):
+        if task.kind == "train":
+            state.write(folder, cell.name, CellState())
+            try:
+                train_with(
+                    cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
+                    keep_every=cell.cell.settings.get("keep_every"), start=parent, extend=cell.cell.extend, timed=alone,
+                    tracking=replace(cell.tracking, warn=warn), progress=progress,
+                )  # fmt: skip
+            except NotFinite as error:
+                reason = str(error).replace(f" of {cell.path}", "")
+                state.write(folder, cell.name, CellState(diverged=reason, settings=state.settings_key(cell.config)))
+                return reason
+            return None
+        evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
+        key = state.evaluation_key(cell.path, cell.evaluation)
+        state.write(folder, cell.name, CellState(evaluated=key))
         return None
-    evaluate_with(cell.evaluation, cell.path, data=cell.data, timed=alone, progress=progress)
-    key = state.evaluation_key(cell.path, cell.evaluation)
-    state.write(folder, cell.name, CellState(evaluated=key))
-    return None
 
 
 def perform_all(works: Sequence[Work]) -> Ended:

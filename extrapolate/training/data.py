@@ -17,7 +17,7 @@ class TrainingData:
     """What a run reads: its training windows, and its validation windows."""
 
     def __init__(self, training: TrainingConfig, store: Store) -> None:
-        """Raises UserError where the store does not hold a window of either, or windows do not hold the probes."""
+        """Raises UserError if the store does not hold a window of either, or windows do not hold the probes."""
         self.windows = TrainingWindows(store.split("train"), training.seq_len, training.seed)
         self.mixed: MixedWindows | None = None
         if training.probes is not None:

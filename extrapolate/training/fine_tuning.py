@@ -30,7 +30,7 @@ def resolve_fine_tuning(
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
     Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
-    belongs to the new run. Raises UserError where that run is not finished, the corpus is another, or something is
+    belongs to the new run. Raises UserError if that run is not finished, the corpus is another, or something is
     asked for that its weights decide; and where it was imported, and the learning rate or the budget is not given.
     """
     parent = Run.open(start)
@@ -47,7 +47,7 @@ def resolve_fine_tuning(
 
 
 def store_of(start: Path) -> Path:
-    """The token store that a run was trained on. Raises UserError where it was imported: that is not known."""
+    """The token store that a run was trained on. Raises UserError if it was imported: that is not known."""
     run = Run.open(start)
     if isinstance(run.config, ImportedConfig):
         raise UserError(f"what {start} was trained on is not known: name a token store with its tokens as `data`")
@@ -137,7 +137,7 @@ def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None
 
 
 def origin_of(start: Path) -> dict[str, Any]:
-    """What a run keeps of the one that it starts from. Raises UserError where that one is not finished."""
+    """What a run keeps of the one that it starts from. Raises UserError if that one is not finished."""
     parent = Run.open(start)
     return {
         "run": parent.name,
@@ -149,7 +149,7 @@ def origin_of(start: Path) -> dict[str, Any]:
 
 
 def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Path | None) -> None:
-    """Raises UserError where a run's extension means nothing for its model or has a constant left to fit, or its
+    """Raises UserError if a run's extension means nothing for its model or has a constant left to fit, or its
     training windows are longer than its encoding is defined.
     """
     name = config.encoding.name

@@ -31,7 +31,7 @@ class Log:
     def continue_at(self, length: int, sha256: str) -> None:
         """Keeps the first `length` bytes of the file, and drops the rest: those steps are taken again.
 
-        Raises UserError where these bytes do not have that hash.
+        Raises UserError if these bytes do not have that hash.
         """
         content = self._content()[:length]
         self._hash = hashlib.sha256(content)
@@ -68,7 +68,7 @@ class Log:
             files.sync(self.path)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every row of this training. Raises UserError where another program has written to the file."""
+        """Every row of this training. Raises UserError if another program has written to the file."""
         content = self._content()
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise UserError(f"{self.path} was changed while the training ran: continue it with `resume=True`")

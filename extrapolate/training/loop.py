@@ -35,6 +35,7 @@ from extrapolate.runs.run import (
     WEIGHTS,
     Run,
     check_same,
+    forget_training,
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
@@ -150,8 +151,11 @@ def remove_state(path: Path) -> None:
 def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
     if not _begun(path):  # nothing there, or what was killed before it first saved
         check_empty(path)
-        (path / LOG).unlink(missing_ok=True)
-        return Run.create(path, config, store.tokenizer_json(), user_encoding)
+        forget_training(path)
+        run = Run.create(path, config, store.tokenizer_json(), user_encoding)
+        # A log without metrics: what was evaluated here is of an earlier training.
+        files.write_bytes(path / LOG, b"")
+        return run
     if not resume:
         raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)

@@ -36,7 +36,7 @@ def losses_of(model: Model) -> Callable[[Tensors, Tensors, Tensor, Tensor | None
 
 
 def check(model: Model) -> None:
-    """Raises UserError where several such models cannot be computed as one, with the reason."""
+    """Raises UserError if several such models cannot be computed as one, with the reason."""
     if model.config.dropout:
         raise UserError(
             "several models at once train without dropout, for each would have to draw numbers of its own: set "

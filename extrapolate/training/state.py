@@ -42,7 +42,7 @@ def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: Progr
 def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha256: str) -> Progress:
     """Puts a saved state into a fresh model, its optimizer and the random generators, and says how far it came.
 
-    Raises UserError where the file is damaged, or belongs to another configuration.
+    Raises UserError if the file is damaged, or belongs to another configuration.
     """
     record = tensors.record(path)
     if record.get("config") != config_sha256:

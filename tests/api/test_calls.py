@@ -72,7 +72,7 @@ def test_a_store_of_before_near_duplicates_were_looked_for_is_opened(corpus: Pat
     settings = dict(vocab_size=300, min_heldout_tokens=300)
     made = xt.tokenize(str(corpus), "here", **settings)
     record = dict(made.manifest, format=3)
-    for entry in ("near_duplicates", "round_trip", "source_files", "split_column"):
+    for entry in ("near_duplicates", "round_trip", "source_content", "split_column"):
         del record[entry]
     del record["settings"]["dedup"]
     files.write_sealed(made.path / "manifest.json", record)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import extrapolate as xt
+from extrapolate import files
 from extrapolate.api import tokenize
+from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import train_bpe
@@ -88,13 +91,49 @@ def test_a_store_of_the_same_text_is_opened(texts: Path) -> None:
     assert "nothing to do (whether texts still holds the same text is not known)" in tokenized()[1]
 
 
-@pytest.mark.parametrize("changed", ["text", "another file", "a file less"])
+def test_the_manifest_is_the_same_wherever_and_whenever_the_text_was_written(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = tokenized()
+    shutil.copytree(texts, tmp_path / "elsewhere/texts", copy_function=shutil.copyfile)
+    shutil.copytree(made.path, tmp_path / "elsewhere/copied")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again, _ = tokenized()
+    assert (again.path / "manifest.json").read_bytes() == (tmp_path / "store/manifest.json").read_bytes()
+    shutil.rmtree(again.path)
+    Path("copied").rename("store")
+    assert tokenized()[1].endswith("nothing to do")
+    (again.path / ".source").unlink()
+    assert tokenized()[1].endswith("nothing to do")
+
+
+def test_a_store_of_the_fifth_format_is_opened(texts: Path) -> None:
+    """Its hashes are of paths and times, and of content without names: whether the text is the same is not known."""
+    made, _ = tokenized()
+    record = {**made.manifest, "format": 5, "source_files": {"fingerprint": "0", "content": "0"}}
+    del record["source_content"]
+    files.write_sealed(made.path / "manifest.json", record)
+    assert "nothing to do (whether texts still holds the same text is not known)" in tokenized()[1]
+
+
+def test_text_that_was_not_touched_is_not_read_again(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenized()
+    monkeypatch.delattr(LocalFiles, "content")
+    assert tokenized()[1].endswith("nothing to do")
+    (texts / "3.txt").touch()
+    with pytest.raises(AttributeError):
+        tokenized()
+
+
+@pytest.mark.parametrize("changed", ["text", "another file", "a file less", "another name"])
 def test_a_store_of_other_text_is_refused(texts: Path, changed: str) -> None:
     store, _ = tokenized()
     if changed == "text":
         (texts / "3.txt").write_text((texts / "3.txt").read_text().replace("a", "b", 1))
     elif changed == "another file":
         (texts / "new.txt").write_text("new text")
+    elif changed == "another name":  # its documents have other ids
+        (texts / "3.txt").rename(texts / "33.txt")
     else:
         (texts / "3.txt").unlink()
     with pytest.raises(xt.UserError, match=r"same settings, but texts holds other text .*choose another `out`"):
@@ -106,7 +145,7 @@ def test_a_source_that_does_not_say_whether_it_is_the_same(texts: Path) -> None:
     (texts / "train.jsonl").write_text("".join(json.dumps({"text": p.read_text()}) + "\n" for p in texts.glob("*.txt")))
     for path in texts.glob("*.txt"):
         path.unlink()
-    assert tokenized(f"hf:{texts}")[0].manifest["source_files"] is None
+    assert tokenized(f"hf:{texts}")[0].manifest["source_content"] is None
     assert "still holds the same text is not known" in tokenized(f"hf:{texts}")[1]
 
 

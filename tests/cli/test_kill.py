@@ -223,7 +223,7 @@ class TestTokenize:
         assert contents(tmp_path / "new") == contents(whole_store)
 
 
-EVALUATION = ("--factors", "1,2,4,8", "--extend", "pi", "--max-targets", "1024", "--checkpoint", "all")
+EVALUATION = ("--factors", "1,2,4", "--extend", "pi", "--max-targets", "512", "--checkpoint", "all")
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,7 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(done, tmp_path / "copy"))
     run = out / "runs" / BEST
@@ -118,6 +119,7 @@ def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, don
     assert (run / "model.safetensors").stat().st_mtime_ns == weights
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_a_changed_evaluation_is_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     """The runs stay; rows of what the study does not name any more are kept."""
     out, changed = Path(shutil.copytree(done, tmp_path / "copy")), tmp_path / "changed.toml"
@@ -177,6 +179,7 @@ def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path:
     assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
     """Each does its own cells; the call without a share finds all done, and writes the report."""
     few, out = tmp_path / "few.toml", tmp_path / "out"
@@ -273,9 +276,9 @@ class Root(Extension):
 TUNED = '[[fine_tune]]\nname = "root"\nof = {seq_len = 16}\nextend = "root.py:Root"\nseq_len = 32\ntokens = 512\n'
 
 
-@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.usefixtures("cells_here", "without_pictures")
 def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Two lengths; and an extension of one's own that belongs to a run, in a process of its own."""
+    """Two lengths; and an extension of one's own that belongs to a run."""
     (tmp_path / "root.py").write_text(ROOT)
     few, out = tmp_path / "few.toml", tmp_path / "out"
     text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')

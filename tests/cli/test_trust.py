@@ -13,6 +13,7 @@ import pytest
 from extrapolate import files
 from extrapolate.runs import trust
 from extrapolate.runs.run import Run
+from extrapolate.studies import local
 
 FEW = ["--factors", "1", "--max-targets", "256", "--protocol", "windows"]
 # An encoding, and an extension, that leave a mark where they are run.
@@ -323,6 +324,37 @@ class TestAStudy:
         cli(*sweep).succeeded()
         code.write_text(code.read_text() + "# changed\n")
         assert "--trust-code" in cli(*sweep).error()
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [('["rope"]', '["mine.py:Mine"]'), ("", 'extend = ["mine.py:Half"]'), ("", TUNED + 'extend = "mine.py:Half"')],
+    )
+    def test_what_is_changed_after_it_was_checked_does_not_run(
+        self, cli, study, code, tmp_path, monkeypatch, old, new
+    ) -> None:
+        """A process of a cell reads the file anew."""
+        run, ran = local.run, tmp_path / "the changed one ran"
+
+        def change_and_run(*arguments) -> None:
+            code.write_text(f"{code.read_text()}\nopen({str(ran)!r}, 'w')\n")
+            run(*arguments)
+
+        monkeypatch.setattr(local, "run", change_and_run)
+        sweep = ("sweep", study(old, new), "--jobs", 1, "--array", "0/1", "--trust-code")
+        ended = cli(*sweep)
+        assert ended.code == 1
+        assert "mine.py was changed since the command began: run the same command again" in ended.err
+        assert not ran.exists()
+        monkeypatch.setattr(local, "run", run)
+        cli(*sweep).succeeded()
+        assert ran.exists()
+
+    @pytest.mark.parametrize(
+        ("name", "scale"), [("...toml", []), ("..toml", []), ("study.toml", ["--scale", "../../elsewhere"])]
+    )
+    def test_its_name_leads_nowhere_else(self, refused, study, tmp_path, name, scale) -> None:
+        file = study("", '[scale."../../elsewhere".base]\ntokens = 512\n').rename(tmp_path / name)
+        refused(["sweep", file, "--dry-run", *scale], "a folder in sweeps cannot be called '", "--out")
 
     @pytest.mark.usefixtures("code")
     def test_status_runs_nothing(self, cli, study, marker, tmp_path) -> None:

@@ -26,18 +26,17 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document
 from extrapolate.data.shards import sha256
-from extrapolate.data.store import SPLITS, Store
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 
 LETTERS = random.Random(0)
 DOCUMENTS = [Document(str(n), "".join(LETTERS.choices("abcdefgh ", k=300))) for n in range(8)]
 SETTINGS = StoreSettings(source="made up", vocab_size=280, min_heldout_tokens=40)
-FIRST = Path(__file__).parents[1] / "fixtures/format-1/store"
 
 
-def flip(path: Path, place: int, bit: int = 0) -> None:
+def flip(path: Path, place: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1 << bit
+    content[place] ^= 1
     path.write_bytes(content)
 
 
@@ -202,7 +201,7 @@ class TestManifest:
             "settings",
             "near_duplicates",
             "round_trip",
-            "source_files",
+            "source_content",
             "split_column",
         ],
     )
@@ -216,8 +215,8 @@ class TestManifest:
             Store.open(copy.path)
 
     def test_one_of_a_later_format_is_refused_with_what_to_do(self, copy: Store) -> None:
-        with pytest.raises(UserError, match=r"in format 6, which this version .* does not know: upgrade extrapolate"):
-            rewritten(copy, lambda record: record.update(format=6))
+        with pytest.raises(UserError, match=r"in format 7, which this version .* does not know: upgrade extrapolate"):
+            rewritten(copy, lambda record: record.update(format=7))
 
     @pytest.mark.parametrize("name", ["documents", "tokens", "bytes", "longest_document"])
     def test_counts_are_those_of_the_files(self, copy: Store, name: str) -> None:
@@ -305,29 +304,6 @@ class TestTokens:
         store = rewritten(copy, lambda record: record["files"].update({path.name: content}))
         with pytest.raises(UserError, match=r"tokenizer\.json is damaged: it is of another vocabulary"):
             store.tokenizer()
-
-
-class TestFirstFormat:
-    """Stores that were made before there were hashes."""
-
-    def test_it_is_read(self) -> None:
-        store = Store.open(FIRST)
-        assert [store.split(name).n_tokens for name in SPLITS] == [4242, 303, 1515]
-        assert store.tokenizer().get_vocab_size() == store.vocab_size == 29
-        assert store.corpus_hash == "e11bd6eb9efcd88d"
-
-    def test_a_flipped_token_beyond_the_vocabulary_is_refused(self, tmp_path: Path) -> None:
-        store = Store.open(Path(shutil.copytree(FIRST, tmp_path / "store")))
-        flip(store.path / "test-00000.arrow", (store.path / "test-00000.arrow").stat().st_size // 2 | 1, bit=7)
-        with pytest.raises(UserError, match=r"test-00000\.arrow is damaged: .*tokenise again"):
-            store.split("test")
-
-    def test_the_name_of_an_entry_is_not_changed_unseen(self, tmp_path: Path) -> None:
-        shutil.copytree(FIRST, tmp_path / "store")
-        path = tmp_path / "store/manifest.json"
-        path.write_text(path.read_text().replace("longest_document", "longest_documen4"))
-        with pytest.raises(UserError, match=r"manifest\.json is damaged: splits\.train\.longest_documen"):
-            Store.open(path.parent)
 
 
 class Failing:

@@ -7,6 +7,7 @@ import pytest
 from extrapolate import results
 from extrapolate.evaluation.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.runs.run import Run
+from extrapolate.training.loop import Training
 
 FEW = ["--factors", "1,2", "--max-targets", "64", "--protocol", "windows"]
 ALL = {**results.KEPT, DOCUMENTS_TABLE: results.EVAL_DOCUMENTS}
@@ -78,14 +79,68 @@ def test_results_of_an_earlier_training_are_in_no_report(cli, filled, tiny, tmp_
     assert stale not in cli("report", tmp_path / "both").err
 
 
+def test_a_training_that_was_killed_before_it_saved_a_state_began_again(cli, filled, tiny, monkeypatch):
+    """Its rows are of weights that are gone."""
+    (filled / "model.safetensors").unlink()
+    cli("report", filled).succeeded()  # a folder that keeps its results alone
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "_step", killed)
+    cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled)
+    monkeypatch.undo()
+    assert not list(filled.glob("*.safetensors"))
+    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+
+
+def test_checkpoints_of_an_earlier_training_are_not_those_of_the_next(cli, filled, tiny):
+    kept = filled / "checkpoints"
+    assert [one.step for one in Run.open(filled).checkpoints("all")] == [4, 8, 10]
+    (filled / "model.safetensors").unlink()
+    cli("train", "--pe", "rope", *tiny, "--out", filled).succeeded()
+    assert [one.step for one in Run.open(filled).checkpoints("all")] == [10]
+    assert not list(kept.iterdir())
+
+
 @pytest.mark.parametrize("steps", ["last", "all"])
 def test_rows_of_other_weights_of_the_same_settings_go_too(cli, filled, steps):
     kept = {row["step"] for row in rows_of(filled)}
     assert len(kept) > 1
     change_weights(filled, {max(kept)} if steps == "last" else kept)
+    shutil.rmtree(filled / "checkpoints")
     assert "dropped" in evaluate(cli, filled).err
     assert {row["step"] for row in rows_of(filled)} == {max(kept)}  # nothing tells of which weights the others are
     assert {row["step"] for row in rows_of(filled, DOCUMENTS_TABLE)} == {max(kept)}
+
+
+def stop_after(filled, step):
+    """Leaves the rows of one step, as an evaluation of all checkpoints does that is stopped after the first."""
+    for file, table in ALL.items():
+        results.change(filled / file, table, lambda row: row if row["step"] == step else None)
+
+
+def test_rows_of_an_early_step_alone_go_with_their_weights(cli, filled):
+    """Which training they are of, no row of its last weights says, nor a file of their own."""
+    stop_after(filled, 4)
+    shutil.rmtree(filled / "checkpoints")
+    assert "dropped results of an earlier training" in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {10}
+
+
+def test_rows_of_an_early_step_alone_stay_with_their_weights(cli, filled):
+    stop_after(filled, 4)
+    assert "dropped" not in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {4, 10}
+    shutil.rmtree(filled / "checkpoints")
+    assert "dropped" not in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {4, 10}
+
+
+def test_a_damaged_checkpoint_along_the_way_is_not_in_the_way_of_the_last(cli, filled):
+    (filled / "checkpoints/step-00000004.safetensors").write_bytes(b"damaged")
+    assert "dropped" not in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {4, 8, 10}
 
 
 def test_rows_of_these_weights_stay_as_they_are(cli, filled, contents):

@@ -265,7 +265,7 @@ def contents(folder: Path) -> dict[str, object]:
     return {
         str(path.relative_to(folder)): _content(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not (path.name == ".lock" and path.parent.name == "run")
+        if path.is_file() and not (path.name == ".lock" and path.parent.name == "run") and path.name != ".source"
     }
 
 
@@ -276,9 +276,6 @@ def _content(path: Path) -> object:
     if path.name == "config.json":
         config = json.loads(path.read_text())["config"]
         return {**config, "data": {**config["data"], "path": "store"}}
-    if path.name == "manifest.json":  # names and times of the texts are others in another folder
-        manifest = json.loads(path.read_text())
-        return {**manifest, "source_files": {"content": manifest["source_files"]["content"]}, "sha256": None}
     if path.suffix == ".parquet":
         frame = pd.read_parquet(path)
         order = [key for key in KEYS if key in frame]

@@ -198,6 +198,30 @@ def test_a_model_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
     assert set(table.loc["RoPE", "verdict"]) == {"equivalent"}
 
 
+def test_a_seed_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
+    """Of RoPE, seed 1. NoPE has both; the report shows seed 0 of it alone, and its seed 1 is not gone."""
+    for side, runs in (("before", ("rope-0", "rope-1", "none-0", "none-1")), ("now", ("rope-0", "none-0", "none-1"))):
+        for run in runs:
+            name, seed = run.split("-")
+            model = {"model": "NoPE", "config_hash": "none"} if name == "none" else {}
+            kept = {"run": run, "seed": int(seed)} | model
+
+            def change(row, kept=kept):
+                return row | kept if row["extension"] == "as-trained" else None
+
+            write_run(tmp_path / side / run, change)
+    said = cli("report", "now", "--check", "before").error(1)
+    assert said.startswith("4 of 8 losses are worse than in before by more than 0.02 nats, or gone: ")
+    assert "RoPE at 2x (windows) +0.000 (seed 1 gone)" in said
+    assert "NoPE" not in said
+    table = pd.read_parquet(tmp_path / "report/check.parquet").set_index("model")
+    assert set(table.loc["RoPE", "seeds_gone"]) == {"seed 1"}
+    assert set(table.loc["RoPE", "verdict"]) == {"worse"}
+    assert table.loc["NoPE", "seeds_gone"].isna().all()
+    assert "1 (seed 1 gone)" in (tmp_path / "report/report.md").read_text()
+    cli("report", "before", "--check", "now").succeeded()
+
+
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
 def test_a_loss_that_is_gone_or_infinite_is_worse(write_run, before, tmp_path, loss):
     def change(row):

@@ -16,7 +16,6 @@ from extrapolate.errors import UserError
 from extrapolate.results import Column, Group, Table, formats, parquet, seal
 from extrapolate.results.formats import FORMAT
 
-FIRST = Path(__file__).parents[1] / "fixtures/format-1"
 COLUMNS = (
     Column("run", pa.string()),
     Column("factor", pa.float64(), "ratio"),
@@ -70,11 +69,6 @@ class TestWriting:
             metadata = pq.read_schema(tmp_path / name).metadata
             assert metadata[b"extrapolate_format"] == str(FORMAT).encode()
             assert metadata[b"extrapolate_version"] == __version__.encode()
-
-    def test_a_frame_comes_back_without_its_index(self, tmp_path: Path) -> None:
-        frame = pd.DataFrame({"Model": ["RoPE", "ALiBi"], "Seeds": pd.array([1, None], "Int64")}, index=[7, 3])
-        results.write_frame(tmp_path / "f.parquet", frame)
-        pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), frame.reset_index(drop=True))
 
     def test_rows_come_back(self, tmp_path: Path) -> None:
         rows = [row(), row("b", 2.0, loss=math.pi)]
@@ -236,26 +230,10 @@ class TestSeal:
         pq.write_table(stamped(pa.Table.from_pylist([row()]), 2, __version__), tmp_path / "t.parquet")
         assert read(tmp_path / "t.parquet") == [row()]
 
-    def test_a_frame_is_read_as_it_was_written(self, tmp_path: Path) -> None:
-        path = tmp_path / "f.parquet"
-        frame = pd.DataFrame({"step": [1, 2], "loss": [2.5, math.nan], "name": ["a", "b"]})
-        results.write_frame(path, frame)
-        pd.testing.assert_frame_equal(results.read_frame(path), frame)
-        path.write_bytes(path.read_bytes().replace(b"PAR1", b"PAR2", 1))
-        with pytest.raises(UserError, match=r"f\.parquet is damaged: its content .*; delete it, and make it again"):
-            results.read_frame(path)
-        results.write_frame(path, pd.DataFrame({"step": [[1]]}))
-        with pytest.raises(UserError, match=r"f\.parquet is damaged: its column step holds list"):
-            results.read_frame(path)
-        assert results.read_frame(FIRST / "rope/metrics.parquet")["step"].max() > 0
-
 
 def changed(**columns: Any) -> pa.Table:
     """A row of a table of the first format, with other values in some columns."""
     return pa.table({name: pa.array([value]) for name, value in row().items()} | columns)
-
-
-NAMES = Table((Group("all", "everything", (Column("protocol", pa.string(), pattern=r"[\w.-]{1,80}"),)),), ("protocol",))
 
 
 class TestForeign:
@@ -300,21 +278,6 @@ class TestForeign:
         pq.write_table(stamped(pa.table({"run": ["a"]}), 2, "\x1b[2J" * 100), tmp_path / "t.parquet")
         with pytest.raises(UserError, match=r"was written by extrapolate of an unknown version and has no column"):
             read(tmp_path / "t.parquet")
-
-    @pytest.mark.parametrize("name", ["a/b", "../x", "a b", "", "a\n", "é|x", "x" * 300])
-    def test_a_name_is_plain(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(UserError, match="no plain name"):
-            results.write(tmp_path / "t.parquet", [{"protocol": name}], NAMES)
-        pq.write_table(pa.table({"protocol": [name]}), tmp_path / "t.parquet")
-        with pytest.raises(
-            UserError, match=r"is damaged: its column protocol holds .*, which is no plain name; delete"
-        ):
-            read(tmp_path / "t.parquet", NAMES)
-
-    @pytest.mark.parametrize("table", [results.EVALS, results.EVAL_DOCUMENTS, results.PROBES])
-    def test_what_files_are_called_by_is_plain(self, table: Table) -> None:
-        plain = {column.name for column in table.columns if column.pattern}
-        assert plain == {"protocol" if "protocol" in table.key else "probe", "split", "precision"}
 
 
 class TestMergingColumns:

@@ -72,6 +72,6 @@ def _rates(cost: benchmark.Cost, busy: int) -> dict[str, str]:
 
 
 def check(config: TrainedConfig, tokens: int) -> None:
-    """Raises UserError where so few tokens cannot be measured."""
+    """Raises UserError if so few tokens cannot be measured."""
     if tokens < (least := benchmark.least_tokens(config)):
         raise UserError(f"--tokens {tokens} holds no window of every factor in each document: give {least} or more")

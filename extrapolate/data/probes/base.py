@@ -144,7 +144,7 @@ class Probe(ABC):
         return 1 / self.symbols
 
     def check(self, length: int, vocabulary: Vocabulary) -> None:
-        """Raises UserError where windows of `length` inputs, or the vocabulary, do not hold the probe."""
+        """Raises UserError if windows of `length` inputs, or the vocabulary, do not hold the probe."""
         if length < self.least():
             raise UserError(f"the probe {self.text} takes at least {self.least()} tokens, and a window has {length}")
         if vocabulary.size < self.vocabulary_needed:
@@ -180,7 +180,7 @@ class Probe(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """What is evaluated: tokens, int64 [count, N + 1], and the answers' places, the same in all of them, int64 [A].
 
-        They depend on the probe, the split and the arguments alone. Raises UserError where the probe does not fit.
+        They depend on the probe, the split and the arguments alone. Raises UserError if the probe does not fit.
         """
         self.check(length, vocabulary)
         check_text(split, length)
@@ -193,7 +193,7 @@ class Probe(ABC):
 
 
 def check_text(split: "Split", length: int) -> None:
-    """Raises UserError where a split does not fill a window of `length` inputs with text."""
+    """Raises UserError if a split does not fill a window of `length` inputs with text."""
     if split.n_tokens < length + 1:
         raise UserError(
             f"the {split.name} split has {split.n_tokens} tokens, which do not fill a window of {length} and its next; "
@@ -205,7 +205,7 @@ class _Probes(specs.Registry[Probe]):
     """Refuses two probes with one marker: a model could not tell them apart."""
 
     def register(self, name: str) -> Callable[[type[Probe]], type[Probe]]:
-        """Class decorator: makes the probe known under `name`. Raises UserError where its marker number is taken."""
+        """Class decorator: makes the probe known under `name`. Raises UserError if its marker number is taken."""
         decorate = super().register(name)
 
         def checked(cls: type[Probe]) -> type[Probe]:

@@ -15,7 +15,7 @@ for _module in pkgutil.iter_modules(__path__):
 def open_source(spec: str, text_field: str = "text") -> Source:
     """A source from its name (`stdlib`, `synthetic:markov`, `hf:NAME`), or from a file, a folder or a glob.
 
-    Raises UserError where there is no such source; reading one may raise UserError too, naming the document.
+    Raises UserError if there is no such source; reading one may raise UserError too, naming the document.
     """
     name, colon, argument = spec.partition(":")
     if name in sources.names():

@@ -17,7 +17,7 @@ class NamedSource(ABC):
     def open(cls, argument: str, text_field: str) -> Source:
         """The documents. `argument` is what stands after the colon, "" where there is nothing.
 
-        `text_field` is the column of text, for sources of rows. Raises UserError where there is no such source.
+        `text_field` is the column of text, for sources of rows. Raises UserError if there is no such source.
         """
 
 

@@ -66,7 +66,7 @@ processes: specs.Registry[Process] = specs.Registry("synthetic source")
 
 
 def parse_process(spec: str) -> Process:
-    """A process from `markov:states=16,concentration=0.3`. Raises UserError where there is none, or it refuses."""
+    """A process from `markov:states=16,concentration=0.3`. Raises UserError if there is none, or it refuses."""
     parsed = specs.parse(spec)
     cls = processes[parsed.name]
     return cls(**specs.convert_arguments(cls, parsed.arguments, owner=parsed.name))

@@ -28,7 +28,7 @@ class Moving(Protocol):
         """The stride where none is given, tokens."""
 
     def check_stride(self, seq_len: int, lengths: Sequence[int], most: int) -> None:
-        """Raises UserError where windows would leave out tokens between them: the shortest can move on by `most`."""
+        """Raises UserError if windows would leave out tokens between them: the shortest can move on by `most`."""
         stride, shortest = self.stride_at(seq_len), min(lengths)
         if most < 1:
             raise UserError(f"{self.name} needs windows of more than {shortest} tokens: use longer `factors`")

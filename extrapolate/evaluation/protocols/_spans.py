@@ -10,7 +10,7 @@ from extrapolate.evaluation.protocols.base import Windows
 
 
 def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and starts of disjoint spans. Raises UserError where no document, or max_targets, holds one."""
+    """Documents and starts of disjoint spans. Raises UserError if no document, or max_targets, holds one."""
     if max_targets < span:
         raise UserError(f"`max_targets={max_targets}` holds no span of {span} tokens")
     available_D = np.maximum(document_lengths - 1, 0) // span
@@ -40,7 +40,7 @@ def strided(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int,
 
 
 def check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed: int, what: str) -> None:
-    """Raises UserError where no document has a place."""
+    """Raises UserError if no document has a place."""
     if not available_D.any():
         raise UserError(
             f"no held-out document holds {what} {needed} tokens and its next: the longest has "

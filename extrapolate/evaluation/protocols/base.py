@@ -116,7 +116,7 @@ class Protocol(ABC):
         """The windows over documents of so many tokens each, for a training length and evaluation lengths, in tokens.
 
         At most max_targets targets, spread evenly over documents. With `bos`, the first input is not yet the token:
-        see `Layout.beginning_with`. Raises UserError where documents or max_targets are too small for the lengths.
+        see `Layout.beginning_with`. Raises UserError if documents or max_targets are too small for the lengths.
         """
 
 
@@ -147,7 +147,7 @@ def parse_protocol(text: str) -> Protocol:
 def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = False) -> tuple[str, ...]:
     """Protocols as tables call them, each once: `bos` for all, and a stride for those that have one.
 
-    Raises UserError where a text is no protocol, or none of them has a stride.
+    Raises UserError if a text is no protocol, or none of them has a stride.
     """
     found = [parse_protocol(text) for text in texts]
     known = [name for name in protocols.names() if "stride" in specs.parameters(protocols[name])]

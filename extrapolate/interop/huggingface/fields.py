@@ -17,7 +17,7 @@ class Fields:
     values: Mapping[str, Any]
 
     def whole(self, name: str) -> int:
-        """A field's positive whole number. Raises UserError where it is missing, or none."""
+        """A field's positive whole number. Raises UserError if it is missing, or none."""
         value = self.values.get(name)
         if value is None:
             raise UserError(f"{self.path} has no {name}")
@@ -26,14 +26,14 @@ class Fields:
         return value
 
     def number(self, name: str, usual: float | None = None) -> float:
-        """A field's positive number, `usual` where it is missing. Raises UserError where it is none."""
+        """A field's positive number, `usual` where it is missing. Raises UserError if it is none."""
         value = usual if self.values.get(name) is None else self.values[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3.4e38:
             raise self.error(f"{name} is {short(value)}, not a positive number")
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """Whether a field is true, which it is not where it is missing. Raises UserError where it is neither."""
+        """Whether a field is true, which it is not where it is missing. Raises UserError if it is neither."""
         value = self.values.get(name)
         if value not in (None, False, True):
             raise self.error(f"{name} is {short(value)}, neither true nor false")

@@ -39,7 +39,7 @@ class LayerKinds:
 
 
 def kinds_of(config: Fields) -> LayerKinds:
-    """The kinds of a checkpoint's layers. Raises UserError where no encoding here has such layers."""
+    """The kinds of a checkpoint's layers. Raises UserError if no encoding here has such layers."""
     layers = config.whole("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise config.error(f"num_hidden_layers is {layers}, and a model here has at most {MOST_LAYERS}")

@@ -105,7 +105,7 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_kind(config: Fields, kind: str, kinds: LayerKinds, fraction: float) -> None:
-    """Raises UserError where a type of rotary embedding does not go with such layers, or with the architecture."""
+    """Raises UserError if a type of rotary embedding does not go with such layers, or with the architecture."""
     if config.values["architecture"] == PHI3 and kind not in ("default", "longrope"):
         raise config.error(f"rope_type is {kind}, which {PHI3} does not have")
     which = None

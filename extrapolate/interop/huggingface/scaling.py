@@ -65,7 +65,7 @@ def scaling_of(rope: Fields, longest: int, original: int, length: int) -> str | 
 
 
 def factor_of(rope: Fields) -> float:
-    """The factor of a scaling. Raises UserError where it is less than 1."""
+    """The factor of a scaling. Raises UserError if it is less than 1."""
     factor = rope.number("factor")
     if factor < 1:
         raise rope.unmatched("factor", factor)

@@ -8,7 +8,7 @@ from extrapolate.model.config import ModelConfig
 
 
 def sizes_of(source: Source) -> ModelConfig:
-    """The model's sizes. Raises UserError where the configuration lacks one, or they do not fit."""
+    """The model's sizes. Raises UserError if the configuration lacks one, or they do not fit."""
     config, architecture = source.config, architecture_of(source.config)
     heads = config.whole("num_attention_heads")
     width = config.whole("hidden_size")

@@ -39,7 +39,7 @@ class Source:
 def find(name: str) -> Source:
     """A checkpoint in a local folder of that name, or of the Hugging Face Hub.
 
-    Raises UserError where there is none, a file is missing or damaged, or the architecture is not supported.
+    Raises UserError if there is none, a file is missing or damaged, or the architecture is not supported.
     """
     folder = Path(name).expanduser()
     if not name or not folder.is_dir():

@@ -22,7 +22,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
-    """The weights under our names, float32. Raises UserError where one is missing, damaged or has no place here."""
+    """The weights under our names, float32. Raises UserError if one is missing, damaged or has no place here."""
     theirs = _read(source)
 
     def take(*names: str) -> Tensor:

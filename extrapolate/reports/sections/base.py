@@ -58,7 +58,7 @@ class Section(ABC):
     @staticmethod
     @abstractmethod
     def part(material: Material, subject: str) -> Part:
-        """The part on one subject. Raises UserError where it cannot be reported."""
+        """The part on one subject. Raises UserError if it cannot be reported."""
 
 
 sections: specs.Registry[Section] = specs.Registry("section")
@@ -81,7 +81,7 @@ def with_continuing(section: type[Section]) -> list[type[Section]]:
 
 
 def parts(section: type[Section], material: Material) -> Iterator[Part]:
-    """A section's parts, each followed by those that continue it. Raises UserError where one cannot be reported."""
+    """A section's parts, each followed by those that continue it. Raises UserError if one cannot be reported."""
     for subject in section.subjects(material):
         for one in with_continuing(section):
             if subject in one.subjects(material):
@@ -93,7 +93,7 @@ def parts(section: type[Section], material: Material) -> Iterator[Part]:
 
 
 def suffix(protocol: str) -> str:
-    """What ends the names of a protocol's files: nothing for the paper's. Raises UserError where it cannot be a name.
+    """What ends the names of a protocol's files: nothing for the paper's. Raises UserError if it cannot be a name.
 
     A table can call a protocol anything, and this becomes a part of a path. `sliding:stride=16` gives
     `.sliding-stride-16`.

@@ -30,6 +30,7 @@ CHECK = Described(
             _NO_INTERVAL,
         ),
         Column("seeds", INT, meaning="How many seeds the means are over: those that both have."),
+        Column("seeds_gone", TEXT, "", False, "The seeds of the baseline that have no row now.", "none is gone"),
         Column("verdict", TEXT, meaning="`better`, `worse`, `equivalent` or `undecided`, with the tolerance given."),
     ),
 )  # fmt: skip
@@ -76,7 +77,10 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
             "95% interval": [interval(row) for _, row in rows.iterrows()],
             "p (Holm)": [p_text(None if pd.isna(p) else p) for p in rows["p_corrected"]],
             "verdict": rows["verdict"],
-            "Seeds": rows["seeds"],
+            "Seeds": [
+                f"{seeds}" if pd.isna(gone) else f"{seeds} ({gone} gone)"
+                for seeds, gone in zip(rows["seeds"], rows["seeds_gone"], strict=True)
+            ],
         }
     )
 
@@ -86,7 +90,7 @@ def _explained(found: Checked) -> str:
     said = (
         f"{verdicts.explained(found.tolerance)} Better and worse hold after Holm's correction for the number of rows "
         f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds. A loss "
-        "that is gone is worse."
+        "that is gone is worse, also of one seed."
     )
     if (found.rows["seeds"] == 1).any():
         said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."

@@ -108,7 +108,7 @@ def _logs(material: Material) -> dict[str, list[Path]]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A run's log. Raises UserError where the file is damaged, or is no log: it has no steps, or other columns."""
+    """A run's log. Raises UserError if the file is damaged, or is no log: it has no steps, or other columns."""
     log = results.read_frame(path)
     if lacking := [name for name in NEEDED if name not in log or not pd.api.types.is_numeric_dtype(log[name])]:
         raise UserError(f"{path} is no log of a training: it has no numbers in {', '.join(lacking)}")

@@ -68,17 +68,20 @@ class LocalFiles:
 
     def __iter__(self) -> Iterator[Document]:
         for file in self.files:
-            path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
-            name = _spelt(path.as_posix())
-            yield from map(check_size, kinds[file.suffix].documents(file, name, self.text_field))
+            yield from map(check_size, kinds[file.suffix].documents(file, self._name(file), self.text_field))
+
+    def _name(self, file: LocalFile) -> str:
+        """What begins the ids of a file's documents: its path in the source."""
+        path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
+        return _spelt(path.as_posix())
 
     def fingerprint(self) -> str:
-        """Another one where a file is another, or was changed."""
+        """Another one where a file has another path, size or time, or the order is another."""
         return fingerprint(file.path for file in self.files)
 
     def content(self) -> str:
-        """The SHA-256 of what the files hold."""
-        return content(file.path for file in self.files)
+        """The SHA-256 of the files' names in the source and of what they hold."""
+        return content((self._name(file), file.path) for file in self.files)
 
     def size(self) -> int | None:
         """About how many bytes of text there are; None where some are compressed."""
@@ -88,7 +91,7 @@ class LocalFiles:
 
 
 def _check(file: LocalFile) -> None:
-    """Raises UserError where a file cannot be read, as far as that is seen from outside."""
+    """Raises UserError if a file cannot be read, as far as that is seen from outside."""
     if file.suffix not in kinds.names():
         compressed = f"; each may be compressed, as in .txt{' or .txt'.join(COMPRESSIONS)}"
         raise UserError(

@@ -4,24 +4,18 @@ A value may itself be a spec, in parentheses: `random:base=(rope:theta=500),max=
 A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=value`.
 """
 
-import contextlib
 import difflib
-import hashlib
 import inspect
 import math
 import re
-import sys
-import traceback
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from extrapolate.errors import UserError
-from extrapolate.machine.interrupts import Pressed, told_apart
 
 T = TypeVar("T")
 USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
@@ -44,7 +38,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Reads `name:key=value,...`. Raises UserError where the text has another form."""
+    """Reads `name:key=value,...`. Raises UserError if the text has another form."""
     check_text(text)
     text = text.strip()
     if match := _FILE_SPEC.match(text):
@@ -65,7 +59,7 @@ def parse(text: str) -> Spec:
 
 
 def check_text(text: str) -> None:
-    """Raises UserError where a text is too long for a spec, or has a character that no spec has."""
+    """Raises UserError if a text is too long for a spec, or has a character that no spec has."""
     if len(text) > LONGEST_TEXT:
         raise UserError(f"'{shown(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
     if "\0" in text:
@@ -106,7 +100,7 @@ def unwrapped(value: str) -> str:
 def split_outside_parentheses(text: str, separator: str) -> list[str]:
     """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped.
 
-    Raises UserError where the text is too long, or its parentheses do not match or lie too deep in one another.
+    Raises UserError if the text is too long, or its parentheses do not match or lie too deep in one another.
     """
     check_text(text)
     parts, depth, current = [], 0, ""
@@ -146,7 +140,7 @@ class Parameter:
     default: Any
 
     def convert(self, value: Any, owner: str) -> Any:
-        """A spec's text, or a JSON value, as this parameter's type. Raises UserError where it is not one."""
+        """A spec's text, or a JSON value, as this parameter's type. Raises UserError if it is not one."""
         choices, optional = _choices(self.type)
         if optional and value is None:
             return None
@@ -217,7 +211,7 @@ def parameters(cls: type) -> dict[str, Parameter]:
 
 
 def check_signature(cls: type, base: type, file: Path) -> None:
-    """Raises UserError where an argument of a user's class has not the form that a configuration needs.
+    """Raises UserError if an argument of a user's class has not the form that a configuration needs.
 
     Arguments beyond those of `base` are keyword-only, have a type that text can be read as, and a default.
     """
@@ -297,111 +291,3 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """Every registered name, sorted."""
         return sorted(self._classes)
-
-
-def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
-    """The class `name` of the Python file `file`, which must derive from `base`.
-
-    Raises UserError where the file, the class or its base is not there, the file does not import, or the arguments
-    of the class have not the form of a configuration.
-    """
-    candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
-    candidates.pop(base.__name__, None)
-    if name not in candidates:
-        raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
-    check_signature(candidates[name], base, file)
-    return candidates[name]
-
-
-def derives(file: Path, name: str, base: type) -> bool:
-    """Whether a Python file has a class of that name that derives from `base`. Raises UserError as above."""
-    cls = _classes_of(file).get(name)
-    return cls is not None and issubclass(cls, base)
-
-
-def load_function(file: Path, name: str) -> Callable[[], Any]:
-    """The function `name` of the Python file `file`. Raises UserError where there is none, or it needs arguments."""
-    found = {key: value for key, value in _names_of(file).items() if inspect.isfunction(value)}
-    if name not in found:
-        raise UserError(f"{file} has no function called '{name}'; {did_you_mean(name, found)}")
-    try:
-        inspect.signature(found[name]).bind()
-    except TypeError:
-        raise UserError(f"{file}: {name} must take no arguments, and be called as {name}()") from None
-    return found[name]
-
-
-def _classes_of(file: Path) -> dict[str, type]:
-    return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
-
-
-# What raises UserError if a Python file, of which it gets the SHA-256 and the path, may not run.
-_check: ContextVar[Callable[[str, Path], None]] = ContextVar("check", default=lambda sha256, file: None)
-
-
-@contextlib.contextmanager
-def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
-    """Within it, a Python file runs only after a check of its SHA-256, which raises UserError if it may not."""
-    token = _check.set(check)
-    try:
-        yield
-    finally:
-        _check.reset(token)
-
-
-def _names_of(file: Path) -> dict[str, Any]:
-    """What a Python file defines: the one place where a user's file runs."""
-    if not file.is_file():
-        raise UserError(f"{file}: no such file")
-    content = file.read_bytes()
-    _check.get()(hashlib.sha256(content).hexdigest(), file)
-    digest = hashlib.sha256(str(file.resolve()).encode() + content).hexdigest()[:16]
-    module = types.ModuleType(f"{USER_MODULE}{digest}")
-    module.__file__ = str(file)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-
-    def load() -> None:
-        # Not by an import, which would run a compiled file beside it, whatever that holds.
-        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
-
-    def wrong(error: BaseException) -> UserError:
-        del sys.modules[module.__name__]
-        hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
-        return UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}")
-
-    of_user(load, wrong)
-    return dict(vars(module))
-
-
-def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
-    """What a call of a user's own code gives. Whatever it raises becomes what `wrong` makes of it; Ctrl-C stays.
-
-    That is so for SystemExit too, which would end the program as if all were well.
-    """
-    with told_apart():
-        try:
-            return call()
-        except Pressed:
-            raise
-        except BaseException as error:
-            if (instead := wrong(error)) is error:
-                raise
-            raise instead from error
-
-
-def mistake_of_user(error: BaseException) -> UserError | None:
-    """What to say of an error that a user's own file raised; None where it is another's, or says enough itself."""
-    if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
-        return None
-    own = [
-        (frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE)
-    ]
-    if not own:
-        return None
-    frame, line = own[-1]
-    code = frame.f_code
-    words = str(error).strip().splitlines()
-    what = type(error).__name__ + (f": {words[0]}" if words else "")
-    return UserError(f"{code.co_filename}: {code.co_name} failed: {what}, in line {line}")

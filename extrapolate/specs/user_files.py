@@ -1,0 +1,126 @@
+"""Python files of the user's own: the one place where they run, and what is said where they fail."""
+
+import contextlib
+import hashlib
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+from extrapolate.errors import UserError
+from extrapolate.machine.interrupts import Pressed, told_apart
+from extrapolate.specs import USER_MODULE, check_signature, did_you_mean
+
+T = TypeVar("T")
+
+
+def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
+    """The class `name` of the Python file `file`, which must derive from `base`.
+
+    Raises UserError if the file, the class or its base is not there, the file does not import, or the arguments
+    of the class have not the form of a configuration.
+    """
+    candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
+    candidates.pop(base.__name__, None)
+    if name not in candidates:
+        raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
+    check_signature(candidates[name], base, file)
+    return candidates[name]
+
+
+def derives(file: Path, name: str, base: type) -> bool:
+    """Whether a Python file has a class of that name that derives from `base`. Raises UserError as above."""
+    cls = _classes_of(file).get(name)
+    return cls is not None and issubclass(cls, base)
+
+
+def load_function(file: Path, name: str) -> Callable[[], Any]:
+    """The function `name` of the Python file `file`. Raises UserError if there is none, or it needs arguments."""
+    found = {key: value for key, value in _names_of(file).items() if inspect.isfunction(value)}
+    if name not in found:
+        raise UserError(f"{file} has no function called '{name}'; {did_you_mean(name, found)}")
+    try:
+        inspect.signature(found[name]).bind()
+    except TypeError:
+        raise UserError(f"{file}: {name} must take no arguments, and be called as {name}()") from None
+    return found[name]
+
+
+def _classes_of(file: Path) -> dict[str, type]:
+    return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
+
+
+# What raises UserError if a Python file, of which it gets the SHA-256 and the path, may not run.
+_check: ContextVar[Callable[[str, Path], None]] = ContextVar("check", default=lambda sha256, file: None)
+
+
+@contextlib.contextmanager
+def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
+    """Within it, a Python file runs only after a check of its SHA-256, which raises UserError if it may not."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def _names_of(file: Path) -> dict[str, Any]:
+    """What a Python file defines."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file")
+    content = file.read_bytes()
+    _check.get()(hashlib.sha256(content).hexdigest(), file)
+    digest = hashlib.sha256(str(file.resolve()).encode() + content).hexdigest()[:16]
+    module = types.ModuleType(f"{USER_MODULE}{digest}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+
+    def load() -> None:
+        # Not by an import, which would run a compiled file beside it, whatever that holds.
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
+
+    def wrong(error: BaseException) -> UserError:
+        del sys.modules[module.__name__]
+        hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
+        return UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}")
+
+    of_user(load, wrong)
+    return dict(vars(module))
+
+
+def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
+    """What a call of a user's own code gives. Whatever it raises becomes what `wrong` makes of it; Ctrl-C stays.
+
+    That is so for SystemExit too, which would end the program as if all were well.
+    """
+    with told_apart():
+        try:
+            return call()
+        except Pressed:
+            raise
+        except BaseException as error:
+            if (instead := wrong(error)) is error:
+                raise
+            raise instead from error
+
+
+def mistake_of_user(error: BaseException) -> UserError | None:
+    """What to say of an error that a user's own file raised; None where it is another's, or says enough itself."""
+    if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
+        return None
+    own = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE)
+    ]
+    if not own:
+        return None
+    frame, line = own[-1]
+    code = frame.f_code
+    words = str(error).strip().splitlines()
+    what = type(error).__name__ + (f": {words[0]}" if words else "")
+    return UserError(f"{code.co_filename}: {code.co_name} failed: {what}, in line {line}")
