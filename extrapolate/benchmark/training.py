@@ -90,9 +90,10 @@ def groups(config: TrainedConfig, peer: bool, compiled: bool) -> list[list[Varia
 
 
 def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> TrainedConfig:
-    """A preset as a run would have it, on a CPU; training length 64 where the preset has none."""
+    """A preset as a run by AdamW would have it, on a CPU; training length 64 where the preset has none."""
     sections = preset_sections(preset)
     training = {"seq_len": 64, **sections["training"]} | ({"seq_len": seq_len} if seq_len else {})
+    training["optimizer"] = "adamw"  # as that of a peer
     training["micro_batch_tokens"] = micro_batch_tokens(sections["model"]["vocab_size"], "cpu")
     sections["model"].setdefault("kv_heads", sections["model"].get("heads", 4))
     return configs.validate(

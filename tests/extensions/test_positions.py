@@ -60,7 +60,7 @@ def test_pi_evaluates_sinusoids_in_between(
 ) -> None:
     model = make_model("sinusoidal", L)
     added = torch.tensor([sinusoid(i * L / 40) for i in range(40)], dtype=torch.float64)
-    expected = by_hand(model, 40, embed=lambda x: x * math.sqrt(WIDTH) + added)
+    expected = by_hand(model, 40, embed=lambda x: x + 0.5 * added)
     actual = logits(model, 40, recipe.parse("pi").plan(model.encoding, L, 40))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 

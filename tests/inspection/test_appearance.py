@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extrapolate import specs
-from extrapolate.encodings.base import encodings
+from extrapolate.encodings.base import EMBEDDED, encodings
 from extrapolate.extensions import recipe
 from extrapolate.inspection.appearance import scores, views
 from extrapolate.model.config import ModelConfig
@@ -43,9 +43,9 @@ def test_sinusoids_are_added_to_the_embedding():
     (view,) = views(model_of("sinusoidal"), 8)
     assert view.place == "added to the embedding"
     assert view.dimensions == tuple(range(32))
-    assert view.values_TC[5, 2].item() == pytest.approx(math.sin(5 * 10_000 ** (-2 / 32)), abs=1e-6)
+    assert view.values_TC[5, 2].item() == pytest.approx(EMBEDDED * math.sin(5 * 10_000 ** (-2 / 32)), abs=1e-6)
     # The mean over heads of a product of sines and cosines is the mean cosine of the distance's angles.
-    wanted = sum(math.cos(3 * 10_000 ** (-2 * m / 32)) for m in range(16)) / (2 * 16**0.5)
+    wanted = sum(math.cos(3 * 10_000 ** (-2 * m / 32)) for m in range(16)) * EMBEDDED**2 / (2 * 16**0.5)
     assert scores(model_of("sinusoidal"), 64)[:, 3].mean().item() == pytest.approx(wanted, abs=1e-5)
 
 

@@ -230,7 +230,7 @@ def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
     )
     assert short == RunLM(run, length=64, device="cpu").loglikelihood(request)[0][0]
     assert long == fixed
-    assert abs(long - short) > 1e-4
+    assert abs(long - short) > 1e-5  # float32 rounds to 2e-6
 
 
 @pytest.mark.usefixtures("few_tasks", "without_pictures")
