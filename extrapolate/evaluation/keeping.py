@@ -1,13 +1,13 @@
 """A run's folder while an evaluation writes rows into it: they are of one training, and of today's weights."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
-from extrapolate.evaluation.plans import users_files
+from extrapolate.evaluation.plans import parsed, users_files
 from extrapolate.evaluation.subject import Subject
 from extrapolate.folders import listed
 from extrapolate.progress import Say
@@ -17,6 +17,7 @@ from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 
 Row = dict[str, Any]
+_VERSION = ["extension", "extension_sha256"]
 _KEY = [name for name in results.EVALS.key if name != "run"]
 
 
@@ -24,28 +25,40 @@ _KEY = [name for name in results.EVALS.key if name != "run"]
 def keeping_rows(run: Subject, extensions: Sequence[str], say: Say) -> Iterator[None]:
     """Holds the folder of a run for an evaluation with extensions.
 
-    Rows that an earlier training left in the folder are dropped from all of its tables, and `say` is told. The others
-    are called as the folder is called now. Raises InUse if another process writes there.
+    Rows that an earlier training left in the folder, or another version of an extension's file, are dropped from all of
+    its tables, and `say` is told. The others are called as the folder is called now. Raises InUse if another process
+    writes there.
     """
     with files.locked(run.path):
         files.remove_partials(run.path)
         if isinstance(run, Run):
             run.keep_extensions(users_files(extensions))
-        _keep_own(run, say)
+        versions = {one.text: one.sha256() for one in map(parsed, extensions) if one is not None and one.files}
+        _keep_own(run, versions, say)
         yield
 
 
-def _keep_own(run: Subject, say: Say) -> None:
+def _keep_own(run: Subject, versions: Mapping[str, str | None], say: Say) -> None:
+    """versions: the hashes of the files of extensions, by what rows call them."""
     tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
     found = {path: results.read_columns(path, table) for path, table in tables.items()}
     left = {path: trained(rows) for path, rows in found.items()}
     others = _of_others(run, set().union(*left.values()))
 
-    def own(row: Row) -> Row | None:
-        return None if Trained(*(row[name] for name in Trained._fields)) in others else row | {"run": run.name}
+    def is_edited(row: Row) -> bool:
+        return row["extension_sha256"] != versions.get(row["extension"], row["extension_sha256"])
 
+    def own(row: Row) -> Row | None:
+        dropped = is_edited(row) or Trained(*(row[name] for name in Trained._fields)) in others
+        return None if dropped else row | {"run": run.name}
+
+    edited = [path for path, rows in found.items() if any(map(is_edited, rows.select(_VERSION).to_pylist()))]
     for path, table in tables.items():
-        if left[path].isdisjoint(others) and found[path]["run"].unique().to_pylist() == [run.name]:
+        if (
+            path not in edited
+            and left[path].isdisjoint(others)
+            and found[path]["run"].unique().to_pylist() == [run.name]
+        ):
             continue
         # What belongs to rows goes first: if this is stopped in between, the rows are dropped the next time.
         if path.name == TEXT_TABLE and (targets := path.with_name(TARGETS_TABLE)).exists():
@@ -63,6 +76,9 @@ def _keep_own(run: Subject, say: Say) -> None:
         results.change(path, table, own)
     if dropped := [path.name for path in tables if not left[path].isdisjoint(others)]:
         say(f"{run.path}: dropped results of an earlier training in this folder, from {listed(dropped)}")
+    if edited:
+        names = listed([path.name for path in edited])
+        say(f"{run.path}: dropped results of another version of {listed(list(versions))}, from {names}")
 
 
 def _of_others(run: Subject, left: set[Trained]) -> set[Trained]:

@@ -96,9 +96,10 @@ class Evaluated:
     def rows(self, file: str) -> list[Row]:
         """The rows of a file of all runs, under the runs' names. A row that several folders have is taken once.
 
-        Raises UserError if two folders differ in it.
+        Raises UserError if two folders differ in it, or have rows of different versions of an extension.
         """
         table, found = results.KEPT[file], []
+        self._check_versions(file)
         for name, parts in self.runs.items():
             taken: dict[tuple[Any, ...], tuple[Row, Part]] = {}
             for part in parts:
@@ -113,6 +114,21 @@ class Evaluated:
                         )
             found += [row | {"run": name} for row, _ in taken.values()]
         return found
+
+    def _check_versions(self, file: str) -> None:
+        versions: dict[str, tuple[str, Path]] = {}
+        for part in (part for parts in self.runs.values() for part in parts if file in part.tables):
+            rows = part.tables[file].select(["extension", "extension_sha256"])
+            for row in rows.group_by(["extension", "extension_sha256"]).aggregate([]).to_pylist():
+                if (version := row["extension_sha256"]) is None:
+                    continue
+                before, folder = versions.setdefault(row["extension"], (version, part.folder))
+                if before != version:
+                    where = folder if folder == part.folder else f"{folder} and {part.folder}"
+                    raise UserError(
+                        f"{row['extension']} in {where} is of different versions of that file: evaluate all with the "
+                        "same version, which drops the rows of others"
+                    )
 
 
 def _without_run(table: Table) -> list[str]:

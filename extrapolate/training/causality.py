@@ -11,7 +11,8 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.plan import PLAIN
 from extrapolate.runs.config import TrainedConfig
 
-SMALL = {"vocab_size": 64, "ff_width": 64}  # what no encoding knows of
+# What no encoding knows of. So many words that a window and a batch lack most: else their extremes never change.
+SMALL = {"vocab_size": 4096, "ff_width": 64}
 _passed: set[tuple[object, ...]] = set()  # of this process, which may train many runs that differ in their seeds alone
 
 
@@ -19,7 +20,7 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
     The model that is asked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
-    long as the run's: a fraction of a second, once in a process. torch's random numbers are left as they were.
+    long as the run's: a second or two, once in a process. torch's random numbers are left as they were.
     """
     training, name = config.training, config.encoding.name
     sizes = config.model.model_copy(update=SMALL)

@@ -37,6 +37,23 @@ def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -
     assert ours["loss"].tolist() == theirs["loss"].tolist()
 
 
+def test_rows_of_an_edited_file_are_dropped_or_refused(cli, ckpt: Path, tmp_path: Path) -> None:
+    own, flags = tmp_path / "mine.py", ["--max-targets", "256", "--extend", "mine.py:RootScale:factor=4"]
+    shutil.copy(EXAMPLE, own)
+    cli("eval-lengths", "ckpt/rope", "ckpt/expe", "--factors", "1,4", *flags).succeeded()
+    own.write_text(own.read_text() + "\n# edited\n")
+    edited = hashlib.sha256(own.read_bytes()).hexdigest()
+    said = cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags).succeeded().err
+    assert "ckpt/rope: dropped results of another version of mine.py:RootScale:factor=4, from evals.parquet" in said
+    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index("extension")
+    assert set(rows.loc["mine.py:RootScale:factor=4", "extension_sha256"]) == {edited}
+    assert set(rows.loc["mine.py:RootScale:factor=4", "factor"]) == {4}
+    assert set(rows.loc["as-trained", "factor"]) == {1, 4}
+    assert "is of different versions of that file" in cli("report", "ckpt/rope", "ckpt/expe").error()
+    cli("eval-lengths", "ckpt/expe", "--factors", "4", *flags).succeeded()
+    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
+
+
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     for run, extend, reason in (
         ("none", SPEC, "my_extension.py:RootScale means nothing for NoPE: it changes positions"),

@@ -105,6 +105,7 @@ LEAKS = {
         """,
         "embed makes a window depend on the windows beside it in a batch, at 16 tokens in training",
     ),
+    "the largest number of the batch": ("def embed(self, x, p): return x / x.abs().max()", "embed .* at 16 tokens"),
     "numbers that another library draws": (
         """
         def embed(self, x, p):
@@ -137,6 +138,35 @@ RIGHT = {
             size = 2 * x.shape[1]
             kernel = torch.fft.rfft(self.kernel[: x.shape[1]], n=size, dim=0)
             return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+        """,
+    "a learned filter by FFT, in every layer": """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.kernel = nn.Parameter(0.02 * torch.randn(256, dims.width))
+        def attention_input(self, x, p):
+            size = 2 * x.shape[1]
+            kernel = torch.fft.rfft(self.kernel[: x.shape[1]], n=size, dim=0)
+            mixed = torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+            return x + mixed, x
+        """,
+    "a mean by FFT with learned decays": """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.decay = nn.Parameter(torch.full((dims.width,), 0.9))
+        def embed(self, x, p):
+            size = 2 * x.shape[1]
+            kernel = self.decay ** torch.arange(x.shape[1])[:, None]
+            kernel = torch.fft.rfft(kernel, n=size, dim=0)
+            return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+        """,
+    "noise for some tokens alone": """
+        def embed(self, x, p):
+            if not self.training:
+                return x
+            chosen = x[..., 0] > 0
+            y = x.clone()
+            y[chosen] += 0.1 * torch.randn_like(y[chosen])
+            return y
         """,
     "what is left of a sum": """
         def embed(self, x, p):
@@ -199,6 +229,27 @@ def test_what_sees_over_the_ends_of_blocks_alone_is_not_trained(tmp_path: Path, 
         config, own = resolve(request, word_store)
         with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens"):
             check_causality(config, own, None)
+
+
+def test_the_largest_number_of_a_long_window_is_found(tmp_path: Path, word_store: Store) -> None:
+    file = written(tmp_path, "def embed(self, x, p): return x / x.abs().amax(dim=(1, 2), keepdim=True)")
+    request = TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | {"seq_len": 256})
+    with pytest.raises(xt.UserError, match=r"mine\.py: embed "):
+        check_causality(*resolve(request, word_store), None)
+
+
+def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: Path, word_store: Store) -> None:
+    body = """
+    def __init__(self, dims):
+        super().__init__(dims)
+        self.mix = torch.nn.utils.weight_norm(nn.Linear(dims.width, dims.width))
+    def embed(self, x, p): return x + self.mix(x)
+    """
+    config, own = resolve(request_for(written(tmp_path, body)), word_store)
+    with pytest.raises(
+        xt.UserError, match=r"mine\.py: the encoding cannot be copied .* torch\.nn\.utils\.parametrizations"
+    ):
+        check_causality(config, own, None)
 
 
 def test_several_models_at_once_are_asked_too(tmp_path: Path, word_store: Store) -> None:
