@@ -33,7 +33,7 @@ def check_run(
                 asked.add((plan, length))
                 count = causality.window_count(length)
                 tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
-                tokens = np.minimum(tokens, model.vocab_size - 1)  # a store may have an end of text that the model lacks
+                tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
                 check_plan(run, model, plan, torch.from_numpy(np.resize(tokens, (count, length))), text)
 
 

@@ -156,6 +156,8 @@ class TrainedConfig(RunConfig):
         del found["data"]["path"], found["training"]["seed"]
         if self.training.probes is None:  # as before there were probes
             del found["training"]["probes"]
+        if self.training.optimizer == "adamw":  # as before there was another
+            del found["training"]["optimizer"]
         if self.origin is not None:
             del found["origin"]["run"], found["origin"]["weights_sha256"]
         return found
@@ -249,6 +251,8 @@ def read_config(config: Mapping[str, Any], where: str) -> RunConfig:
     kind: type[RunConfig] = next((kind for name, kind in known.items() if config.get(name) is not None), TrainedConfig)
     # The first format wrote every section of every type, null where there was none.
     given = {name: value for name, value in config.items() if value is not None or name in kind.model_fields}
+    if kind is TrainedConfig and isinstance(training := given.get("training"), Mapping):
+        given["training"] = {"optimizer": "adamw"} | dict(training)  # which was the only one at first
     return validate_as(kind, given, where)
 
 

@@ -123,7 +123,7 @@ class TestResume:
     @pytest.mark.parametrize(
         ("flags", "setting"),
         [
-            (["--lr", "0.5"], "training.lr: 0.003 in the run, 0.5 now"),
+            (["--lr", "0.5"], "training.lr: 0.02 in the run, 0.5 now"),
             (["--seed", "4"], "training.seed: 0 in the run, 4 now"),
             (["--layers", "2"], "model.layers: 1 in the run, 2 now"),
             (["--pe", "rope:theta=500"], "encoding.arguments.theta: 10000.0 in the run, 500.0 now"),

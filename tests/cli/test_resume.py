@@ -118,7 +118,7 @@ class TestSomeFlags:
     @pytest.mark.parametrize(
         ("flags", "words"),
         [
-            (["--lr", "0.5"], ["training.lr: 0.003 in the run, 0.5 now"]),
+            (["--lr", "0.5"], ["training.lr: 0.02 in the run, 0.5 now"]),
             (["--seq-len", "32"], ["training.seq_len: 16 in the run, 32 now"]),
             (["--layers", "2"], ["model.layers: 1 in the run, 2 now"]),
             (["--qk-norm"], ["model.qk_norm: False in the run, True now"]),

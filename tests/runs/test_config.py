@@ -114,7 +114,7 @@ class TestValidation:
             ),
             (
                 {"training": {"seq_len": 64, "tokens": 99}},
-                "training: `tokens=99` is less than one batch: give at least 4096",
+                "training: `tokens=99` is less than one batch: give at least 2048",
             ),
             ({"model": {"vocab_size": 9, "heads": 4, "kv_heads": 3}}, r"heads \(4\) must be a multiple of kv_heads"),
             ({"model": {"vocab_size": 9, "dropout": 1}}, "model.dropout: Input should be less than 1"),
@@ -256,5 +256,5 @@ class TestDifferences:
             "encoding.arguments.pairing: half in the run, None now",
             "encoding.arguments.size: None in the run, 3 now",
             "encoding.arguments.theta: 10000.0 in the run, 500.0 now",
-            "training.lr: 0.003 in the run, 0.001 now",
+            "training.lr: 0.02 in the run, 0.001 now",
         ]
