@@ -244,8 +244,8 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     read = read_study(tmp_path / "study.toml")
     names = [cell.name for cell in cells_of(read)]
     assert len(names) == 27 - 3 + 3 + 9
-    assert "rope-lr0.003-s1" in names
-    assert "rope-lr0.003-s1+pi" in names
+    assert "rope-lr0.02-s1" in names
+    assert "rope-lr0.02-s1+pi" in names
     assert read.stores["data/books"].vocab_size == 4096
     assert read.evaluation.extend == ("pi", SomeCells(extend="yarn", of={"encoding": "rope"}))
     (tmp_path / "study.toml").write_text(search + 'encoding = ["rope"]\n')

@@ -202,7 +202,7 @@ class TestRefusals:
             (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
             (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
             (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),
-            (request(seq_len=9999, batch_tokens=4096), "`batch_tokens=4096` holds no window of 9999: give at least 9999"),
+            (request(seq_len=9999, batch_tokens=99), "`batch_tokens=99` holds no window of 9999: give at least 9999"),
             (TrainingRequest("rope", model={"layers": 0}, training={"seq_len": 64}),
              "configuration: model.layers: Input should be greater than 0"),
             (request(pe="absent.py:Mine"), r"absent\.py: no such file"),
