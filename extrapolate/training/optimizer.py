@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from extrapolate.model.decoder import Block, Model
 from extrapolate.training.config import TrainingConfig
@@ -59,14 +58,22 @@ class Muon(torch.optim.AdamW):
         state["step"] += 1  # AdamW reads it of every state that is loaded
         momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
         wanted = parameter.grad.lerp(momentum, MOMENTUM)
-        whole = wanted.full_tensor() if isinstance(wanted, DTensor) else wanted
+        whole = _whole(wanted)
         products = torch.bfloat16 if group["bf16"] else torch.float32
         moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in whole.split(parts)]
         move = torch.cat(moves).to(whole.dtype)
-        if isinstance(parameter, DTensor):
-            move = distribute_tensor(move, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        if whole is not wanted:
+            from torch.distributed.tensor import DTensor, distribute_tensor  # takes a second, for one process in vain
+
+            shared = cast(DTensor, parameter)
+            move = distribute_tensor(move, shared.device_mesh, shared.placements, src_data_rank=None)
         parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(move, alpha=group["lr"])
         parameter.grad = None
+
+
+def _whole(tensor: Any) -> Tensor:
+    """A tensor as one process has it, where several share it (FSDP)."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def orthogonal(matrix_RC: Tensor, dtype: torch.dtype) -> Tensor:
