@@ -250,7 +250,7 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     assert read.evaluation.extend == ("pi", SomeCells(extend="yarn", of={"encoding": "rope"}))
     (tmp_path / "study.toml").write_text(search + 'encoding = ["rope"]\n')
     rates = read_study(tmp_path / "study.toml").axes["lr"]
-    assert (rates[0], rates[2:5], rates[-1]) == (3.7e-05, (0.000333, 0.001, 0.003), 0.027)  # as the page says
+    assert (rates[0], rates[2:5], rates[-1]) == (0.0025, (0.01, 0.02, 0.04), 0.16)  # as the page says
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "studies").glob("*.toml")), ids=lambda path: path.stem)

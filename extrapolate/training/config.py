@@ -41,8 +41,7 @@ class TrainingConfig(Section):
     def _what_others_decide(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        optimizer = values.get("optimizer", "muon")
-        usual: dict[str, Any] = {"lr": RATES[optimizer]} if optimizer in RATES else {}
+        usual: dict[str, Any] = {"lr": rate for name, rate in RATES.items() if name == values.get("optimizer", "muon")}
         if isinstance(length := values.get("seq_len"), int):
             usual["batch_tokens"] = max(cls.model_fields["batch_tokens"].default, length)
         return usual | values
