@@ -41,7 +41,8 @@ class TrainingConfig(Section):
     def _what_others_decide(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        usual: dict[str, Any] = {"lr": rate for name, rate in RATES.items() if name == values.get("optimizer", "muon")}
+        asked = values.get("optimizer", "muon")
+        usual: dict[str, Any] = {"lr": RATES[asked]} if isinstance(asked, str) and asked in RATES else {}
         if isinstance(length := values.get("seq_len"), int):
             usual["batch_tokens"] = max(cls.model_fields["batch_tokens"].default, length)
         return usual | values
