@@ -105,7 +105,10 @@ def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 def _training_section(request: TrainingRequest, file: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The preset, and the training section as far as it is given. Raises UserError without a training length."""
     preset = request.preset or file.get("preset") or "tiny"
-    training = preset_sections(preset)["training"] | section(file, "training") | given_values(request.training)
+    usual, given = preset_sections(preset)["training"], section(file, "training") | given_values(request.training)
+    if "optimizer" in given and given["optimizer"] != usual.get("optimizer"):
+        usual.pop("lr", None)  # a rate is its optimiser's
+    training = usual | given
     if "seq_len" not in training:
         raise UserError("name the training length in tokens: `seq_len=512`")
     return preset, training

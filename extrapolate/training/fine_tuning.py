@@ -18,7 +18,7 @@ from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import Run
-from extrapolate.training.config import TrainingConfig
+from extrapolate.training.config import RATES, TrainingConfig
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1
@@ -104,6 +104,8 @@ def continued(
         "precision": "auto",
     }
     given = resolve.given_values(request.training)
+    if (asked := given.get("optimizer", before.optimizer)) != before.optimizer and asked in RATES:
+        training["lr"] = RATES[asked] * TUNING_LR  # a rate is its optimiser's
     training |= given
     if "batch_tokens" not in given:
         training["batch_tokens"] = max(training["batch_tokens"], training["seq_len"])

@@ -76,6 +76,13 @@ class TestPrecedence:
         assert (resolved.model.norm_eps, resolved.training.beta2) == (1e-5, 0.95)  # the defaults
 
     @pytest.mark.parametrize(
+        ("given", "rate"), [({}, 1e-3), ({"optimizer": "adamw"}, 1e-3), ({"optimizer": "muon"}, 0.02)]
+    )
+    def test_a_presets_rate_is_that_of_its_optimizer(self, store: Store, given: dict[str, str], rate: float) -> None:
+        assert config(store, TrainingRequest("rope", "expe-35m", training=given)).training.lr == rate
+        assert config(store, TrainingRequest("rope", "expe-35m", training={**given, "lr": 0.5})).training.lr == 0.5
+
+    @pytest.mark.parametrize(
         ("preset", "given", "sizes"),  # width, heads, kv_heads, head_dim, ff_width
         [
             ("tiny", {}, (128, 4, 4, 32, 384)),

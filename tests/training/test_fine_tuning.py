@@ -56,6 +56,8 @@ def test_it_takes_over_every_setting_but_the_learning_rate_and_the_budget(first:
     assert changed == {"lr": pytest.approx(2e-4), "tokens": 4096}
     assert (after.model, after.encoding, after.data) == (before.model, before.encoding, before.data)
     assert Run.open(tune(first, "short", tokens=1024, lr=1e-5)).config.training.tokens == 1024
+    other = Run.open(tune(first, "other", optimizer="adamw")).config.training
+    assert (other.optimizer, other.lr) == ("adamw", pytest.approx(3e-4))  # a tenth of its own rate
 
 
 def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune) -> None:
