@@ -203,7 +203,7 @@ def _ready(
 
 
 def _own_folder(file: Path, scale: str | None) -> Path:
-    """The folder in `sweeps` that a study is called after. Raises UserError where its name would lead elsewhere."""
+    """The folder in `sweeps` that a study is named after. Raises UserError if that name would lead elsewhere."""
     name = file.stem if scale is None else f"{file.stem}-{scale}"
     if name in (".", "..") or "/" in name:
         raise UserError(

@@ -61,7 +61,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def content(files: Iterable[tuple[str, Path]]) -> str:
-    """The SHA-256 of what files are called and hold, one after the other, wherever they lie and whatever their times.
+    """The SHA-256 of the names and contents of files, in order. Their folder and their times do not matter.
 
     files: each with what the ids of its documents call it.
     """

@@ -24,7 +24,8 @@ from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
 
-# That a model is tried with: a window for each place, as far as so many tokens go; before training, a pass has less.
+# The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before
+# training in several passes.
 FEWEST, TOKENS, TOKENS_BEFORE_TRAINING, TOKENS_OF_PASS = 3, 4096, 8192, 4096
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS = 1e-5, 1e-3
@@ -165,7 +166,7 @@ def _with_random_parameters(model: Model, owner: object) -> Model:
 
 
 def window_count(length: int, tokens: int = TOKENS) -> int:
-    """How many windows of so many tokens a model is tried with."""
+    """The number of windows of `length` tokens that a model is tried with."""
     return max(FEWEST, min(length, tokens // length))
 
 

@@ -40,8 +40,8 @@ class Resolved:
 
     The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
     models are what tables call it, by the extension that is applied. parameters are the model's; evaluation_inputs are
-    the tokens that the evaluation reads. tracking says which tracker is told what the training logs. code are the
-    SHA-256 of the Python files that the study names, as they were checked: nothing else of these files runs.
+    the tokens that the evaluation reads. tracking: the tracker that the training logs to. code: SHA-256 hashes of the
+    study's Python files as they were checked; no other version of them runs.
     """
 
     cell: Cell

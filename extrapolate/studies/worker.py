@@ -45,7 +45,7 @@ def perform(
 
     parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: is told what
     the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
-    and `evaluate` raise; UserError where one of the study's Python files was changed meanwhile.
+    and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.train import train_with

@@ -1,6 +1,6 @@
 """The optimiser and its learning rate.
 
-Shapes: N matrices of one shape, R rows, C columns.
+Shapes: R rows, C columns.
 """
 
 import math
@@ -13,8 +13,8 @@ from torch import Tensor
 from extrapolate.model.decoder import Block, Model
 from extrapolate.training.config import TrainingConfig
 
-# Rates of AdamW's parameters, of `lr`: of embeddings, which start fifty times as large as Llama's; and with Muon, whose
-# `lr` is a relative change, of the head (divided by the width, as in mu-transfer, arXiv 2203.03466) and of vectors.
+# AdamW's learning rates, in multiples of `lr`. Embeddings start 25 times as large as Llama's, and move in larger steps.
+# With Muon, `lr` is relative to fan-in; the head's rate is divided by the width, as in mu-transfer (arXiv 2203.03466).
 ADAMW_EMBEDDING = 10.0
 MUON_EMBEDDING, MUON_HEAD, MUON_VECTOR = 5.0, 64.0, 0.5
 MOMENTUM = 0.95
@@ -23,7 +23,10 @@ COEFFICIENTS, STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
-    """Of step 0, 1, ...: in straight lines up to the peak and down to min_lr_ratio of it, a step after the last."""
+    """The rate at step 0, 1, ...: linear warm-up to `lr`, then linear decay.
+
+    The decay would reach `min_lr_ratio` times `lr` one step after the last, so that the last step still counts.
+    """
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup
@@ -32,13 +35,14 @@ def learning_rate(training: TrainingConfig, step: int) -> float:
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for groups that have `parts`, AdamW for the others.
+    """Muon (Jordan et al. 2024, arXiv 2502.16982) for parameter groups that have `parts`, AdamW for all others.
 
-    A matrix moves by lr (long / short)^0.5 times the nearest orthogonal matrix to its momentum (Jordan et al. 2024,
-    arXiv 2502.16982), where long and short are its sides: its entries move by lr short^-0.5 (RMS), a share `lr` of what
-    fan-in starts them with, so that a rate holds at every width. `parts` are the rows of the matrices that one tensor
-    holds, such as queries, keys and values: each is orthogonalised by itself, and torch.optim.Muon would take them as
-    one. `bf16`: whether the products are in bfloat16, not in float32.
+    A matrix moves by lr (long / short)^0.5 times the orthogonal matrix nearest to its momentum, where long and short
+    are its sides. Its entries then move by lr short^-0.5 (RMS), so that one learning rate suits every width.
+
+    Group keys: `parts`, the numbers of rows of the matrices that a tensor holds, such as queries, keys and values. Each
+    is orthogonalised separately; torch.optim.Muon would treat them as one. `bf16`: compute the products in bfloat16
+    (default in training: where the run does).
     """
 
     @torch.no_grad()
@@ -63,7 +67,7 @@ class Muon(torch.optim.AdamW):
         moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in whole.split(parts)]
         move = torch.cat(moves).to(whole.dtype)
         if whole is not wanted:
-            from torch.distributed.tensor import DTensor, distribute_tensor  # takes a second, for one process in vain
+            from torch.distributed.tensor import DTensor, distribute_tensor  # importing it takes a second
 
             shared = cast(DTensor, parameter)
             move = distribute_tensor(move, shared.device_mesh, shared.placements, src_data_rank=None)

@@ -1,6 +1,7 @@
 """Damaged runs and stores, refused resumption, and failures at run time: one message, and nothing lost."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -324,3 +325,19 @@ class TestFullDisk:
         assert not leftovers(tmp_path)
         cli(*arguments).succeeded()
         assert set(pq.read_table(run / "evals.parquet")["factor"].to_pylist()) == {1, 2, 4, 8}
+
+
+class TestFilesThatAreOthers:
+    def test_an_earlier_checkpoint_is_not_the_final_one(self, cli, ckpt) -> None:
+        run = ckpt / "rope"
+        kept = sorted((run / "checkpoints").iterdir())[0]
+        shutil.copy(kept, run / "model.safetensors")
+        assert "is a checkpoint of step 4, not the end: restore it" in cli("eval-lengths", run, *FEW).error()
+
+    @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
+    def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:
+        file = ckpt / "rope" / name
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(exist_ok=True)
+        os.mkfifo(file)
+        assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import py_compile
 import shutil
 import sys
@@ -222,20 +221,6 @@ class TestWhatLiesBeside:
         cli("train", "--pe", "rope", *tiny, "--out", run, "--resume", "--keep-every", 2048)
         assert [path.name for path in victim.iterdir()] == ["rc"]
         assert (victim / "rc").read_text() == "mine"
-
-    def test_an_earlier_checkpoint_is_not_the_final_one(self, cli, ckpt) -> None:
-        run = ckpt / "rope"
-        kept = sorted((run / "checkpoints").iterdir())[0]
-        shutil.copy(kept, run / "model.safetensors")
-        assert "is a checkpoint of step 4, not the end: restore it" in cli("eval-lengths", run, *FEW).error()
-
-    @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
-    def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:
-        file = ckpt / "rope" / name
-        file.unlink(missing_ok=True)
-        file.parent.mkdir(exist_ok=True)
-        os.mkfifo(file)
-        assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()
 
     def test_links_in_a_folder_of_runs_are_not_followed(self, cli, ckpt, tmp_path, contents) -> None:
         """A stranger's folder could lead to your runs, or through the whole disk."""

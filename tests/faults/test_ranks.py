@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from extrapolate.cli import main
 
 STEPS = 6
+# The rate is low: AdamW makes a whole step of what is rounding in a gradient near 0.
 # Seven windows a step, which neither two nor four processes can share evenly, in passes of two.
 CONFIG = """
 [model]

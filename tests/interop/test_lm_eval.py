@@ -223,14 +223,14 @@ def test_a_model_of_another_library_is_asked_too(ckpt: Path, copies: Path, tmp_p
 
 def test_an_extension_is_set_for_the_length(ckpt: Path) -> None:
     run = Run.open(ckpt / "rope")
-    request = [Instance("loglikelihood", {}, ("some words", " more"), 0)]
+    request = [Instance("loglikelihood", {}, ("some words", " more words"), 0)]
     short, long, fixed = (
         RunLM(run, length=length, extend=extend, device="cpu").loglikelihood(request)[0][0]
         for length, extend in ((16, "pi"), (64, "pi"), (64, "pi:factor=4"))
     )
     assert short == RunLM(run, length=64, device="cpu").loglikelihood(request)[0][0]
     assert long == fixed
-    assert abs(long - short) > 1e-5  # float32 rounds to 2e-6
+    assert abs(long - short) > 1e-4
 
 
 @pytest.mark.usefixtures("few_tasks", "without_pictures")
