@@ -20,8 +20,9 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
 
     Returns a row a part of the contract: `part`; `wrong`, a text that names the hook at fault, empty where nothing is
     wrong; `seconds`. The parts: every hook by itself; causality by gradient, at 1 and 4 times L; chunks of queries
-    against all of them; positions up to 16 L; autocast in bfloat16 against float32; and exact resume. Where the hooks
-    by themselves are wrong, nothing else is checked.
+    against all of them; positions up to 16 L; autocast in bfloat16 against float32; sizes at the start, which must be
+    those of a model without an encoding; and exact resume. Where the hooks by themselves are wrong, nothing else is
+    checked.
 
     Of an extension the parts are: plans that are frozen; a factor of 1, where it has one, that changes nothing; and
     plans from 1 to 16 L, in a model with an encoding that it applies to.

@@ -81,3 +81,5 @@ def _show(found: "pd.DataFrame", as_json: bool) -> None:
             print_table(table, f"{title}: {what}", names=1)
         for reason in inspection.reasons(mine):
             print_text(reason)
+    if len(found) and found["run"].nunique() > 1 and len(sizes := inspection.sizes_of_models(found)):
+        print_table(sizes, "sizes (root mean square), means over layers", names=1)

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from extrapolate import specs
-from extrapolate.contract import causality, lengths
+from extrapolate.contract import causality, lengths, scale
 from extrapolate.contract.autocast import check_autocast
 from extrapolate.contract.check import check
 from extrapolate.contract.resume import check_resume
-from extrapolate.contract.subject import SIZES, dims_of, failure, subject
+from extrapolate.contract.subject import SIZES, dims_of, failure, new, subject
 from extrapolate.encodings.base import find
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layers_of
@@ -57,6 +57,9 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     yield timed("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
     yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
     yield timed("autocast", file, lambda: check_autocast(model_of(arguments).encodings, file, kv_heads))
+    yield timed(
+        "scale at the start", file, lambda: scale.check_scale(new(name, arguments, seq_len), new("none", {}, seq_len), file)
+    )
     yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
 
 

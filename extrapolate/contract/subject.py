@@ -31,6 +31,13 @@ def subject(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
     return model.eval()
 
 
+def new(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
+    """A model in eval mode as a training begins with it, by one seed. Raises UserError if it cannot be built."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return Model(SIZES, name, arguments, seq_len).eval()
+
+
 def dims_of(seq_len: int) -> Dims:
     """What an encoding of that model knows of it."""
     return Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)

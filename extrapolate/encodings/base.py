@@ -95,6 +95,7 @@ class Encoding(nn.Module):
     source: ClassVar[str]  # the arXiv id, or what else the formula comes from
     family: ClassVar[str] = "other"  # where a list shows it: one of FAMILIES
     caption: str = ""  # said under every table that shows this encoding
+    rescales: frozenset[str] = frozenset()  # hooks that change sizes beside position, as the caption then says
     accepts: frozenset[str] = RELATIVE  # which changes at inference mean something
     positional: ClassVar[bool] = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first

@@ -61,6 +61,7 @@ class ExPE(Encoding):
         self.learned = learned
         self.blocks = blocks
         self.value_input = value_input
+        self.rescales = frozenset({"attention_input"} if value_input else ())
         self.value_scale = 1.0
         constants = torch.tensor([self.start, self.step, self.slope])
         if learned == "no":

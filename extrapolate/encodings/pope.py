@@ -17,7 +17,8 @@ class PoPE(Encoding):
     """Makes every channel a length and an angle: content decides the length, position the angle.
 
     score(i, j) = sum_c softplus(q_c) softplus(k_c) cos((i - j) w_c - delta_hc) / sqrt(K), w_c = theta^(-c/K), c =
-    0..K-1: as many frequencies as channels, twice RoPE's. delta, one a head and channel, is learned and kept within
+    0..K-1: as many frequencies as channels, twice RoPE's. softplus makes queries and keys larger at the start than
+    with other encodings, which is not position. delta, one a head and channel, is learned and kept within
     -2 pi..0. It is computed as a product of queries and keys twice as wide.
     Beyond L: slow channels reach angles never seen, but content no longer moves the angle, and the paper reports
     that this extrapolates.
@@ -29,6 +30,8 @@ class PoPE(Encoding):
     display = "PoPE"
     source = "arXiv 2509.10534"
     family = "rotary"
+    caption = "PoPE: queries and keys are larger at the start than with other encodings, as softplus makes them"
+    rescales = frozenset({"rotate"})
     accepts = RELATIVE | {FREQUENCIES}
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0, delta: Literal["zero", "uniform"] = "zero") -> None:

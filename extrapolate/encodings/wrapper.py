@@ -27,7 +27,7 @@ class Wrapper(Encoding):
         self.inner = cls(dims if base_dims is None else base_dims, **arguments)
         self.base = specs.spell(spec.name, self.inner.arguments())
         self.accepts = self.inner.accepts
-        self.caption = self.inner.caption
+        self.caption, self.rescales = self.inner.caption, self.inner.rescales
         self.max_length, self.window = self.inner.max_length, self.inner.window
 
     def label(self) -> str:

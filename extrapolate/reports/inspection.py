@@ -26,6 +26,21 @@ SUMMARY = (
     ("the same, spread evenly", "attention", "uniform_entropy", False),
 )
 
+# The columns of the tables of sizes.
+SIZES = {
+    "embedding": "Token embedding",
+    "added": "Added to it",
+    "stream": "Stream",
+    "value_input": "W_v reads",
+    "query": "Query",
+    "key": "Key",
+    "value": "Value",
+    "score": "Score (deviation)",
+    "attention_output": "Attention adds",
+    "feed_forward_output": "Feed-forward adds",
+    "logit": "Logit (deviation)",
+}
+
 
 def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each run, extension and split, of its last checkpoint, with a title."""
@@ -51,6 +66,7 @@ def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         ),
         ("rise of the loss without the tokens at a distance, nats", at_each_place(mine, "removal", "rise")),
         ("share of the gradient in the last tokens", at_each_place(mine, "receptive-field", "cumulative")),
+        (f"sizes (root mean square) at {near}, by layer", sizes(mine)),
     ):
         if len(table):
             yield what, table
@@ -180,3 +196,31 @@ def _by_factor(table: pd.DataFrame, first: str) -> pd.DataFrame:
     table = table.rename(columns=lambda factor: f"ev={factor:g}")
     table.insert(0, first or "At each length", table.index)
     return table.reset_index(drop=True).rename_axis(columns=None)
+
+
+def sizes(mine: pd.DataFrame) -> pd.DataFrame:
+    """A row for each layer and one for what has none, at the least factor."""
+    found = _sizes(mine).assign(layer=lambda rows: rows["layer"].map(str, na_action="ignore").fillna("none"))
+    if found.empty:
+        return found
+    wide = found.pivot(index="layer", columns="quantity", values="value")
+    return _by_quantity(wide, "Layer")
+
+
+def sizes_of_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each model, at its least factor: means over layers."""
+    found = {title: _sizes(mine) for title, mine in by_model(rows)}
+    means = {title: some.groupby("quantity")["value"].mean() for title, some in found.items() if len(some)}
+    return _by_quantity(pd.DataFrame(means).T, "Model") if means else pd.DataFrame()
+
+
+def _sizes(mine: pd.DataFrame) -> pd.DataFrame:
+    found = mine[(mine["measurement"] == "scale") & mine["value"].notna()]
+    return found[found["factor"] == found["factor"].min()]
+
+
+def _by_quantity(wide: pd.DataFrame, first: str) -> pd.DataFrame:
+    shown = wide.reindex(columns=list(SIZES)).map(lambda value: "" if pd.isna(value) else f"{value:.3f}")
+    shown = shown.loc[:, (shown != "").any()].rename(columns=SIZES)
+    shown.insert(0, first, shown.index)
+    return shown.reset_index(drop=True).rename_axis(columns=None)

@@ -45,7 +45,7 @@ def checked(tmp_path: Path) -> Checked:
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
     parts = list(of_encoding(name, {}, 64))
-    assert [part.wrong for part in parts] == [""] * 7
+    assert [part.wrong for part in parts] == [""] * 8
 
 
 def test_a_hook_that_is_wrong_by_itself_ends_the_check(checked: Checked) -> None:
@@ -148,6 +148,29 @@ WRONG = {
         """,
         "exact resume", "for self.shift is not saved",
     ),
+    "embeddings doubled": (
+        "def embed(self, x, pos_T): return 2 * x",
+        "scale at the start", "mine.py: embed multiplies what it is given by 2.00; expected 1",
+    ),
+    "a norm of embeddings, of the size that they have": (
+        "def embed(self, x, pos_T): return 0.5 * nn.functional.rms_norm(x, x.shape[-1:])",
+        "scale at the start", "mine.py: embed multiplies what it is given by 0.0",
+    ),
+    "values scaled, in one layer": (
+        "def attention_input(self, x, pos_T): return x, x * (1 - 0.3 * self.dims.layer)",
+        "scale at the start", "mine.py: attention_input multiplies what it is given by 0.70",
+    ),
+    "queries and keys normalised": (
+        "def rotate(self, q, k, pos_T, pos_S): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
+        "scale at the start", "mine.py: rotate multiplies what it is given by 0.00",
+    ),
+    "what a hook rescales, and no table says": (
+        """
+        rescales = frozenset({"embed"})
+        def embed(self, x, pos_T): return 2 * x
+        """,
+        "scale at the start", "mine.py: rescales names embed: say in caption what it does",
+    ),
 }  # fmt: skip
 
 
@@ -186,5 +209,14 @@ def test_a_window_or_a_layer_of_weights_over_content_is_no_fault(checked: Checke
         return self.gate(x).float().transpose(1, 2)
     def scores(self, q, k, context):
         return scaled_product(q, k) + context.state[:, :, None, context.keys]
+    """
+    assert {name: part.wrong for name, part in checked(body).items() if part.wrong} == {}
+
+
+def test_what_a_table_says_may_be_rescaled(checked: Checked) -> None:
+    body = """
+    caption = "Mine: embeddings are doubled"
+    rescales = frozenset({"embed"})
+    def embed(self, x, pos_T): return 2 * x
     """
     assert {name: part.wrong for name, part in checked(body).items() if part.wrong} == {}

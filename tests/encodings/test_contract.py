@@ -8,7 +8,8 @@ import torch
 from extrapolate import specs
 from extrapolate.contract.causality import check_causality
 from extrapolate.contract.check import check
-from extrapolate.contract.subject import resolved_factor, tokens
+from extrapolate.contract.scale import check_scale
+from extrapolate.contract.subject import new, resolved_factor, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
@@ -176,6 +177,11 @@ def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: 
         model(tokens(model, resolved_factor(model, 4)))
     assert rows
     assert max(rows) <= 8
+
+
+def test_what_is_not_position_starts_as_without_an_encoding(name: str) -> None:
+    spec = specs.parse(name)
+    check_scale(new(spec.name, spec.arguments, L), new("none", {}, L), Path(name))
 
 
 def test_docstring_is_what_a_reader_learns_from(name: str) -> None:

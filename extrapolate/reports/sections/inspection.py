@@ -20,6 +20,10 @@ WHAT = """\
 All numbers are of the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
 heads count from 0. The docs say in docs/inspection.md how each quantity is measured, and what may be concluded."""
 
+SIZES = """\
+Root mean squares of what passes through each model, means over layers. What is not position should start as large in
+every model; what training makes of it is a result."""
+
 
 @sections.register("inspection")
 class Inspection(Section):
@@ -52,6 +56,8 @@ class Inspection(Section):
             for what, table in inspection.tables_of(mine):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
             blocks += map(Text, inspection.reasons(mine))
+        if len(sizes := inspection.sizes_of_models(pd.DataFrame(found))) > 1:
+            blocks += [Heading(2, "How large the numbers are"), Text(SIZES), Table(sizes)]
         return Part(blocks, files)
 
 

@@ -1,0 +1,69 @@
+"""At the start of a training, what is not position is as large as without an encoding: no model has a better start.
+
+Shapes: as in encodings/base.py.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from extrapolate.contract.check import differ
+from extrapolate.contract.subject import tokens
+from extrapolate.encodings.base import EMBEDDED
+from extrapolate.errors import UserError
+from extrapolate.model.decoder import Model
+from extrapolate.model.plan import PLAIN
+from extrapolate.model.setting import Setting
+
+TOLERANCE = 0.05
+ADVICE = (
+    "it would start better or worse than other encodings, wherever tokens are. Where the source has it so, name the "
+    "hook in rescales, and say in caption what it does"
+)
+
+
+@torch.no_grad()
+def check_scale(model: Model, plain: Model, file: Path) -> None:
+    """Raises UserError if a new model differs from `plain`, without an encoding, by more than position.
+
+    Both are in eval mode and have one seed. With the other's encoding it must give the other's logits, so that weights
+    have the same sizes. What a hook makes of numbers twice as large must be larger by these numbers, whatever it adds:
+    a factor shows there, and so does a norm.
+    """
+    encoding = model.encoding
+    if encoding.rescales and not encoding.caption:
+        raise UserError(f"{file}: rescales names {', '.join(sorted(encoding.rescales))}: say in caption what it does")
+    for hook, gain in _gains(model).items():
+        if hook not in encoding.rescales and abs(gain - 1) > TOLERANCE:
+            raise UserError(f"{file}: {hook} multiplies what it is given by {gain:.2f}; expected 1, for {ADVICE}")
+    x_BT = tokens(model, model.seq_len)
+    if differ(model(x_BT, Setting(PLAIN, tuple(plain.encodings))), plain(x_BT)):
+        raise UserError(f"{file}: its model starts with other weights than one without an encoding; expected the same")
+
+
+def _gains(model: Model) -> Mapping[str, float]:
+    """By how much each hook multiplies what it is given, in the layer where that is farthest from 1."""
+    generator, dims = torch.Generator().manual_seed(1), model.dims
+    pos_T = model.encoding.positions(torch.arange(model.seq_len, dtype=torch.float32))
+    x_BTD = EMBEDDED * torch.randn(2, model.seq_len, dims.width, generator=generator)
+    k_BGTK = torch.randn(2, model.config.kv_heads, model.seq_len, dims.head_dim, generator=generator)
+    q_BHTK = k_BGTK.repeat_interleave(dims.heads // model.config.kv_heads, dim=1)
+    embedded, doubled = (model.encoding.embed(factor * x_BTD, pos_T) for factor in (1, 2))
+    found = {"embed": [_size(doubled - embedded) / _size(x_BTD)], "attention_input": [], "rotate": []}
+    for encoding in model.encodings:
+        value, doubled = (encoding.attention_input(factor * x_BTD, pos_T)[1] for factor in (1, 2))
+        found["attention_input"].append(_size(doubled - value) / _size(x_BTD))
+        # A token's score with itself: wherever it is turned, that stays. The root of their width divides all scores.
+        (q, k), (q2, k2) = (encoding.rotate(factor * q_BHTK, factor * k_BGTK, pos_T, pos_T) for factor in (1, 2))
+        own_BHT = ((q2 - q) * (k2 - k).repeat_interleave(q.shape[1] // k.shape[1], dim=1)).sum(dim=-1)
+        widened = math.sqrt(q.shape[-1] / dims.head_dim)
+        found["rotate"].append((own_BHT.sum() / q_BHTK.square().sum()).item() / widened)
+    return {hook: max(gains, key=lambda gain: abs(gain - 1)) for hook, gains in found.items()}
+
+
+def _size(x: Tensor) -> float:
+    """The root mean square."""
+    return x.float().square().mean().sqrt().item()

@@ -1,0 +1,140 @@
+"""How large the numbers are that pass through a model.
+
+Shapes: W windows, B windows of a batch, N inputs, H heads, T queries, S keys, D width, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import Encoding
+from extrapolate.inspection.inspected import Chunk, Inspected
+from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.model.decoder import Attention, Block
+
+
+@measurements.register("scale")
+class Scale(Measurement):
+    """The size of what passes through a model, by layer: what is not position should be as large in every encoding.
+
+    Sizes are root mean squares over channels and inputs.
+    """
+
+    quantities: ClassVar = {
+        "embedding": ("", "Of the token embeddings."),
+        "added": ("", "Of what the encoding changes them by, before the first block."),
+        "stream": ("", "Of the residual stream that enters a layer; without a layer, that leaves the last one."),
+        "value_input": ("", "Of what W_v reads."),
+        "query": ("", "Of the queries, as they are scored."),
+        "key": ("", "Of the keys, as they are scored."),
+        "value": ("", "Of the values."),
+        "score": ("", "The standard deviation of a query's scores over the keys that it sees."),
+        "attention_output": ("", "Of what attention adds to the stream, before any norm of it."),
+        "feed_forward_output": ("", "Of what the feed-forward network adds to it, before any norm of it."),
+        "logit": ("", "The standard deviation of the logits over the vocabulary."),
+    }
+
+    @staticmethod
+    def inputs(seq_len: int, length: int, windows: int) -> float:
+        return windows * length
+
+    @staticmethod
+    def measure(inspected: Inspected) -> Iterator[Value]:
+        sums = _Squares(inspected)
+        with _hooked(inspected, sums):
+            inspected.observe(sums.attended, inspected.tokens_WN)
+        for (name, layer), square_W in sums.sum_W.items():
+            yield Value(name, (square_W / sums.counts[name, layer]).sqrt().numpy(), layer)
+
+
+class _Squares:
+    """Sums of squares by quantity and layer, float64 [W], and of how many numbers a window's is."""
+
+    def __init__(self, inspected: Inspected) -> None:
+        self.first, self.windows = inspected.first_query, len(inspected.tokens_WN)
+        self.rows = slice(0, 0)
+        self.sum_W: dict[tuple[str, int | None], Tensor] = {}
+        self.counts: dict[tuple[str, int | None], int] = {}
+
+    def begin(self, windows: int) -> None:
+        """The next batch, of so many windows."""
+        self.rows = slice(self.rows.stop, self.rows.stop + windows)
+
+    def add(self, name: str, layer: int | None, x_BN: Tensor) -> None:
+        """Numbers of every window of the batch, [B, ...]."""
+        sum_W = self.sum_W.setdefault((name, layer), torch.zeros(self.windows, dtype=torch.float64))
+        sum_W[self.rows] += x_BN.double().square().flatten(1).sum(dim=1).cpu()
+        if self.rows.start == 0:
+            self.counts[name, layer] = self.counts.get((name, layer), 0) + x_BN[0].numel()
+
+    def add_inputs(self, name: str, layer: int | None, x_BND: Tensor) -> None:
+        """What there is of every input: those that are looked at count."""
+        self.add(name, layer, x_BND[:, self.first :])
+
+    def attended(self, chunk: Chunk) -> None:
+        """Queries, keys and scores of some queries."""
+        if chunk.q_BHTK is not None and chunk.k_BHSK is not None:
+            self.add("query", chunk.layer, chunk.q_BHTK)
+            self.add("key", chunk.layer, chunk.k_BHSK[:, :, -chunk.q_BHTK.shape[2] :])
+        # The logarithm of a weight is its score, but for a number that is the same for all keys.
+        weight_BHTS = chunk.weight_BHTS.double()
+        seen_BHTS = weight_BHTS > 0
+        score_BHTS = weight_BHTS.log().masked_fill(~seen_BHTS, 0.0)
+        count_BHT1 = seen_BHTS.sum(dim=-1, keepdim=True)
+        apart_BHTS = (score_BHTS - score_BHTS.sum(dim=-1, keepdim=True) / count_BHT1).masked_fill(~seen_BHTS, 0.0)
+        self.add("score", chunk.layer, (apart_BHTS.square().sum(dim=-1) / count_BHT1[..., 0]).sqrt())
+
+
+@contextmanager
+def _hooked(inspected: Inspected, sums: _Squares) -> Iterator[None]:
+    """Everything but what an observer is shown, by hooks on the model's parts while it runs."""
+    model = inspected.decoder
+    embedded: list[Tensor] = []
+
+    def at_embedding(module: nn.Module, inputs: Any, x_BND: Tensor) -> None:
+        sums.begin(len(x_BND))
+        sums.add_inputs("embedding", None, x_BND)
+        embedded[:] = [x_BND]
+
+    def at_block(layer: int, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if layer == 0:
+            sums.add_inputs("added", None, inputs[0] - embedded.pop())
+        sums.add_inputs("stream", layer, inputs[0])
+
+    def at_attention(layer: int, module: nn.Module, inputs: tuple[Any, ...], output_BND: Tensor) -> None:
+        x_BND, encoding, pos_N = cast(tuple[Tensor, Encoding, Tensor], inputs[:3])
+        value_input_BND = encoding.attention_input(x_BND, pos_N)[1]
+        sums.add_inputs("value_input", layer, value_input_BND)
+        sums.add_inputs("value", layer, _values(cast(Attention, module), value_input_BND))
+        sums.add_inputs("attention_output", layer, output_BND)
+
+    def at_feed_forward(layer: int, module: nn.Module, inputs: Any, output_BND: Tensor) -> None:
+        sums.add_inputs("feed_forward_output", layer, output_BND)
+
+    def at_norm(module: nn.Module, inputs: tuple[Tensor], output_BND: Tensor) -> None:
+        sums.add_inputs("stream", None, inputs[0])
+        logits_BNV = model.head(output_BND[:, sums.first :]).float()
+        sums.add("logit", None, logits_BNV.std(dim=-1, correction=0))
+
+    with ExitStack() as hooks:
+        hooks.callback(model.embedding.register_forward_hook(at_embedding).remove)
+        for layer, block in enumerate(cast(list[Block], list(model.blocks))):
+            hooks.callback(block.register_forward_pre_hook(partial(at_block, layer)).remove)
+            hooks.callback(block.attention.register_forward_hook(partial(at_attention, layer)).remove)
+            hooks.callback(block.feed_forward.register_forward_hook(partial(at_feed_forward, layer)).remove)
+        hooks.callback(model.norm.register_forward_hook(at_norm).remove)
+        yield
+
+
+def _values(attention: Attention, x_BND: Tensor) -> Tensor:
+    """What W_v makes of its input, of all heads."""
+    values = attention.sizes[1]
+    if type(attention.qkv.weight) not in (nn.Parameter, Tensor):  # quantised, as a whole
+        return attention.qkv(x_BND)[..., -values:]
+    bias = attention.qkv.bias
+    return F.linear(x_BND, attention.qkv.weight[-values:], None if bias is None else bias[-values:])
