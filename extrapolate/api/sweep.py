@@ -315,7 +315,8 @@ def _learning_rates(tasks: Tasks) -> pd.DataFrame:
         if (choice := tasks.choices.get(group[0].name)) is None:
             continue
         for rate, loss in choice.losses.items():
-            rows.append((group[0].model_name, rate, loss, len(choice.seeds), _taken(choice, rate)))
+            half_width = choice.half_widths[rate]
+            rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), _taken(choice, rate)))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
 
 

@@ -58,7 +58,9 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
     yield timed("autocast", file, lambda: check_autocast(model_of(arguments).encodings, file, kv_heads))
     yield timed(
-        "scale at the start", file, lambda: scale.check_scale(new(name, arguments, seq_len), new("none", {}, seq_len), file)
+        "scale at the start",
+        file,
+        lambda: scale.check_scale(new(name, arguments, seq_len), new("none", {}, seq_len), file),
     )
     yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
 

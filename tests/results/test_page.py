@@ -40,6 +40,7 @@ OF_A_STUDY = pd.DataFrame(
         "Model": ["rope"] * 2,
         "Learning rate": [1e-3, 3e-3],
         "Validation loss": [5.0, None],
+        "± (95 %)": [None, None],
         "Seeds": [1, 1],
         "Taken": ["yes, the lowest tried", ""],
     }

@@ -13,6 +13,7 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
 FILE = "learning_rates.parquet"
+INTERVAL = "± (95 %)"
 RATES = Described(
     "learning_rates", "`learning_rates.parquet` of a study and of a report on one", "a model and a learning rate",
     plain(
@@ -21,6 +22,10 @@ RATES = Described(
         Column(
             "Validation loss", REAL, "nats per token", False, "The mean over seeds, at the end of training.",
             "the training of a seed failed",
+        ),
+        Column(
+            INTERVAL, REAL, "nats per token", False, "Half the width of that mean's 95 % interval over seeds, by "
+            "Student's t.", "there is one seed, or the training of one failed",
         ),
         Column("Seeds", INT, meaning="How many seeds that is the mean of."),
         Column(
