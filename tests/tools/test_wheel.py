@@ -29,9 +29,9 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         def pip(self, python: str, folder: Path) -> Path:
             folder.mkdir()
             program = folder / "extrapolate"
-            program.write_text('#!/bin/sh\nif [ "$1" = sweep ]; then\n  mkdir -p sweeps/quick-start-quick/report\n')
-            with program.open("a") as rest:
-                rest.write("  echo page > sweeps/quick-start-quick/report/report.html\nfi\n")
+            program.write_text(
+                '#!/bin/sh\nif [ "$1" = report ]; then\n  mkdir report\n  echo page > report/report.html\nfi\n'
+            )
             program.chmod(0o755)
             return program
 
@@ -63,11 +63,11 @@ def test_a_way_that_fails_says_what_it_ran_and_the_others_are_tried(tool, capsys
     assert "Python 3.11, pip: ok" in said
 
 
-def test_the_first_way_with_a_python_does_the_study(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    studies = []
-    monkeypatch.setattr(tool, "attempt", lambda install, python, folder, clone: studies.append((python, bool(clone))))
+def test_the_first_way_with_a_python_trains(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(tool, "attempt", lambda install, python, folder, trains: tried.append((python, trains)))
     assert tool.main(["pip:3.11", "uv:3.11", "uv:3.13"]) == 0
-    assert studies == [("python3.11", True), ("python3.11", False), ("python3.13", True)]
+    assert tried == [("python3.11", True), ("python3.11", False), ("python3.13", True)]
 
 
 def test_a_stand_in_that_does_not_run_is_no_python(tool: ModuleType, tmp_path: Path) -> None:
