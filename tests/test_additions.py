@@ -182,7 +182,7 @@ def test_a_measurement(folder, found, report) -> None:
     ((quantity, layer, value),) = found["inspected"]
     assert (quantity, layer) == ("weight", 0)
     assert 0 < value <= 1
-    assert "receptive-field, removal, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
+    assert "removal, scale, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
     assert "\n## surest\n" in page(folder, "measurements.md")
     assert "# How the models use position" in report
 

@@ -18,7 +18,7 @@ class Mine(Encoding):
 def test_a_registered_encoding_is_ok(cli) -> None:
     shown = cli("check", "rope:theta=500", "--seq-len", 16).succeeded().out
     assert "rope:theta=500, L = 16 tokens" in shown
-    assert shown.count(" ok ") == 7
+    assert shown.count(" ok ") == 8
 
 
 def test_a_users_fault_is_in_the_table_and_in_the_message(cli, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_users_fault_is_in_the_table_and_in_the_message(cli, tmp_path: Path) -
     message = ended.error()
     assert re.match("mine.py: embed lets token .* see tokens that come after it", message)
     assert message.endswith("(and 1 more, see the table)")
-    assert ended.out.count(" ok ") == 5
+    assert ended.out.count(" ok ") == 6
 
 
 def test_what_cannot_be_checked_is_said(cli) -> None:
