@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from extrapolate.api.sweep import sweep as sweep
     from extrapolate.api.tokenize import tokenize as tokenize
     from extrapolate.api.train import train as train
-    from extrapolate.api.train_many import train_many as train_many
     from extrapolate.cli.progress import Terminal as Terminal
     from extrapolate.encodings.base import Encoding as Encoding
     from extrapolate.errors import UserError as UserError
@@ -65,7 +64,6 @@ _PUBLIC = {
     "sweep": "api.sweep",
     "tokenize": "api.tokenize",
     "train": "api.train",
-    "train_many": "api.train_many",
 }
 __all__ = ["__version__", *_PUBLIC]
 

@@ -52,7 +52,7 @@ ENCODINGS = ("rope", "expe", "learned", "none")
 SLOWEST = (
     "test_readme.py", "test_sweep.py", "test_kill.py", "test_commands.py", "test_damage.py", "test_extend.py",
     "test_docs.py", "test_device.py", "test_contract.py", "test_export.py", "test_resume.py", "test_report.py",
-    "test_probes.py", "test_loop.py", "test_compare.py", "test_stacked.py", "test_additions.py", "test_protocols.py",
+    "test_probes.py", "test_loop.py", "test_compare.py", "test_additions.py", "test_protocols.py",
     "test_imported.py", "test_render.py", "test_trust.py", "test_optimum.py",
 )  # fmt: skip
 
@@ -330,7 +330,7 @@ def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def _quiet_machine() -> Iterator[None]:
     """What else runs on the developer's machine must not decide whether a training's time is known."""
     from extrapolate.machine.load import Load
-    from extrapolate.training import loop, many
+    from extrapolate.training import loop
 
     class Quiet(Load):
         @classmethod
@@ -338,8 +338,7 @@ def _quiet_machine() -> Iterator[None]:
             return Load(0.0, 0.0, 0.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (loop, many):
-            patch.setattr(module, "Load", Quiet)
+        patch.setattr(loop, "Load", Quiet)
         yield
 
 

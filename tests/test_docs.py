@@ -227,16 +227,6 @@ def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     assert (tmp_path / "report-markov/optimum_by_ev.fixed-target.parquet").exists()
 
 
-@pytest.mark.usefixtures("quick_measurements")
-def test_the_commands_of_the_page_of_several_models_run(tiny, cli, tmp_path) -> None:
-    fewer = {"train": [*tiny], "bench": ["--seconds", "0.1", "--seq-len", "8", "--no-compile"]}
-    blocks = re.findall(r"^```sh\n(.*?)^```", page("many-runs.md"), re.MULTILINE | re.DOTALL)
-    for line in "".join(blocks).splitlines():
-        command = shlex.split(line)[1:]
-        cli(*command, *fewer[command[0]]).succeeded()
-    assert len(list((tmp_path / "ckpt/rates").iterdir())) == 6
-
-
 def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     """Every section, and the names of its cells."""
     study, store, scale, search = re.findall(r"^```toml\n(.*?)^```", page("studies.md"), re.MULTILINE | re.DOTALL)

@@ -22,12 +22,8 @@ from extrapolate.benchmark.training import bench_config
 from extrapolate.data.store import Store
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs import provenance
-from extrapolate.runs.resolve import micro_batch_tokens
-from extrapolate.training.learner import Learner
 from extrapolate.training.optimizer import optimizer_of
-from extrapolate.training.stacked import Stacked
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
@@ -118,57 +114,6 @@ def _step_seconds(preset: str, windows: int, precision: str, compiled: bool, dev
     return _median_seconds(step, device, repeats)
 
 
-def several_table(
-    device: str, counts: Sequence[int] = (1, 2, 4, 8, 16), modes: Sequence[bool] = (False, True), repeats: int = 20
-) -> Table:
-    """Tokens per second of a step of several models at once, all of them together, beside one model alone."""
-    rows = []
-    for precision in ("fp32", "bf16"):
-        for compiled in modes:
-            alone = 0.0
-            for count in (0, *counts):  # 0: one model, on the ordinary way
-                seconds = _several_seconds(count, precision, compiled, device, repeats)
-                rate = max(count, 1) * bench_config("tiny", None).training.batch_tokens / seconds
-                alone = alone or rate
-                rows.append(
-                    {
-                        "models": str(count) if count else "one alone",
-                        "precision": precision,
-                        "mode": "compiled" if compiled else "eager",
-                        "tokens/s of all": f"{rate:,.0f}",
-                        "beside one alone": f"{rate / alone:.2f}x",
-                    }
-                )
-    words = "Preset `tiny`, RoPE, as `extrapolate train --seeds` trains: the median step of all models."
-    return Table("Several models at once", words, pd.DataFrame(rows))
-
-
-def _several_seconds(count: int, precision: str, compiled: bool, device: str, repeats: int) -> float:
-    config = bench_config("tiny", None)
-    pass_tokens = micro_batch_tokens(config.model.vocab_size, device)
-    changed = {"device": device, "precision": precision, "compile": compiled, "micro_batch_tokens": pass_tokens}
-    training = config.training.model_copy(update=changed)
-    learners = []
-    for seed in range(max(count, 1)):
-        torch.manual_seed(seed)
-        model = Model(config.model, "rope", {}, training.seq_len).to(device).train()
-        learners.append(Learner(model, optimizer_of(model, training), PLAIN, training))
-    stacked = Stacked(learners) if count else None
-    tokens = torch.randint(0, config.model.vocab_size, (training.batch_size, training.seq_len + 1))
-
-    def step() -> None:
-        if stacked is None:
-            learners[0].gradients(tokens)
-        else:
-            stacked.gradients([(tokens, None)] * count)
-        for learner in learners:
-            learner.clip()
-            learner.optimizer.step()
-            learner.optimizer.zero_grad(set_to_none=True)
-
-    return _median_seconds(step, device, repeats)
-
-
 def _median_seconds(work: Callable[[], Any], device: str, repeats: int) -> float:
     times = []
     for _ in range(WARM_UP_STEPS + repeats):
@@ -216,7 +161,7 @@ def main() -> int:
     passed, tests = run_tests()
     with tempfile.TemporaryDirectory() as name:
         store = xt.tokenize("stdlib", out=Path(name) / "stdlib")
-        tables = [training_table("cuda"), several_table("cuda"), *comparison_tables(Path(name), store, "cuda")]
+        tables = [training_table("cuda"), *comparison_tables(Path(name), store, "cuda")]
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     libraries = f"torch {torch.__version__}, CUDA {torch.version.cuda}"
     PAGE.write_text(

@@ -216,12 +216,12 @@ def both(first: Report, second: Report) -> Report:
 
 
 class Shown:
-    """What a training's display says: the step, the last losses and the learning rate, of one of `runs` at once."""
+    """What a training's display says: the step, the last losses and the learning rate."""
 
-    def __init__(self, config: TrainedConfig, name: str, update: Any, runs: int = 1) -> None:
+    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
         training = config.training
         self.name, self.steps, self.update = name, training.steps, update
-        self.total = runs * training.steps * training.batch_size * training.seq_len
+        self.total = training.steps * training.batch_size * training.seq_len
         self.done = 0.0
         self.last: dict[str, float] = {}
 

@@ -4,22 +4,18 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from extrapolate.cli import registered
 from extrapolate.cli.flags import Device, Tracker, from_environment
-from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE
 from extrapolate.runs.presets import PRESETS
 
-N = TypeVar("N", int, float)
-
-
-_MODEL, _DATA, _TRAINING, _SEVERAL, _RUN, _OTHERS, _MACHINE = (
+_MODEL, _DATA, _TRAINING, _RUN, _OTHERS, _MACHINE = (
     partial(typer.Option, rich_help_panel=title)
-    for title in ("Model", "Data", "Training", "Several models at once", "The run", "From settings or a run", "Machine")
+    for title in ("Model", "Data", "Training", "The run", "From settings or a run", "Machine")
 )
 
 
@@ -58,12 +54,6 @@ def train(
         _DATA(help=f"share of windows for each probe ({registered.probes()}): passkey=0.25,mqar=0.25; off: all text"),
     ] = None,
     seed: Annotated[int | None, _TRAINING(help="seed of weights, order and dropout  [default: 0]")] = None,
-    seeds: Annotated[
-        str | None, _SEVERAL(help="several models at once, one for each seed: 0,1,2; --out is the folder of all")
-    ] = None,
-    lrs: Annotated[
-        str | None, _SEVERAL(help="several models at once, one for each learning rate (and seed): 1e-3,3e-3")
-    ] = None,
     out: Annotated[Path | None, _RUN(help="the run's folder  [default: ckpt/<name>]")] = None,
     resume: Annotated[bool, _RUN("--resume", help="continue the run in --out, with its own settings")] = False,
     save_every: Annotated[int | None, _RUN(min=1, help="tokens between saved states  [default: 30 s]")] = None,
@@ -110,24 +100,6 @@ def train(
     if from_environment(ctx, "device") and _told_otherwise(config, start, out, resume):
         device = Device.AUTO
     tracked, optimized = (None if one is None else one.value for one in (tracker, optimizer))
-    if seeds is not None or lrs is not None:
-        refused = {
-            "--seed": seed, "--lr": lr, "--from": start, "--extend": extend, "--fsdp": fsdp or None,
-        }  # fmt: skip
-        if given := [flag for flag, value in refused.items() if value is not None]:
-            raise UserError(f"--seeds and --lrs cannot be combined with {', '.join(given)}")
-        from extrapolate.api.train_many import train_many
-
-        train_many(
-            encoding, seeds=_numbers("--seeds", seeds, int) if seeds is not None else (0,), lrs=_numbers("--lrs", lrs,
-            float) if lrs is not None else None, seq_len=seq_len, data=data, preset=preset, tokens=tokens,
-            batch_tokens=batch_tokens, optimizer=optimized, layers=layers, width=width, heads=heads, ssmax=ssmax,
-            qk_norm=qk_norm, qkv_bias=qkv_bias, probes=probes, out=out, resume=resume, save_every=save_every,
-            keep_every=keep_every, device=device.value, precision=precision.value, compile=compile, config=config,
-            tracker=tracked, trust_code=trust_code, progress=CommandLine(),
-        )  # fmt: skip
-        say(f"evaluate them with: extrapolate eval-lengths {quote(str(out or 'ckpt'))}")
-        return
     run = trained(
         encoding, seq_len=seq_len, data=data, preset=preset, tokens=tokens, batch_tokens=batch_tokens,
         optimizer=optimized, lr=lr, layers=layers, width=width, heads=heads, ssmax=ssmax, qk_norm=qk_norm,
@@ -142,10 +114,3 @@ def _told_otherwise(config: Path | None, start: Path | None, out: Path | None, r
     """Whether a file of settings or another run decides, so that the environment's defaults do not."""
     resumed = resume and out is not None and (out / RUN_FILE).is_file()
     return config is not None or start is not None or resumed
-
-
-def _numbers(flag: str, text: str, kind: type[N]) -> list[N]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"{flag} {text}: give numbers with commas between them, such as 1,2,3") from None

@@ -165,8 +165,6 @@ class _Softmax(torch.autograd.Function):
     to bfloat16 in any case.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(scores_BHTS: Tensor, dtype: torch.dtype) -> Tensor:
         return scores_BHTS.softmax(dim=-1).to(dtype)

@@ -26,8 +26,6 @@ class RMSNorm(nn.RMSNorm):
 class _RMSNorm(torch.autograd.Function):
     """weight x / rms(x), and 1 / rms(x), which the gradient needs."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x_ND: Tensor, weight_D: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         square_N = torch.linalg.vector_norm(x_ND, dim=-1).square().div(x_ND.shape[1])

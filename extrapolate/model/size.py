@@ -88,15 +88,14 @@ def check_model(config: ModelConfig) -> None:
     _check("the model", _held(config, WEIGHT), "cpu")
 
 
-def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, device: str, models: int = 1) -> None:
+def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, device: str) -> None:
     """Raises UserError if training does not fit into the memory of this machine, or of its device.
 
-    The tokens are those of an optimiser's step and of a forward pass, of all `models` that train at once. What a
-    forward pass keeps for its gradients, the encoding's own parameters and what the program itself holds are not
-    counted: more is needed than this says.
+    The tokens are those of an optimiser's step and of a forward pass. What a forward pass keeps for its gradients, the
+    encoding's own parameters and what the program itself holds are not counted: more is needed than this says.
     """
     check_model(config)  # built on the CPU, wherever it is trained
-    needs = {part: models * held for part, held in _held(config, TRAINED_WEIGHT).items()} | {
+    needs = _held(config, TRAINED_WEIGHT) | {
         "the logits of a forward pass": 4 * pass_tokens * config.vocab_size,
         "the tokens of a batch": 2 * 8 * step_tokens,  # window by window, and then in one array
     }

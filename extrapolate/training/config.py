@@ -70,11 +70,7 @@ class TrainingConfig(Section):
     @property
     def micro_batch_size(self) -> int:
         """Windows in a forward pass: the gradients of several make a step."""
-        return self.windows_in_pass(1)
-
-    def windows_in_pass(self, models: int) -> int:
-        """Windows of each of so many models that are computed as one, in a forward pass of all of them."""
-        return max(1, min(self.micro_batch_tokens // self.seq_len // models, self.batch_size))
+        return max(1, min(self.micro_batch_tokens // self.seq_len, self.batch_size))
 
     @property
     def steps(self) -> int:

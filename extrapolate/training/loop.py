@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from extrapolate import files, results
 from extrapolate.data.store import Store
@@ -125,14 +124,13 @@ def train(
     return run
 
 
-def check_memory(config: TrainedConfig, models: int = 1) -> None:
+def check_memory(config: TrainedConfig) -> None:
     training = config.training
     check_training(
         config.model,
-        step_tokens=models * training.batch_size * training.seq_len,
-        pass_tokens=models * training.windows_in_pass(models) * training.seq_len,
+        step_tokens=training.batch_size * training.seq_len,
+        pass_tokens=training.micro_batch_size * training.seq_len,
         device=training.device,
-        models=models,
     )
 
 
@@ -247,28 +245,19 @@ class Training:
 
     def loop(self, save_every: int | None, keep_every: int | None) -> None:
         """Trains to the end, saving as it goes, and writes the final weights."""
-        self.begin()
-        with self.log if self.ranks.first else nullcontext(), stop_requests() as self.requests:
-            while not self.done:
-                self.follow(self._step(), save_every, keep_every)
-        self.end()
-
-    @property
-    def done(self) -> bool:
-        """Whether all steps were taken."""
-        return self.step >= self.training.steps
-
-    def begin(self) -> None:
-        """Before the first step."""
         if not self.training.compile:
             self._tell(0)
         self.model.train()
+        with self.log if self.ranks.first else nullcontext(), stop_requests() as self.requests:
+            while self.step < self.training.steps:
+                self._follow(self._step(), save_every, keep_every)
+        if self.ranks.first:
+            results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
+        self._save_weights(final=True)
+        if self.ranks.first:
+            remove_state(self.run.path)
 
-    def batch(self) -> tuple[Tensor, Tensor | None]:
-        """What the next step learns from: as `TrainingData.batch`."""
-        return self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
-
-    def follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
+    def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
         """What is due after a step, with its row. Raises Interrupted where the user stops it, with the state saved."""
         self._tell_row(row)
         if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
@@ -277,7 +266,7 @@ class Training:
             self._save_weights(final=False)
         stop, late = self._wishes() if self.ranks.count == 1 else self._agreed
         due = self._passed(save_every) if save_every else late
-        if not self.done and (due or stop):
+        if self.step < self.training.steps and (due or stop):
             self._save()
             if stop:
                 raise Interrupted(
@@ -285,28 +274,12 @@ class Training:
                     f"extrapolate train --out {self.run.path} --resume continues"
                 )
 
-    def end(self) -> None:
-        """After the last step: writes the final weights."""
-        if self.ranks.first:
-            results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
-        self._save_weights(final=True)
-        if self.ranks.first:
-            remove_state(self.run.path)
-
     def _step(self) -> dict[str, Any]:
+        """Takes a step, and returns its row. Raises NotFinite."""
         began, load = time.perf_counter(), Load.now()
-        batch, weight = self.batch()
+        batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
         self.learner.begin_step(self.step)
         part = self.learner.gradients(batch, weight)
-        return self.take(part, time.perf_counter() - began, load)
-
-    def take(self, part: float, seconds: float, load: Load | None) -> dict[str, Any]:
-        """Takes a step with the gradients that are there, and returns its row.
-
-        part: what `Learner.gradients` returned; seconds: what the gradients took; load: as it was before. Raises
-        NotFinite.
-        """
-        began = time.perf_counter() - seconds
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["rate"]

@@ -257,7 +257,6 @@ def test_arguments_of_the_other_evaluations_are_checked_too(runs: dict[str, Run]
         (lambda run: xt.train("rope", data=3), "`data`: 3 is not a path"),
         (lambda run: xt.train("rope", config=3), "`config`: 3 is not a path"),
         (lambda run: xt.train(start=3), "`start`: 3 is not a path"),
-        (lambda run: xt.train_many("rope", out=3), "`out`: 3 is not a path"),
     ],
 )
 def test_what_is_no_path_is_refused(runs: dict[str, Run], call: Callable[[Run], Any], words: str) -> None:

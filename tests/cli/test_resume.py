@@ -67,7 +67,6 @@ class TestWithoutFlags:
     def test_what_cannot_begin_is_refused_before_text_is_tokenised(self, refused):
         refused(["train", "--resume", "--out", "gone"], "gone holds no run", "--pe rope")
         refused(["train", "--pe", "rope"], "--seq-len 512")
-        refused(["train", "--pe", "rope", "--seeds", "0,1"], "--seq-len 512")
         refused(["train", "--pe", "rop", "--seq-len", "16"], "did you mean 'rope'")
 
     def test_a_finished_run_needs_no_corpus(self, cli, tiny, store, tmp_path):

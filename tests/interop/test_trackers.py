@@ -213,14 +213,6 @@ def test_a_tracker_that_fails_ends_nothing_and_says_so_once(
     assert warnings == ["pytest failed (no route): the training goes on without it"]
 
 
-def test_several_models_at_once_are_runs_of_their_own(store: Path, tmp_path: Path, kept) -> None:
-    settings = {name: value for name, value in SETTINGS.items() if name != "seed"}
-    runs = xt.train_many(**settings, seeds=(0, 1), data=store, out=tmp_path, tracker="pytest")
-    for run in runs:
-        mine = [one for one in kept if f"/{run.name}/" in one[0]]
-        same([(key, step, value) for _, step, values in mine for key, value in values.items()], run.path)
-
-
 def test_an_unknown_tracker_and_one_that_is_not_installed_are_refused_before_anything_starts(
     cli, tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,16 +60,6 @@ def test_steps_are_measured_in_every_mode(gpu: ModuleType, monkeypatch: pytest.M
     assert (rows["tokens/s"].str.replace(",", "").astype(int) > 0).all()
 
 
-def test_several_models_at_once_are_measured_beside_one(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "WARM_UP_STEPS", 0)
-    small = gpu.bench_config("tiny", None)
-    small = small.model_copy(update={"training": small.training.model_copy(update={"batch_tokens": 64})})
-    monkeypatch.setattr(gpu, "bench_config", lambda *_: small)
-    rows = gpu.several_table("cpu", counts=(1, 2), modes=(False,), repeats=1).rows
-    assert rows["models"].tolist() == ["one alone", "1", "2"] * 2
-    assert rows["beside one alone"][0] == "1.00x"
-
-
 def test_a_comparison_has_a_row_for_each_model_and_a_loss_for_each_factor(
     gpu: ModuleType, word_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,16 +252,6 @@ def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: 
         check_causality(config, own, None)
 
 
-def test_several_models_at_once_are_asked_too(tmp_path: Path, word_store: Store) -> None:
-    file = written(tmp_path, LEAKS["embed"][0])
-    with pytest.raises(xt.UserError, match=rf"mine\.py: embed {LATER}"):
-        xt.train_many(
-            f"{file}:Mine", seeds=(0, 1), data=word_store, seq_len=16, tokens=512, batch_tokens=256, layers=1,
-            out=tmp_path / "ckpt",
-        )  # fmt: skip
-    assert not (tmp_path / "ckpt").exists()
-
-
 def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, word_store: Store) -> None:
     file = written(tmp_path, EXTENDED)
     own = xt.train(f"{file}:Mine", data=word_store, seq_len=16, tokens=512, batch_tokens=256, out=tmp_path / "own")
