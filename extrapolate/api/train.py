@@ -81,7 +81,7 @@ def train(
     config.json; arguments win over it. start: continue the weights of this run, or of a checkpoint of Hugging Face,
     `hf:NAME_OR_FOLDER`, as another run. extend: with `start`, an extension that belongs to the new run, such as
     `pi:factor=4`. fsdp: where torchrun starts several processes, each holds a part of the weights, gradients and
-    moments (FSDP2); default: each holds them all. See docs/many-devices.md. tracker: `trackio`, `wandb` or
+    moments (FSDP2); default: each holds them all. See docs/scaling.md. tracker: `trackio`, `wandb` or
     `tensorboard`, which gets each row of the log too (default: none). Where it fails, `progress` is told, and the
     training goes on. trust_code: Python files that come with `config`, `start` or the run in `out` may run, though you
     have not run them before: see docs/trust.md.

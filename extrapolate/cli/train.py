@@ -63,7 +63,7 @@ def train(
     ] = None,
     tracker: Annotated[
         Tracker | None,
-        _RUN(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the log: docs/trackers.md  [default: none]"),
+        _RUN(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the log: docs/setting-up.md  [default: none]"),
     ] = None,
     device: Annotated[Device, _MACHINE(envvar="EXTRAPOLATE_DEVICE", help="what computes")] = Device.AUTO,
     precision: Annotated[Precision, _MACHINE(help="auto: bf16 where the hardware computes in it")] = Precision.AUTO,

@@ -1,4 +1,4 @@
-"""torchrun, for real: the commands of docs/many-devices.md, and a process of two that is killed."""
+"""torchrun, for real: the commands of docs/scaling.md, and a process of two that is killed."""
 
 import os
 import re
@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "many-devices.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "scaling.md"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 SMALL = ["--layers", "1", "--batch-tokens", "512", "--precision", "fp32", "--device", "cpu", "--no-compile"]
 
 
 def commands() -> list[list[str]]:
-    """The page's, as this Python runs them."""
-    lines = [
-        line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL) for line in block.splitlines()
-    ]
+    """The page's on several devices, as this Python runs them."""
+    chapter = PAGE.read_text().partition("\n## One model on several devices\n")[2].partition("\n## ")[0]
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL) for line in block.splitlines()]
     programs = {"torchrun": TORCHRUN, "extrapolate": [sys.executable, "-m", "extrapolate"]}
     return [programs[line.split()[0]] + shlex.split(line)[1:] for line in lines]
 

@@ -301,7 +301,7 @@ def test_markdown_for_a_pull_request(cli, write_run, before, tmp_path):
 
 
 def test_the_commands_of_the_page_run(cli, write_run, tmp_path):
-    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/sharing.md").read_text(encoding="utf-8").partition("\n## Combine ")[0]
     made = subprocess.run(["make", "report", "QUICK=1", "-n"], cwd=ROOT, capture_output=True, text=True, check=True)
     study, scale = re.search(r"sweep \S*/(\S+)\.toml --scale (\w+)", made.stdout).groups()
     report = f"sweeps/{study}-{scale}/report"
