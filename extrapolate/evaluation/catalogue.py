@@ -13,8 +13,6 @@ def protocols_table() -> str:
         cls = protocols[name]
         does = (inspect.getdoc(cls) or "").partition("\n")[0]
         arguments = ", ".join(f"`{a.name}={a.default}`" for a in arguments_of(cls))
-        cells = [
-            f"[`{name}`](protocol-{name}.svg)", does, arguments, f"{cls.max_targets:,}", "yes" if cls.positions else "no"
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
+        shown = "yes" if cls.positions else "no"
+        lines.append(f"| [`{name}`](protocol-{name}.svg) | {does} | {arguments} | {cls.max_targets:,} | {shown} |")
     return "\n".join(lines) + "\n"
