@@ -3,6 +3,7 @@
 Into another folder than docs/ it draws no pictures of encodings.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import looks
 
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
-from extrapolate.evaluation.catalogue import protocols_page
+from extrapolate.evaluation.catalogue import protocols_table
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.inspection.page import measurements_page
 from extrapolate.reports.protocol_picture import svg
@@ -25,15 +26,17 @@ PAGES = {
     "extensions.md": extensions_page,
     "json.md": json_page,
     "measurements.md": measurements_page,
-    "protocol-list.md": protocols_page,
     "results.md": results_page,
 }
+TABLE = re.compile(r"(?<=<!-- made from code by `make docs` -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def main(folder: Path) -> None:
     """Writes every page into a folder, and the pictures of the protocols."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
+    page = (DOCS / "protocols.md").read_text(encoding="utf-8")  # the rest of it is written by hand
+    (folder / "protocols.md").write_text(TABLE.sub(lambda _: f"\n{protocols_table()}\n", page), encoding="utf-8")
     gpu_hours.main(DOCS, folder)
     for protocol in protocols.names():
         (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")

@@ -175,7 +175,8 @@ def test_a_protocol(folder, found, report) -> None:
     assert "did you mean 'last-token'" in found["refused"][0]
     assert found["control of a benchmark"]
     assert (folder / "docs/protocol-last-token.svg").exists()
-    assert "\n## last-token\n" in page(folder, "protocol-list.md")
+    row = "| [`last-token`](protocol-last-token.svg) | One token is scored at the end of each span. |"
+    assert row in page(folder, "protocols.md")
 
 
 def test_a_measurement(folder, found, report) -> None:

@@ -38,7 +38,7 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "docs" / "generate.py", tmp_path], check=True)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     made = {path.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8") for path in files}
-    pages = {"data.md", "encodings.md", "extensions.md", "protocol-list.md", "results.md"}
+    pages = {"data.md", "encodings.md", "extensions.md", "protocols.md", "results.md"}
     assert made.keys() >= {*pages, *(f"encodings/{name}.md" for name in encodings.names())}
     for name, text in made.items():
         assert page(name) == text, f"docs/{name} is not what the code says: run `make docs`"
@@ -47,8 +47,11 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
 def test_every_protocol_has_its_picture() -> None:
     names = {f"protocol-{name}.svg" for name in protocols.names()}
     assert names == {path.name for path in (ROOT / "docs").glob("protocol-*.svg")}
-    assert names == set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocol-list.md")))
-    assert names >= set(re.findall(r"\]\((protocol-.*?\.svg)\)", page("protocols.md")))
+    assert names == set(re.findall(r"^\| \[`.*?`\]\((protocol-.*?\.svg)\)", page("protocols.md"), re.MULTILINE))
+    sections = re.findall(r"^## `(.*)`\n\n!\[.*\]\((.*)\)$", page("protocols.md"), re.MULTILINE)
+    assert [f"protocol-{name}.svg" for name, _ in sections] == [picture for _, picture in sections]
+    explained = {name for name, _ in sections}
+    assert {"windows", "fixed-target", "sliding", "yarn"} <= explained <= set(protocols.names())
 
 
 def test_every_encoding_has_its_picture_and_no_other_is_there() -> None:

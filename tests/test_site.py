@@ -25,6 +25,7 @@ def test_a_command_of_the_questions_is_one(line: str) -> None:
 
 def test_the_navigation_has_every_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    listed = set(re.findall(r": ([\w-]+\.md)$", navigation, re.MULTILINE))
+    listed = set(re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE))
     beside = {"index.md", "quickstart.md", "CONTRIBUTING.md", "CHANGELOG.md"}
-    assert listed == {path.name for path in DOCS.glob("*.md")} | beside
+    pages = {path.relative_to(DOCS).as_posix() for path in [*DOCS.glob("*.md"), *DOCS.glob("results/*.md")]}
+    assert listed == pages | beside

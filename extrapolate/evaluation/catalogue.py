@@ -1,31 +1,18 @@
-"""The page of protocols, made from the code: `python -m extrapolate.evaluation.catalogue`."""
+"""The table of protocols in docs/protocols.md, made from the code."""
 
 import inspect
 
-from extrapolate.catalogue import Entry, arguments_of, section
+from extrapolate.catalogue import arguments_of
 from extrapolate.evaluation.protocols.base import protocols
 
 
-def protocols_page() -> str:
-    """docs/protocol-list.md."""
-    lines = [
-        "# Every protocol",
-        "",
-        "Made from the code by `python -m extrapolate.evaluation.catalogue`. A protocol says which tokens are scored,",
-        "and with which context. L is the training length, N the evaluated one. [protocols.md](protocols.md) explains",
-        "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost.",
-        "",
-        "Arguments are given as `--protocol sliding:stride=16`, or with the flags `--stride` and `--bos`.",
-    ]
+def protocols_table() -> str:
+    """A row for each protocol: its description, arguments, most targets, whether a report has its loss by position."""
+    lines = ["| protocol | what it does | arguments | targets, at most | loss by position |", "|---|---|---|---|---|"]
     for name in protocols.names():
         cls = protocols[name]
-        text = inspect.getdoc(cls) or ""
-        shown = "the report shows the loss by position" if cls.positions else "no loss by position"
-        entry = Entry(name, name, "protocol", text.partition("\n")[0], text, tuple(arguments_of(cls)), "", "", ())
-        lines += section(entry, f"at most {cls.max_targets:,} targets, unless asked otherwise · {shown}")
-        lines.append(f"![Windows of the protocol {name}](protocol-{name}.svg)")
+        does = (inspect.getdoc(cls) or "").partition("\n")[0]
+        arguments = ", ".join(f"`{a.name}={a.default}`" for a in arguments_of(cls))
+        shown = "yes" if cls.positions else "no"
+        lines.append(f"| [`{name}`](protocol-{name}.svg) | {does} | {arguments} | {cls.max_targets:,} | {shown} |")
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(protocols_page(), end="")

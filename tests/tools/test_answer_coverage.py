@@ -1,4 +1,4 @@
-"""A short form of the table in docs/uncertainty.md: the answer tells what is far apart, and nothing of equal models."""
+"""A short form of the table in docs/results/coverage.md: what is far apart is found, and nothing else."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A short form of the last table in docs/uncertainty.md: failures where there are none, and a step that is there."""
+"""A short form of the last table of docs/results/coverage.md: false failures, and a step that is there."""
 
 import importlib.util
 import sys

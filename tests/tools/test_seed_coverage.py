@@ -1,4 +1,4 @@
-"""A short form of the table in docs/uncertainty.md: how often intervals over seeds and documents hold the truth."""
+"""A short form of the table in docs/results/coverage.md: coverage over seeds and documents."""
 
 import importlib.util
 import sys
