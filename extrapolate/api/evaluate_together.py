@@ -15,11 +15,11 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.ranks import Ranks, check_devices
+from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Advance, Progress
 from extrapolate.runs.run import Run
 

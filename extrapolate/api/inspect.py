@@ -17,12 +17,12 @@ from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.keeping import keeping_rows
-from extrapolate.evaluation.names import INSPECTIONS_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.inspection import inspection
 from extrapolate.inspection.inspection import InspectionSettings
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.ranks import processes
+from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.run import Run
 

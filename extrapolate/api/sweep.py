@@ -11,11 +11,11 @@ from extrapolate import files, results
 from extrapolate.api import arguments
 from extrapolate.api.sweep_reports import write_reports
 from extrapolate.api.sweep_stores import open_stores
-from extrapolate.data.build import cores
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
+from extrapolate.machine.limits import cores
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells

@@ -20,10 +20,10 @@ from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resolve import check as check_request
-from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
+from extrapolate.training.resuming import resolve_resumed, run_in
 
 
 def train(

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.benchmark import busy, process
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.load import Load
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections

@@ -11,7 +11,7 @@ import typer
 from extrapolate.cli import registered
 from extrapolate.cli.flags import AsJson, Device
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import (
+from extrapolate.names import (
     ALL,
     AS_TRAINED,
     DEFAULT_PROTOCOLS,

@@ -28,7 +28,7 @@ from extrapolate.data.seen import Seen
 from extrapolate.data.store import HELDOUT
 from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
-from extrapolate.sections import Section
+from extrapolate.specs.settings import Section
 
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
 # A document that is kept: its hash, its tokens without the end of text, whether it may be held out, and which of _NAMED

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding, scaled_product
+from extrapolate.encodings.plan import PLAIN, Branch, Plan
 from extrapolate.model.attention import chunk_context, explicit_scores
 from extrapolate.model.branches import branches_of
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Branch, Plan
 
 
 @dataclass(frozen=True)

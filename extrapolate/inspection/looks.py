@@ -10,10 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from extrapolate import files
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.inspection.appearance import View, scores, views
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

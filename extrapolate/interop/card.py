@@ -9,7 +9,7 @@ from typing import Any
 
 from extrapolate import results, specs
 from extrapolate.catalogue import paragraphs
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.names import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.run import Run

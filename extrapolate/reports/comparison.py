@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.statistics import MOST_SEEDS, Estimate, Interval, Needed, holm
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import tables
 from extrapolate.reports.documents import document_rows
 from extrapolate.reports.seeds import shared

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.comparison import CONTROL, Comparison, comparisons
 from extrapolate.results.verdicts import BETTER, WORSE
 

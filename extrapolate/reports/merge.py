@@ -9,8 +9,8 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE, TASKS_TABLE
 from extrapolate.folders import listed
+from extrapolate.names import AS_TRAINED, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import tables
 from extrapolate.reports.documents import belonging
 from extrapolate.reports.gather import DOCUMENTS, TEXT, Row, gather, sources_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import tables
 from extrapolate.reports.seeds import on_shared_seeds
 

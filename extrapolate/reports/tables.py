@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.names import in_order
 from extrapolate.reports.seeds import counts
 from extrapolate.specs import did_you_mean

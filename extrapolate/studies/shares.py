@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from extrapolate.data.build import cores
 from extrapolate.errors import UserError
+from extrapolate.machine.limits import cores
 
 
 @dataclass(frozen=True)

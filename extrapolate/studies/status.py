@@ -9,10 +9,10 @@ from typing import Literal
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
-from extrapolate.training.config import TrainingConfig
 
 STUDY, SCALE = "study.toml", "scale.json"
 Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained", "begun", "left"]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from extrapolate.encodings.plan import Plan
 from extrapolate.machine.ranks import Ranks
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.learner import Learner, Part
 
 

@@ -12,6 +12,7 @@ import torch
 
 from extrapolate import files, results
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
@@ -19,7 +20,6 @@ from extrapolate.folders import listed
 from extrapolate.machine.load import Load
 from extrapolate.machine.ranks import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig

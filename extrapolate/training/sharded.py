@@ -14,10 +14,10 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.plan import Plan
 from extrapolate.machine.ranks import Ranks
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.data_parallel import DataParallel, LossOf
 from extrapolate.training.optimizer import optimizer_of
 

@@ -13,7 +13,7 @@ import extrapolate as xt
 from extrapolate.cli.commands import app
 from extrapolate.cli.flags import CommandLine, flags, in_flags
 from extrapolate.cli.progress import Terminal
-from extrapolate.contract.check import HOOKS
+from extrapolate.model.hooks import HOOKS
 
 ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]

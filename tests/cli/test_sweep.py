@@ -267,7 +267,7 @@ def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> No
 ROOT = """
 from extrapolate.encodings.base import POSITIONS
 from extrapolate.extensions.base import Extension
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 class Root(Extension):
     display, source, slot, needs = "Root", "here", "positions", POSITIONS
     def plan(self, encoding, seq_len, length):

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.machine.load import Load
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import heat
 from extrapolate.reports.heat import MOST_ROWS
 from extrapolate.reports.material import Material

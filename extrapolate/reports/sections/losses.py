@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.protocols.base import known_by
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import comparison, latex, plots, seeds, styles, tables, traces
 from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Chart

@@ -9,7 +9,7 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import plots, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material

@@ -1,4 +1,4 @@
-"""Words that evaluations and reports share, without torch."""
+"""Words that all parts share: of flags, columns and files. Without torch."""
 
 from extrapolate.errors import UserError
 

@@ -4,7 +4,6 @@ Shapes: as in encodings/base.py.
 """
 
 import math
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Context, Encoding, Spectrum
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 from extrapolate.specs import user_files
+from extrapolate.specs.user_files import described
 
 CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 
@@ -162,14 +162,6 @@ def attempt(
         return wrong(hook, what) if wrong else UserError(f"{file}: {hook} {what}")
 
     return user_files.of_user(call, instead)
-
-
-def described(error: BaseException, file: Path) -> str:
-    """`IndexError: index 64 is out of bounds, in line 12`: the first line of an error, and where the file raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    words = str(error).strip().splitlines()
-    return type(error).__name__ + (f": {words[0]}" if words else "") + (f", in line {lines[-1]}" if lines else "")
 
 
 def _sizes(axes: str, tensor: Tensor) -> dict[str, int]:

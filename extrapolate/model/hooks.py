@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.contract.answers import CONTENT, Asked, attempt, described, what_is
 from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Dims, Encoding
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
+from extrapolate.model.answers import CONTENT, Asked, attempt, what_is
 from extrapolate.model.attention import chunk_context
-from extrapolate.model.plan import Plan
+from extrapolate.specs.user_files import described
 
 _Places = Callable[..., tuple[Tensor, ...]]
 HOOKS = (

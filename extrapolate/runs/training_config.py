@@ -6,8 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import LEFT_OUT, LONGEST
-from extrapolate.sections import Count, Section
+from extrapolate.names import LEFT_OUT, LONGEST
+from extrapolate.specs.settings import Count, Section
 
 RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates where none is given
 
