@@ -39,11 +39,11 @@ def compare(
     """
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports import comparison
     from extrapolate.reports.sums import ENOUGH_DOCUMENTS
     from extrapolate.results.verdicts import explained
+    from extrapolate.terminal import say
 
     found = comparisons_of(
         runs,

@@ -113,10 +113,10 @@ def eval_lengths(
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.failures import RunsFailed
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.evaluation.protocols.base import with_arguments
+    from extrapolate.terminal import say
 
     named = ",".join(DEFAULT_PROTOCOLS) if protocols is None else _joined(protocols, "--protocol", "the protocol")
     cap, caps = _max_targets(max_targets or "")

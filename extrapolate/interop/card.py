@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import results, specs
-from extrapolate.catalogue import paragraphs
+from extrapolate.catalogue.entries import paragraphs
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.names import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig

@@ -26,8 +26,8 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
-from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
+from extrapolate.studies.toml_lines import Place
 from extrapolate.training.fine_tuning import continued
 from extrapolate.training.resuming import run_in
 

@@ -19,7 +19,7 @@ from extrapolate.runs.config import read_config_file
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import did_you_mean
 from extrapolate.specs.settings import Section
-from extrapolate.studies.lines import Place, at, places
+from extrapolate.studies.toml_lines import Place, at, places
 
 MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)

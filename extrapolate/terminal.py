@@ -4,8 +4,6 @@ import sys
 import time
 from typing import Any, Self
 
-from extrapolate.cli.plain import shown
-
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # what is done sooner needs no line
 RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes, once so much of it is done:
@@ -97,6 +95,16 @@ def duration(seconds: float) -> str:
         return f"{hours} h {minutes} min"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h"
+
+
+def shown(text: str) -> str:
+    r"""The text with what cannot be printed in Python's words: an escape character is `\x1b`, a new line `\n`.
+
+    So a name or a message from elsewhere moves no cursor and changes no colour.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:

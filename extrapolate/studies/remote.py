@@ -68,7 +68,7 @@ def sent(cell: Resolved, parent: Path | None) -> Sent:
     )
 
 
-def perform_carried(works: Sequence[Work], given: Sent, store: Files) -> Returned:
+def perform_remotely(works: Sequence[Work], given: Sent, store: Files) -> Returned:
     """In a worker: does the tasks of one cell in a folder that is then removed."""
     with tempfile.TemporaryDirectory() as place, chdir(place):
         here = Path(place)

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
+from extrapolate.catalogue.tables import column_lines
 from extrapolate.results.columns import INT, REAL, TEXT, always, sometimes
 from extrapolate.results.described import Described, plain
-from extrapolate.results.page import column_lines
 from extrapolate.results.verdicts import COLUMN, NO_SHARED_SEED, THIS_RUN
 
 TRUTH, TEXTS = pa.bool_(), pa.list_(TEXT)

@@ -1,8 +1,6 @@
-"""The page of protocols, made from the code: `python -m extrapolate.evaluation.catalogue`."""
+"""The page of protocols, made from the code: `python -m extrapolate.catalogue.protocols`."""
 
-import inspect
-
-from extrapolate.catalogue import Entry, arguments_of, section
+from extrapolate.catalogue.entries import entry_of, section
 from extrapolate.evaluation.protocols.base import protocols
 
 
@@ -11,7 +9,7 @@ def protocols_page() -> str:
     lines = [
         "# Every protocol",
         "",
-        "Made from the code by `python -m extrapolate.evaluation.catalogue`. A protocol says which tokens are scored,",
+        "Made from the code by `python -m extrapolate.catalogue.protocols`. A protocol says which tokens are scored,",
         "and with which context. L is the training length, N the evaluated one. [protocols.md](protocols.md) explains",
         "how to read the pictures, and compares the protocols: what each one asks, its bias and its cost.",
         "",
@@ -19,10 +17,9 @@ def protocols_page() -> str:
     ]
     for name in protocols.names():
         cls = protocols[name]
-        text = inspect.getdoc(cls) or ""
         shown = "the report shows the loss by position" if cls.positions else "no loss by position"
-        entry = Entry(name, name, "protocol", text.partition("\n")[0], text, tuple(arguments_of(cls)), "", "", ())
-        lines += section(entry, f"at most {cls.max_targets:,} targets, unless asked otherwise · {shown}")
+        heading = f"at most {cls.max_targets:,} targets, unless asked otherwise · {shown}"
+        lines += section(entry_of(name, cls, "protocol"), heading)
         lines.append(f"![Windows of the protocol {name}](protocol-{name}.svg)")
     return "\n".join(lines) + "\n"
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
+from extrapolate.catalogue.tables import TABLES, kind, results_page, table
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
-from extrapolate.results.page import TABLES, kind, results_page, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 # Their columns depend on the factors.

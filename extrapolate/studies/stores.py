@@ -11,8 +11,8 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import Progress
 from extrapolate.studies.cells import Cell
-from extrapolate.studies.lines import Place
 from extrapolate.studies.study import Study
+from extrapolate.studies.toml_lines import Place
 
 
 def open_stores(

@@ -11,7 +11,7 @@ import extrapolate as xt
 from extrapolate.errors import UserError
 from extrapolate.runs import trust
 from extrapolate.runs.run import file_sha256
-from extrapolate.studies import carried
+from extrapolate.studies import remote
 
 STUDY = """
 [base]
@@ -68,7 +68,7 @@ def test_trainings_evaluations_and_what_continues_them_come_back(study: Path, st
 
 
 def test_a_run_is_written_whole_or_not_at_all(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = carried._write
+    whole = remote._write
 
     def write(content: Any, folder: Path) -> None:
         if folder.name.endswith(".partial"):
@@ -76,12 +76,12 @@ def test_a_run_is_written_whole_or_not_at_all(study: Path, monkeypatch: pytest.M
             raise OSError(28, "No space left on device", "a")
         whole(content, folder)
 
-    monkeypatch.setattr(carried, "_write", write)
+    monkeypatch.setattr(remote, "_write", write)
     study.write_text(re.sub(r"lr =.*\n|\[\[fine_tune\]\]\n.*\n.*\n", "", study.read_text()))
     done = xt.sweep(study, "out", engine="ray", gather="return")
     assert done.failed == {"mine-Mine-s0": "No space left on device (a)"}
     assert not list(Path("out/runs").iterdir())
-    monkeypatch.setattr(carried, "_write", whole)
+    monkeypatch.setattr(remote, "_write", whole)
     assert not xt.sweep(study, "out", engine="ray", gather="return").failed
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from extrapolate.cli import progress as module
-from extrapolate.cli.progress import Progress, duration, say
+from extrapolate import terminal as module
+from extrapolate.terminal import Progress, duration, say
 
 CONTROL = re.compile(r"[\r\x1b\x08]")
 

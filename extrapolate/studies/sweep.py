@@ -9,8 +9,6 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.api import arguments
-from extrapolate.api.sweep_reports import write_reports
-from extrapolate.api.sweep_stores import open_stores
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.interop import trackers
@@ -26,16 +24,18 @@ from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of
+from extrapolate.studies.cores import core_shares
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.local import UnderWay
+from extrapolate.studies.locks import turn
 from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
+from extrapolate.studies.reports import write_reports
 from extrapolate.studies.resolved import Resolved, resolve_cells
-from extrapolate.studies.shares import core_shares
 from extrapolate.studies.status import SCALE, STUDY
+from extrapolate.studies.stores import open_stores
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
-from extrapolate.studies.turns import turn
 
 JOBS = "jobs.json"
 ENGINES = ("local", "ray")
