@@ -24,7 +24,6 @@ from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of, reason_of
-from extrapolate.evaluation.statistics import wilson
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -33,6 +32,7 @@ from extrapolate.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import PROBES, check_grows
 from extrapolate.specs import shown
+from extrapolate.statistics.intervals import wilson
 
 BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and then held in one array
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)

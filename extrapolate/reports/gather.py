@@ -17,9 +17,9 @@ from extrapolate.folders import NOT_FOLLOWED, RUN_FILE, below, listed, told_apar
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
-from extrapolate.reports.documents import belonging
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
+from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"

@@ -17,10 +17,10 @@ from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score
-from extrapolate.evaluation.statistics import wilson
 from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.statistics.intervals import wilson
 
 L = 32
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.ranks import rank_intervals
-from extrapolate.evaluation.statistics import estimate
+from extrapolate.statistics.intervals import estimate
+from extrapolate.statistics.ranks import rank_intervals
 
 
 def sums(means, seeds=1, documents=30, own=0.05, rng=0):
@@ -66,7 +66,7 @@ def test_infinite_losses():
 def test_chunks_of_resamples_change_nothing(monkeypatch):
     sum_MSC, targets_C = sums([4.0, 4.01, 4.02, 4.03])
     whole = intervals(sum_MSC, targets_C)
-    monkeypatch.setattr("extrapolate.evaluation.ranks.CHUNK", 1000)
+    monkeypatch.setattr("extrapolate.statistics.ranks.CHUNK", 1000)
     assert intervals(sum_MSC, targets_C) == whole
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import FEWEST, Interval, band, interval, standard_error
+from extrapolate.statistics.intervals import FEWEST, Interval, band, interval, standard_error
 
 TRUTH = 0.05
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import (
+from extrapolate.statistics.intervals import (
     FEWEST,
     MOST_SEEDS,
     SMALLEST,

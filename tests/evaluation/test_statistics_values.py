@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from extrapolate.evaluation.statistics import FEWEST, RESAMPLES, Interval, band, interval, standard_error
+from extrapolate.statistics.intervals import FEWEST, RESAMPLES, Interval, band, interval, standard_error
 
 
 def test_an_interval_in_words() -> None:

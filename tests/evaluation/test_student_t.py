@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from extrapolate.evaluation.student_t import beyond, quantile
+from extrapolate.statistics.student_t import beyond, quantile
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.reports.comparison import CONTROL, MARK, against, comparisons, corrected, table
+from extrapolate.statistics.comparison import CONTROL, MARK, against, comparisons, corrected, table
 
 FIRST = Path(__file__).parents[1] / "fixtures/format-1/rope"
 

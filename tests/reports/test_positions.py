@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports.positions import LEAST, by_position, examined, failure_table, failures, with_seeds
+from extrapolate.statistics.positions import LEAST, by_position, examined, failure_table, failures, with_seeds
 
 L = 64
 

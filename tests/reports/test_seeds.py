@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from extrapolate.reports.seeds import bands, counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
+from extrapolate.statistics.seeds import bands, counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
 
 
 def frame(*rows: tuple[str, float, int | None]) -> pd.DataFrame:

@@ -16,10 +16,10 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.styles import Style
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.speed import step_rates
+from extrapolate.statistics.comparable import strict_mean
 
 METRICS = "metrics.parquet"  # of a run
 KEPT = 0.9  # of the moving average, at each logged step

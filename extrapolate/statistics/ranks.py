@@ -10,9 +10,9 @@ Letters: M models, S seeds, C clusters, R resamples of a chunk.
 
 import numpy as np
 
-from extrapolate.evaluation import student_t
-from extrapolate.evaluation.statistics import FEWEST, RESAMPLES
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics import student_t
+from extrapolate.statistics.intervals import FEWEST, RESAMPLES
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once

@@ -14,8 +14,8 @@ from statistics import NormalDist
 import numpy as np
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation import student_t
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, TOO_FEW, UNDECIDED, WORSE, Verdict
+from extrapolate.statistics import student_t
 
 RESAMPLES = 2000
 FEWEST = 10  # clusters that an interval is given for at all

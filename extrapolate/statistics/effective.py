@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.statistics import wilson
-from extrapolate.reports.tables import strict_mean
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.intervals import wilson
 
 THRESHOLD = 0.85  # of RULER's 0.856: what Llama 2 (7B) has at its training length there (arXiv 2404.06654)
 

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.statistics import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import tables
-from extrapolate.reports.documents import document_rows
-from extrapolate.reports.seeds import shared
-from extrapolate.reports.sums import Setting, difference, settings
 from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
+from extrapolate.statistics.comparable import comparable, same_targets
+from extrapolate.statistics.documents import document_rows
+from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
+from extrapolate.statistics.seeds import shared
+from extrapolate.statistics.sums import Setting, difference, settings
 
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
@@ -119,7 +119,7 @@ def comparable_rows(
     where runs differ in corpus, training length, precision or split, runs of one model differ in more than their seed,
     or no row has a loss.
     """
-    chosen = tables.comparable(evals, only or {})
+    chosen = comparable(evals, only or {})
     if not extensions:
         chosen = chosen[chosen["extension"] == AS_TRAINED]
         if chosen.empty:
@@ -132,7 +132,7 @@ def comparable_rows(
             )
     kept, warnings = [], []
     for _, mine in chosen.groupby("protocol", sort=False):
-        same, said = tables.same_targets(mine)
+        same, said = same_targets(mine)
         kept.append(same)
         warnings += said
     rows = document_rows(pd.concat(kept), documents)

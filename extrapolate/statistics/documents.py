@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.reports.sums import SETTING
+from extrapolate.statistics.sums import SETTING
 
 TOLERANCE = 1e-6  # by which the losses of documents may miss their mean: rounding
 _KEYS = ["run", "extension", "step", "precision", "split", *SETTING]

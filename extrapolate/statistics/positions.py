@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from extrapolate.evaluation.statistics import FEWEST, band
-from extrapolate.reports.sums import clusters_of, over_seeds
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics.intervals import FEWEST, band
+from extrapolate.statistics.sums import clusters_of, over_seeds
 
 BUCKET = ["model", "factor", "position"]
 OF_ALL = "up to"  # begins `windows` that are of several lengths

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from extrapolate.evaluation import student_t
+from extrapolate.statistics import student_t
 
 
 def seeds_of(rows: pd.DataFrame) -> tuple[int, ...]:

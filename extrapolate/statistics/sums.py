@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from extrapolate.evaluation.statistics import Estimate, estimate
+from extrapolate.statistics.intervals import Estimate, estimate
 
 ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
 SETTING = ["protocol", "factor", "targets_hash"]
