@@ -24,7 +24,7 @@ def rank_intervals(
     """Where the rank of each model lies, lowest and highest rank, [M] each; rank 1 has the lowest loss.
 
     sum_MSC: losses summed by cluster, nats, with each of the seeds that all models have; targets_C: the targets of a
-    cluster. The design is that of `statistics.estimate`: every resample draws the same clusters for all models and all
+    cluster. The design is that of `intervals.estimate`: every resample draws the same clusters for all models and all
     seeds, and an interval adds a part over the seeds where there are two or more. Each interval stands for itself.
 
     A difference below LEAST is never sure. A model that is infinite with every seed is surely worse than all that are
@@ -90,7 +90,7 @@ def _sure(
 
 
 def _errors(effect_RMC: np.ndarray, share_C: np.ndarray) -> np.ndarray:
-    """The standard errors of differences of means, [R, M, M], as `statistics.standard_error` defines them."""
+    """The standard errors of differences of means, [R, M, M], as `intervals.standard_error` defines them."""
     residual_RMC = effect_RMC - (effect_RMC @ share_C)[..., None]
     product_RMM = (residual_RMC * (share_C**2 / (1 - share_C))) @ residual_RMC.swapaxes(1, 2)
     own_RM = np.diagonal(product_RMM, axis1=1, axis2=2)
