@@ -16,7 +16,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.protocols.base import with_arguments
 from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.ranks import joined
+from extrapolate.machine.distributed import joined
 from extrapolate.names import DEFAULT_PROTOCOLS
 from extrapolate.progress import QUIET, Progress
 from extrapolate.specs import shown

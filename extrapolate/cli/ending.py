@@ -11,7 +11,7 @@ from extrapolate.cli import STOPPED
 from extrapolate.cli.flags import in_flags
 from extrapolate.errors import UserError
 from extrapolate.files import FULL
-from extrapolate.machine.ranks import tells_the_end
+from extrapolate.machine.distributed import tells_the_end
 from extrapolate.terminal import shown
 from extrapolate.training.stopping import Interrupted
 

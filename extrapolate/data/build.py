@@ -15,12 +15,12 @@ from extrapolate.data import construction
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source
-from extrapolate.data.encoding import encoded
 from extrapolate.data.learning import Learning
 from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import Process
+from extrapolate.data.tokenizing import encoded
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import cores
 

@@ -21,7 +21,7 @@ from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.machine.devices import to_device
-from extrapolate.machine.ranks import working
+from extrapolate.machine.distributed import working
 from extrapolate.model.language_model import LanguageModel
 
 BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise

@@ -19,8 +19,8 @@ from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evalua
 from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
 from extrapolate.evaluation.rows import common, label_of, reason_of
 from extrapolate.evaluation.subject import Subject
-from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.inspection.subject import Inspected
 from extrapolate.machine.devices import to_device
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import INSPECTIONS_TABLE

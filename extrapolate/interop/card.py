@@ -10,7 +10,7 @@ from typing import Any
 from extrapolate import results, specs
 from extrapolate.catalogue.entries import paragraphs
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.names import markdown
+from extrapolate.reports.escaping import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.version import __version__

@@ -6,7 +6,7 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.names import in_order
+from extrapolate.reports.escaping import in_order
 from extrapolate.specs import did_you_mean
 from extrapolate.statistics.comparable import check_replicates, strict_mean
 from extrapolate.statistics.seeds import counts

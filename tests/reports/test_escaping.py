@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from extrapolate.reports import names
+from extrapolate.reports import escaping
 from extrapolate.reports.page import Block, Heading, Picture, Table, Text, markdown
 
 HOSTILE = [
@@ -58,7 +58,7 @@ def rendered(name: str) -> tuple[list[str], str]:
 
 
 def check(name: str) -> None:
-    shown = re.sub(" +", " ", names.one_line(name))
+    shown = re.sub(" +", " ", escaping.one_line(name))
     tags, text = rendered(name)
     assert tags == rendered("x")[0]
     assert re.sub(r"\s+", " ", text).count(shown) >= (7 if shown else 0)
@@ -70,7 +70,7 @@ def test_a_page_shows_a_hostile_name_and_reads_nothing_in_it(name: str) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SPECIAL.filter(lambda name: names.one_line(name) != ""))
+@given(SPECIAL.filter(lambda name: escaping.one_line(name) != ""))
 def test_a_page_shows_any_name_and_reads_nothing_in_it(name: str) -> None:
     check(name)
 
@@ -88,11 +88,11 @@ def test_a_word_in_backticks_is_code_in_both_pages_or_in_neither() -> None:
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_name_stays_readable(name: str) -> None:
-    assert names.markdown(name) == name
+    assert escaping.markdown(name) == name
 
 
 def test_what_cannot_be_printed_is_left_out() -> None:
-    assert names.one_line("a\x00\x1b[31m\ud800b\n\tc\u202ed\xa0e\n") == "a[31mb  cd e"
+    assert escaping.one_line("a\x00\x1b[31m\ud800b\n\tc\u202ed\xa0e\n") == "a[31mb  cd e"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -100,17 +100,17 @@ def test_a_picture_shows_a_name_as_it_is(name: str) -> None:
     from matplotlib.cbook import is_math_text
     from matplotlib.text import Text as Drawn
 
-    made = names.label(name)
+    made = escaping.label(name)
     assert not is_math_text(made)
-    assert len(made.replace(r"\$", "$")) <= names.LONGEST + 1
+    assert len(made.replace(r"\$", "$")) <= escaping.LONGEST + 1
     assert not made.startswith("_")  # matplotlib leaves it out of the legend
     shown, is_formula = Drawn()._preprocess_math(made)
     assert not is_formula
-    assert shown.strip()[:50] == names.one_line(name)[:50]
+    assert shown.strip()[:50] == escaping.one_line(name)[:50]
 
 
 def test_numbers_in_names_are_in_order() -> None:
-    assert sorted(["RoPE, 12 layers", "ExPE", "RoPE, 2 layers", "RoPE"], key=names.in_order) == [
+    assert sorted(["RoPE, 12 layers", "ExPE", "RoPE, 2 layers", "RoPE"], key=escaping.in_order) == [
         "ExPE", "RoPE", "RoPE, 2 layers", "RoPE, 12 layers",
     ]  # fmt: skip
-    assert names.in_order("7" * 5000)[0] == ("", 777_777_777_777_777)  # of any length: names can come from elsewhere
+    assert escaping.in_order("7" * 5000)[0] == ("", 777_777_777_777_777)  # of any length: names can come from elsewhere

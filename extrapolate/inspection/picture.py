@@ -12,7 +12,7 @@ from torch import Tensor
 from extrapolate import files
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.inspection.appearance import View, scores, views
+from extrapolate.inspection.views import View, scores, views
 from extrapolate.model.decoder import Model
 
 if TYPE_CHECKING:

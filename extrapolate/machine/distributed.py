@@ -30,7 +30,7 @@ class Ranks:
     """The processes that work together: how many they are, and which one this is, from 0."""
 
     rank: int = 0
-    count: int = 1
+    world_size: int = 1
 
     @property
     def first(self) -> bool:
@@ -39,7 +39,7 @@ class Ranks:
 
     def wait(self) -> None:
         """Returns when all processes have come here."""
-        if self.count > 1:
+        if self.world_size > 1:
             import torch.distributed as dist
 
             dist.barrier(group=_control())
@@ -49,7 +49,7 @@ class Ranks:
 
         An error of the first process is raised in all.
         """
-        if self.count == 1:
+        if self.world_size == 1:
             return make()
         import torch.distributed as dist
 
@@ -78,13 +78,13 @@ class Ranks:
 
     def shares(self, count: int, size: int) -> list[tuple[int, int]]:
         """Which of `count` pieces this process does, from and to: every so many-th batch of `size`; all, if alone."""
-        if self.count == 1:
+        if self.world_size == 1:
             return [(0, count)]
-        return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.count * size)]
+        return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.world_size * size)]
 
     def sums(self, *values: float) -> tuple[float, ...]:
         """Each value, added up over the processes: one message for all of them."""
-        if self.count == 1:
+        if self.world_size == 1:
             return values
         import torch
         import torch.distributed as dist
@@ -95,7 +95,7 @@ class Ranks:
 
     def add_up(self, values: "np.ndarray") -> "np.ndarray":
         """Arrays of one shape, added up over the processes."""
-        if self.count == 1:
+        if self.world_size == 1:
             return values
         import torch
         import torch.distributed as dist
@@ -109,7 +109,7 @@ ALONE = Ranks()
 _working: Ranks = ALONE
 
 
-def processes() -> int:
+def world_size() -> int:
     """How many processes were started together."""
     if not all(name in os.environ for name in _ENVIRONMENT):
         return 1
@@ -118,7 +118,7 @@ def processes() -> int:
 
 def is_first() -> bool:
     """Whether this process is the first of those that were started together, or alone."""
-    return processes() == 1 or os.environ["RANK"] == "0"
+    return world_size() == 1 or os.environ["RANK"] == "0"
 
 
 @contextlib.contextmanager
@@ -128,7 +128,7 @@ def joined(what_next: str) -> Iterator[Ranks]:
     Where another one ends before its work is done, a RuntimeError says so, and what_next, which is what the user can
     do. Every process must have the same files before it: one machine, or a file system that all machines see.
     """
-    if processes() == 1:
+    if world_size() == 1:
         yield ALONE
         return
     import torch.distributed as dist
@@ -142,7 +142,7 @@ def joined(what_next: str) -> Iterator[Ranks]:
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in _LOST):
             raise RuntimeError(
-                f"another of the {processes()} processes ended before the work was done, so all of them stop; "
+                f"another of the {world_size()} processes ended before the work was done, so all of them stop; "
                 f"{what_next}"
             ) from error
         raise
@@ -160,7 +160,7 @@ def tells_the_end() -> bool:
 
     To be asked once, at the end.
     """
-    if processes() == 1:
+    if world_size() == 1:
         return True
     if _store is None:
         return is_first()
@@ -178,7 +178,7 @@ def check_devices(device: str) -> None:
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if device == "cuda" and processes() > 1 and here > torch.cuda.device_count():
+    if device == "cuda" and world_size() > 1 and here > torch.cuda.device_count():
         raise UserError(
             f"{here} processes cannot share {torch.cuda.device_count()} CUDA devices: start one process for each "
             "device, or use `device='cpu'`"

@@ -8,7 +8,7 @@ import torch
 from extrapolate import specs
 from extrapolate.encodings.base import EMBEDDED, encodings
 from extrapolate.extensions import recipe
-from extrapolate.inspection.appearance import scores, views
+from extrapolate.inspection.views import scores, views
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 

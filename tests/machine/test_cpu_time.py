@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from extrapolate.machine.load import Load
+from extrapolate.machine.cpu_time import CpuTime
 
-pytestmark = pytest.mark.skipif(Load.now() is None, reason="this system does not tell")
+pytestmark = pytest.mark.skipif(CpuTime.now() is None, reason="this system does not tell")
 
 
 def busy(seconds: float) -> None:
@@ -16,8 +16,8 @@ def busy(seconds: float) -> None:
         pass
 
 
-def taken(seconds: float) -> Load:
-    before, _, after = Load.now(), busy(seconds), Load.now()
+def taken(seconds: float) -> CpuTime:
+    before, _, after = CpuTime.now(), busy(seconds), CpuTime.now()
     assert before is not None
     assert after is not None
     return after - before
@@ -42,9 +42,9 @@ def test_another_program_on_the_same_core_takes_half() -> None:
 
 
 def test_nothing_wanted_is_nothing_taken() -> None:
-    assert Load(0.0, 0.0, 0.0).taken == 0.0
+    assert CpuTime(0.0, 0.0, 0.0).taken == 0.0
 
 
 def test_the_share_is_of_the_time_in_which_it_wanted_to_compute() -> None:
-    assert (Load(3.0, 2.0, 1.0) - Load(1.0, 1.0, 0.0)).taken == pytest.approx(0.5)
-    assert (Load(1.0, 0.0, 0.0) + Load(1.0, 1.0, 1.0)).taken == pytest.approx(0.5)
+    assert (CpuTime(3.0, 2.0, 1.0) - CpuTime(1.0, 1.0, 0.0)).taken == pytest.approx(0.5)
+    assert (CpuTime(1.0, 0.0, 0.0) + CpuTime(1.0, 1.0, 1.0)).taken == pytest.approx(0.5)

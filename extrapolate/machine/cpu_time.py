@@ -10,7 +10,7 @@ _STEAL = 8  # the place in /proc/stat's first line, see proc(5)
 
 
 @dataclass(frozen=True)
-class Load:
+class CpuTime:
     """What the threads of this process have had so far, seconds: of running, of waiting for a core, and what other
     machines took from the cores of this one, where it is a virtual one."""
 
@@ -30,11 +30,11 @@ class Load:
             return None
         return cls(sum(int(t[0]) for t in times) / 1e9, sum(int(t[1]) for t in times) / 1e9, stolen)
 
-    def __add__(self, other: "Load") -> "Load":
-        return Load(self.run + other.run, self.waited + other.waited, self.stolen + other.stolen)
+    def __add__(self, other: "CpuTime") -> "CpuTime":
+        return CpuTime(self.run + other.run, self.waited + other.waited, self.stolen + other.stolen)
 
-    def __sub__(self, other: "Load") -> "Load":
-        return Load(self.run - other.run, self.waited - other.waited, self.stolen - other.stolen)
+    def __sub__(self, other: "CpuTime") -> "CpuTime":
+        return CpuTime(self.run - other.run, self.waited - other.waited, self.stolen - other.stolen)
 
     @property
     def taken(self) -> float:

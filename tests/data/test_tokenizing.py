@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from extrapolate.data import encoding
+from extrapolate.data import tokenizing
 from extrapolate.data.documents import Document
-from extrapolate.data.encoding import Encoder, encoded, splits_into_words
 from extrapolate.data.tokenizer import train_bpe
+from extrapolate.data.tokenizing import Encoder, encoded, splits_into_words
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child
 
@@ -31,7 +31,7 @@ def trained() -> Tokenizer:
 @pytest.fixture
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small a source is, processes encode it."""
-    monkeypatch.setattr(encoding, "SMALL_CHARACTERS", 0)
+    monkeypatch.setattr(tokenizing, "SMALL_CHARACTERS", 0)
 
 
 def whole(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -78,7 +78,7 @@ class TestProcesses:
         found = list(encoded(iter(BATCHES), trained, "uint16", 3, sketched=True))
         assert [document.id for document, _ in found] == [document.id for document in DOCUMENTS]
         encoder = Encoder(trained, "uint16")
-        assert [one for _, one in found] == [encoding.Encoded.of(d.text, encoder, sketched=True) for d in DOCUMENTS]
+        assert [one for _, one in found] == [tokenizing.Encoded.of(d.text, encoder, sketched=True) for d in DOCUMENTS]
 
     @pytest.mark.usefixtures("several")
     def test_few_batches_are_in_memory_at_a_time(self, trained: Tokenizer) -> None:
@@ -96,7 +96,7 @@ class TestProcesses:
         assert most == 4  # two with each of the processes, of which one waits
 
     def test_a_small_source_starts_no_process(self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(encoding, "Child", None)
+        monkeypatch.setattr(tokenizing, "Child", None)
         assert len(list(encoded(BATCHES, trained, "uint16", 2))) == len(DOCUMENTS)
 
     @pytest.mark.usefixtures("several")
@@ -116,7 +116,7 @@ class TestProcesses:
                 super().__init__(*arguments, **named)
                 started.append(self)
 
-        monkeypatch.setattr(encoding, "Child", Watched)
+        monkeypatch.setattr(tokenizing, "Child", Watched)
         done = encoded(iter(BATCHES), trained, "uint16", 2)
         next(done)
         os.kill(started[0]._process.pid, signal.SIGKILL)
