@@ -10,14 +10,15 @@ from pathlib import Path
 import gpu_hours
 import looks
 
-from extrapolate.catalogue import encodings_page, extensions_page
-from extrapolate.data.catalogue import data_page
-from extrapolate.evaluation.catalogue import protocols_table
+from extrapolate.catalogue.data import data_page
+from extrapolate.catalogue.encodings import encodings_page
+from extrapolate.catalogue.extensions import extensions_page
+from extrapolate.catalogue.measurements import measurements_page
+from extrapolate.catalogue.printed import json_page
+from extrapolate.catalogue.protocols import protocols_table
+from extrapolate.catalogue.tables import results_page
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.inspection.page import measurements_page
 from extrapolate.reports.protocol_picture import svg
-from extrapolate.results.page import results_page
-from extrapolate.results.printed import json_page
 
 DOCS = Path(__file__).parent
 PAGES = {

@@ -7,7 +7,7 @@ from extrapolate.model.size import parameter_count
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.presets import preset
 from extrapolate.runs.resolve import operations
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 PRESETS = ("expe-35m", "expe-135m", "expe-342m")
 # Peak rates of dense bfloat16 products as the vendor states them, operations a second.

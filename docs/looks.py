@@ -11,8 +11,9 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from PIL import Image
 
 from extrapolate.api.plot_encodings import plot_encodings
-from extrapolate.catalogue import Entry, encoding_entries
-from extrapolate.inspection.appearance import views
+from extrapolate.catalogue.encodings import encoding_entries
+from extrapolate.catalogue.entries import Entry
+from extrapolate.inspection.views import views
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 

@@ -1,8 +1,8 @@
 """An extension of one's own: extrapolate eval-lengths ckpt/mine --extend examples/my_extension.py:RootScale:factor=2"""
 
 from extrapolate.encodings.base import POSITIONS, Encoding
+from extrapolate.encodings.plan import Plan
 from extrapolate.extensions.base import Extension
-from extrapolate.model.plan import Plan
 
 
 class RootScale(Extension):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Spectrum
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 
 
 class PhaseRoPE(Encoding):

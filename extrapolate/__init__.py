@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from extrapolate.api.merge import merge as merge
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.report import report as report
-    from extrapolate.api.status import status as status
-    from extrapolate.api.sweep import estimate_sweep as estimate_sweep
-    from extrapolate.api.sweep import sweep as sweep
     from extrapolate.api.tokenize import tokenize as tokenize
     from extrapolate.api.train import train as train
-    from extrapolate.cli.progress import Terminal as Terminal
     from extrapolate.encodings.base import Encoding as Encoding
     from extrapolate.errors import UserError as UserError
     from extrapolate.extensions.base import Extension as Extension
     from extrapolate.interop.foreign import foreign as foreign
+    from extrapolate.studies.status import status as status
+    from extrapolate.studies.sweep import estimate_sweep as estimate_sweep
+    from extrapolate.studies.sweep import sweep as sweep
+    from extrapolate.terminal import Terminal as Terminal
 
 _PUBLIC = {
     "Encoding": "encodings.base",
     "Extension": "extensions.base",
-    "Terminal": "cli.progress",
+    "Terminal": "terminal",
     "UserError": "errors",
     "attention": "api.attention",
     "check": "api.check",
@@ -56,12 +56,12 @@ _PUBLIC = {
     "generate": "api.generate",
     "inspect": "api.inspect",
     "load": "api.load",
-    "estimate_sweep": "api.sweep",
+    "estimate_sweep": "studies.sweep",
     "merge": "api.merge",
     "plot_encodings": "api.plot_encodings",
     "report": "api.report",
-    "status": "api.status",
-    "sweep": "api.sweep",
+    "status": "studies.status",
+    "sweep": "studies.sweep",
     "tokenize": "api.tokenize",
     "train": "api.train",
 }

@@ -329,16 +329,16 @@ def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _quiet_machine() -> Iterator[None]:
     """What else runs on the developer's machine must not decide whether a training's time is known."""
-    from extrapolate.machine.load import Load
+    from extrapolate.machine.cpu_time import CpuTime
     from extrapolate.training import loop
 
-    class Quiet(Load):
+    class Quiet(CpuTime):
         @classmethod
-        def now(cls) -> Load:
-            return Load(0.0, 0.0, 0.0)
+        def now(cls) -> CpuTime:
+            return CpuTime(0.0, 0.0, 0.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "Load", Quiet)
+        patch.setattr(loop, "CpuTime", Quiet)
         yield
 
 

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 import extrapolate
 from extrapolate import specs
 from extrapolate.encodings.base import encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.losses import scores_at, target_losses
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe as recipes
@@ -30,7 +31,6 @@ from extrapolate.machine.devices import to_device
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 L, N, V = 16, 48, 61
 SIZES = ModelConfig(

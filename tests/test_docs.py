@@ -15,13 +15,13 @@ from extrapolate.data.sources.base import sources
 from extrapolate.data.sources.local.base import kinds
 from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
-from extrapolate.model.plan import PLAIN
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import SomeCells, read_study
 

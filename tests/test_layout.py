@@ -4,9 +4,39 @@ import ast
 import graphlib
 from pathlib import Path
 
+import pytest
+
 import extrapolate
 
 ROOT = Path(extrapolate.__file__).parent
+# The picture of the imports, from the bottom: a package or module imports from lines above its own, and from itself.
+LAYERS = (
+    "errors",
+    "files folders names progress terminal version",
+    "machine",
+    "specs",
+    "encodings",
+    "model",
+    "extensions",
+    "data",
+    "results",
+    "statistics",
+    "runs",
+    "evaluation",
+    "inspection",
+    "training",
+    "contract",
+    "reports",
+    "catalogue",
+    "interop",
+    "transformers",
+    "benchmark",
+    "api",
+    "studies",
+    "__init__",
+    "cli",
+    "__main__",
+)
 
 
 def module_name(path: Path) -> str:
@@ -31,6 +61,47 @@ def imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found += imports(node)
     return found
+
+
+def part(module: str) -> str:
+    """The package or module right in `extrapolate` that a module is in."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def climbs(module: str, source: str, modules: set[str]) -> list[str]:
+    """The imports of a module that go to its own line of LAYERS or further up, also those inside functions."""
+    height = {name: number for number, line in enumerate(LAYERS) for name in line.split()}
+    return [
+        f"{module}, line {node.lineno}, imports {target}: {part(target)} is not below {part(module)} in LAYERS"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for target in sorted(imported(node, modules))
+        if part(target) != part(module) and height[part(target)] >= height[part(module)]
+    ]
+
+
+def test_packages_run_one_way() -> None:
+    paths = {module_name(path): path for path in ROOT.rglob("*.py")}
+    assert {part(name) for name in paths} == set(" ".join(LAYERS).split())
+    found = [climb for name, path in sorted(paths.items()) for climb in climbs(name, path.read_text(), set(paths))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from extrapolate.cli import main",
+        "from extrapolate import studies",
+        "import extrapolate.training.loop",
+        "def later():\n    from extrapolate.runs.run import Run",
+        "if TYPE_CHECKING:\n    from extrapolate.results import Table",
+        "import extrapolate as xt",
+    ],
+)
+def test_an_import_that_climbs_is_found(source: str) -> None:
+    modules = {module_name(path) for path in ROOT.rglob("*.py")}
+    assert len(climbs("extrapolate.data.build", source, modules)) == 1
+    assert not climbs("extrapolate.__main__", source, modules)
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

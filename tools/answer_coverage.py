@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from extrapolate.reports.comparison import Comparison, comparisons
 from extrapolate.reports.family import ERROR, HOLDS, Family, family, of_control
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, WORSE
+from extrapolate.statistics.comparison import Comparison, comparisons
 
 FACTORS, DOCUMENTS = (2, 4, 8, 16), 52
 NOISE = 0.5  # nats, in every target

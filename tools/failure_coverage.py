@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from extrapolate.reports.positions import by_position, failures
+from extrapolate.statistics.positions import by_position, failures
 
 SEQ_LEN, FACTORS, BUCKET = 64, (2, 4, 8, 16), 32
 DOCUMENTS, MODELS, SEEDS = 30, 6, 3

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from extrapolate.data.store import SPLITS, Store
-from extrapolate.evaluation.statistics import RESAMPLES, interval
+from extrapolate.statistics.intervals import RESAMPLES, interval
 
 TRUTH = 0.05
 DEVIATION = 0.1  # of the effects

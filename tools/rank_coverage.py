@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from extrapolate.evaluation.ranks import rank_intervals
+from extrapolate.statistics.ranks import rank_intervals
 
 DOCUMENTS = 30
 MODELS = 6

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate import results
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 
 EXTENSIONS = (AS_TRAINED, *(f"pi:factor={factor}" for factor in (2, 4, 8, 16, 32)))
 SPREAD = 0.05  # nats: how far a document's loss moves

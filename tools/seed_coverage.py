@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from extrapolate.evaluation.statistics import Estimate, estimate
-from extrapolate.evaluation.student_t import quantile
 from extrapolate.results.verdicts import BETTER, WORSE
+from extrapolate.statistics.intervals import Estimate, estimate
+from extrapolate.statistics.student_t import quantile
 
 SEEDS = (2, 3, 5)
 DOCUMENTS = 30

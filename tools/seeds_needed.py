@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extrapolate.evaluation.statistics import Estimate, Needed, estimate
 from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED
+from extrapolate.statistics.intervals import Estimate, Needed, estimate
 
 DOCUMENTS = 30
 EFFECT = 0.02  # nats: the deviation of documents' own differences

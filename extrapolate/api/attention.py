@@ -10,11 +10,11 @@ from torch import Tensor
 from extrapolate.api.arguments import TEXT, WHOLE, check
 from extrapolate.api.texts import ids_of, opened
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.decoder import Model
 from extrapolate.model.maps import Maps
+from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
 

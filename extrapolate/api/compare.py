@@ -8,13 +8,13 @@ import pandas as pd
 from extrapolate.api.arguments import several
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
-from extrapolate.reports import comparison
-from extrapolate.reports.comparison import BELOW_OPTIMUM, Comparison, below_optimum
-from extrapolate.reports.documents import as_frame
 from extrapolate.reports.gather import gather
-from extrapolate.reports.tables import frame_of
 from extrapolate.results.verdicts import LEAST
 from extrapolate.runs.run import Run
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparable import frame_of
+from extrapolate.statistics.comparison import BELOW_OPTIMUM, Comparison, below_optimum
+from extrapolate.statistics.documents import as_frame
 
 Folders = str | Path | Run | Iterable[str | Path | Run]
 

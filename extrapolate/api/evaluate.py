@@ -14,10 +14,10 @@ from extrapolate.data.probes.base import Probe, parse_probes
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
 from extrapolate.evaluation.protocols.base import with_arguments
 from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.ranks import joined
+from extrapolate.machine.distributed import joined
+from extrapolate.names import DEFAULT_PROTOCOLS
 from extrapolate.progress import QUIET, Progress
 from extrapolate.specs import shown
 

@@ -13,11 +13,11 @@ from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, path, several
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError
 from extrapolate.evaluation.keeping import keeping_rows
-from extrapolate.evaluation.names import PRECISIONS, TASKS_TABLE
 from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
 from extrapolate.folders import unique_names
 from extrapolate.interop import benchmarks
 from extrapolate.interop.benchmarks import Tasks
+from extrapolate.names import PRECISIONS, TASKS_TABLE
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.run import Run
 from extrapolate.specs import did_you_mean

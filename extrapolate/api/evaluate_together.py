@@ -15,11 +15,11 @@ from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.devices import device_of
-from extrapolate.machine.ranks import Ranks, check_devices
+from extrapolate.machine.distributed import Ranks, check_devices
+from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Advance, Progress
 from extrapolate.runs.run import Run
 
@@ -59,7 +59,7 @@ class Together:
         """Everything. Raises RunsFailed at the end where some of several runs failed, and what failed where all did."""
         store = opened_store(data)
         found, damaged = self.ranks.in_turn(lambda: subjects(runs, seq_len, self.progress))
-        self.failures.several = self.ranks.count == 1 and len(found) + len(damaged) > 1
+        self.failures.several = self.ranks.world_size == 1 and len(found) + len(damaged) > 1
         self.failures.note(damaged)
         work = self._with_their_extensions(self._with_stores(found, store, trust_code))
         for run, text, settings in work:

@@ -8,10 +8,10 @@ from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check
 from extrapolate.api.texts import ids_of, opened
 from extrapolate.data.tokenizer import eos_id
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, LONGEST
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.generation import Drawn, generated, likeliest
+from extrapolate.names import AS_TRAINED, LONGEST
 from extrapolate.runs.run import Run
 from extrapolate.specs import shown
 

@@ -17,12 +17,12 @@ from extrapolate.api.train import opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.keeping import keeping_rows
-from extrapolate.evaluation.names import INSPECTIONS_TABLE
 from extrapolate.folders import unique_names
 from extrapolate.inspection import inspection
 from extrapolate.inspection.inspection import InspectionSettings
 from extrapolate.machine.devices import device_of
-from extrapolate.machine.ranks import processes
+from extrapolate.machine.distributed import world_size
+from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.run import Run
 
@@ -56,7 +56,7 @@ def inspect(
     were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
     others are inspected, and the error has their rows in `evaluated`.
     """
-    if processes() > 1:
+    if world_size() > 1:
         raise UserError("runs are inspected by one process: start it without torchrun")
     if windows is not None:
         check("windows", windows, WHOLE)

@@ -14,7 +14,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.inspection.looks import Look, check_file, picture, save
+from extrapolate.inspection.picture import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.reports.pictures import own_settings

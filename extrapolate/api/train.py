@@ -15,15 +15,15 @@ from extrapolate.interop import trackers
 from extrapolate.interop.imported import PREFIX, place_of
 from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
 from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.ranks import joined, processes
+from extrapolate.machine.distributed import joined, world_size
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resolve import check as check_request
-from extrapolate.runs.resuming import resolve_resumed, run_in
 from extrapolate.runs.run import STATE, Run
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
+from extrapolate.training.resuming import resolve_resumed, run_in
 
 
 def train(
@@ -128,7 +128,7 @@ def train_with(
     tracking: Tracking = UNTRACKED,
 ) -> Run:
     """What `train` does: see there. timed: how long it takes is kept; not where other work runs beside."""
-    if fsdp and processes() == 1:
+    if fsdp and world_size() == 1:
         raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
         if not ranks.first:

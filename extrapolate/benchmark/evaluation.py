@@ -18,13 +18,13 @@ from torch import nn
 from extrapolate.benchmark import busy, process
 from extrapolate.benchmark.training import transformers_llama
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
 from extrapolate.evaluation.window_losses import measure as measure_windows
 from extrapolate.evaluation.window_losses import prefixes_agree
 from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs.config import TrainedConfig
 
 Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]

@@ -17,11 +17,12 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from extrapolate.benchmark import busy, process
-from extrapolate.data.build import StoreSettings, build_store, cores
+from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Source
 from extrapolate.data.sources import open_source
 from extrapolate.data.tokenizer import learn_bpe
 from extrapolate.errors import UserError
+from extrapolate.machine.limits import cores
 
 VOCAB_SIZE = 2048
 BATCHES = (16, 128, 1000)  # documents that the peer's function gets at a time

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.benchmark import busy, process
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.load import Load
+from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs import config as configs
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
@@ -141,7 +141,7 @@ class _Prepared:
     """What a worker's process keeps between steps: the step, and what others took from it so far."""
 
     step: Callable[[], None]
-    load: Load | None = field(default_factory=lambda: Load(0.0, 0.0, 0.0))
+    load: CpuTime | None = field(default_factory=lambda: CpuTime(0.0, 0.0, 0.0))
 
 
 _prepared: dict[Variant, _Prepared] = {}
@@ -161,9 +161,9 @@ def _prepare(config: TrainedConfig, variant: Variant) -> None:
 
 def _timed_step(variant: Variant) -> float:
     prepared = _prepared[variant]
-    before, start = Load.now(), time.perf_counter()
+    before, start = CpuTime.now(), time.perf_counter()
     prepared.step()
-    seconds, after = time.perf_counter() - start, Load.now()
+    seconds, after = time.perf_counter() - start, CpuTime.now()
     if before is None or after is None or prepared.load is None:
         prepared.load = None
     else:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from extrapolate.machine.ranks import is_first
+from extrapolate.machine.distributed import is_first
 from extrapolate.machine.threads import wait_briefly
 
 STOPPED = 130

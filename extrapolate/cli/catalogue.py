@@ -10,7 +10,7 @@ from extrapolate.cli.flags import AsJson
 from extrapolate.errors import UserError
 
 if TYPE_CHECKING:
-    from extrapolate.catalogue import Entry
+    from extrapolate.catalogue.entries import Entry
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="print all, as the page of docs/")]
 
@@ -35,13 +35,13 @@ def encodings(
     as_json: AsJson = False,
 ) -> None:
     """List the encodings by family, or show or draw some."""
-    from extrapolate import catalogue
+    from extrapolate.catalogue.encodings import encoding_entries, encoding_entry, encodings_page
     from extrapolate.cli.render import print_json
 
     _one_of({"--plot": plot is not None, "--markdown": markdown, "--json": as_json})
     if plot is not None:
         from extrapolate.api.plot_encodings import plot_encodings
-        from extrapolate.cli.progress import say
+        from extrapolate.terminal import say
 
         plot_encodings(names or [], plot, extend=extend, seq_len=seq_len, trust_code=trust_code)
         say(f"wrote {plot}")
@@ -50,9 +50,9 @@ def encodings(
         if given is not None:
             raise UserError(f"{flag} says nothing without --plot FILE")
     if markdown:
-        print(catalogue.encodings_page(), end="")
+        print(encodings_page(), end="")
         return
-    entries = list(map(catalogue.encoding_entry, names)) if names else catalogue.encoding_entries()
+    entries = list(map(encoding_entry, names)) if names else encoding_entries()
     if as_json:
         print_json(map(asdict, entries))
     elif names:
@@ -67,14 +67,14 @@ def extensions(
     as_json: AsJson = False,
 ) -> None:
     """List the extensions by what they change, or show some."""
-    from extrapolate import catalogue
+    from extrapolate.catalogue.extensions import extension_entries, extension_entry, extensions_page
     from extrapolate.cli.render import print_json
 
     _one_of({"--markdown": markdown, "--json": as_json})
     if markdown:
-        print(catalogue.extensions_page(), end="")
+        print(extensions_page(), end="")
         return
-    entries = list(map(catalogue.extension_entry, names)) if names else catalogue.extension_entries()
+    entries = list(map(extension_entry, names)) if names else extension_entries()
     if as_json:
         print_json(map(asdict, entries))
     elif names:
@@ -89,17 +89,17 @@ def columns(
     as_json: AsJson = False,
 ) -> None:
     """Say what each column of each table means."""
+    from extrapolate.catalogue import tables as results
     from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text
-    from extrapolate.results import page as results_page
 
     _one_of({"--markdown": markdown, "--json": as_json})
 
     if markdown:
-        print(results_page.results_page(), end="")
+        print(results.results_page(), end="")
         return
-    tables = results_page.TABLES if table is None else (results_page.table(table),)
+    tables = results.TABLES if table is None else (results.table(table),)
     if as_json:
-        print_json(row for one in tables for row in results_page.rows(one))
+        print_json(row for one in tables for row in results.rows(one))
         return
     for one in tables:
         heading = f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}"
@@ -140,7 +140,7 @@ def _list(title: str, group: str, entries: "list[Entry]") -> None:
 
 
 def _show(entries: "list[Entry]", applies: str) -> None:
-    from extrapolate.catalogue import paragraphs
+    from extrapolate.catalogue.entries import paragraphs
     from extrapolate.cli.render import Column, Kind, print_columns, print_text
 
     for at, entry in enumerate(entries):

@@ -9,7 +9,7 @@ import typer
 from extrapolate.cli.flags import AsJson
 
 if TYPE_CHECKING:
-    from extrapolate.reports.comparison import Comparison
+    from extrapolate.statistics.comparison import Comparison
 
 
 def compare(
@@ -39,11 +39,11 @@ def compare(
     """
     from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json, print_table, print_text
-    from extrapolate.reports import comparison
-    from extrapolate.reports.sums import ENOUGH_DOCUMENTS
     from extrapolate.results.verdicts import explained
+    from extrapolate.statistics import comparison
+    from extrapolate.statistics.sums import ENOUGH_DOCUMENTS
+    from extrapolate.terminal import say
 
     found = comparisons_of(
         runs,

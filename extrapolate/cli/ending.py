@@ -9,13 +9,14 @@ from typing import NoReturn
 
 from extrapolate.cli import STOPPED
 from extrapolate.cli.flags import in_flags
-from extrapolate.cli.plain import message, shown
 from extrapolate.errors import UserError
 from extrapolate.files import FULL
-from extrapolate.machine.ranks import tells_the_end
+from extrapolate.machine.distributed import tells_the_end
+from extrapolate.terminal import shown
 from extrapolate.training.stopping import Interrupted
 
 BAD_INPUT, FAILED, BROKEN_PIPE = 2, 1, 141
+LONGEST = 1000  # characters of a message
 _NO_MEMORY = re.compile(
     r"can't allocate memory|out of memory|not enough memory|bad_alloc|unable to allocate|malloc of size|"
     r"cannot allocate memory",
@@ -90,3 +91,11 @@ def _discard_rest() -> None:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def message(text: str) -> str:
+    """The text in one line, and not too long: its middle gives way."""
+    line = " ".join(text.split())
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+    return shown(line)

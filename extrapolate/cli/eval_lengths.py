@@ -11,7 +11,7 @@ import typer
 from extrapolate.cli import registered
 from extrapolate.cli.flags import AsJson, Device
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import (
+from extrapolate.names import (
     ALL,
     AS_TRAINED,
     DEFAULT_PROTOCOLS,
@@ -113,10 +113,10 @@ def eval_lengths(
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.failures import RunsFailed
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.data.probes.base import parse_probes
     from extrapolate.evaluation.lengths import EvaluationSettings
     from extrapolate.evaluation.protocols.base import with_arguments
+    from extrapolate.terminal import say
 
     named = ",".join(DEFAULT_PROTOCOLS) if protocols is None else _joined(protocols, "--protocol", "the protocol")
     cap, caps = _max_targets(max_targets or "")

@@ -8,7 +8,7 @@ import typer
 
 from extrapolate.cli.eval_lengths import Device, names_of
 from extrapolate.cli.flags import AsJson
-from extrapolate.evaluation.names import PRECISIONS
+from extrapolate.names import PRECISIONS
 
 
 def eval_tasks(

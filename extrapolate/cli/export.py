@@ -22,8 +22,8 @@ def export(
     the model.
     """
     from extrapolate.api.export import export as exported
-    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json
+    from extrapolate.terminal import say
 
     made = exported(run, out, trust_code=trust_code)
     if as_json:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from extrapolate.cli.progress import Terminal
+from extrapolate.terminal import Terminal
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/json.md has their keys")]
 

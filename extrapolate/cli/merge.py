@@ -20,8 +20,8 @@ def merge(
     """
     from extrapolate.api.merge import merge as merged
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_table
+    from extrapolate.terminal import say
 
     made = merged(runs, out, seq_len=seq_len, corpus=corpus, precision=precision, split=split, progress=CommandLine())
     shown = made.runs[["run", "model", "seed", "source", "commit", "machine"]].astype(str)

@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from extrapolate.evaluation.names import MAX_TARGETS
+from extrapolate.names import MAX_TARGETS
 
 PACKAGE = Path(__file__).parent.parent
 

@@ -19,8 +19,8 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from extrapolate.cli.plain import shown
 from extrapolate.cli.sparkline import sparklines
+from extrapolate.terminal import shown
 
 PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
 TALLEST = 4  # lines that a text is folded into before the table is split

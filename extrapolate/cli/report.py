@@ -55,9 +55,9 @@ def report(
         raise UserError("give one of --format and --json")
     from extrapolate.api.report import report as reported
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
+    from extrapolate.terminal import say
 
     written = reported(
         runs or "ckpt",

@@ -67,15 +67,15 @@ def sweep(
     A report on all cells is written at the end. What is finished is never done again: run the same command after a
     stop, a kill or a failure.
     """
-    from extrapolate.api import sweep as api
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import duration, say
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
+    from extrapolate.studies import sweep as sweeping
     from extrapolate.studies.status import status_of
+    from extrapolate.terminal import duration, say
 
     if dry_run:
-        rows, whole = api.estimate_sweep(
+        rows, whole = sweeping.estimate_sweep(
             study, out, scale=scale, jobs=jobs, trust_code=trust_code, progress=CommandLine()
         )
         if as_json:
@@ -91,7 +91,7 @@ def sweep(
         )
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
-    found = api.sweep(
+    found = sweeping.sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
         gather=gather.value, array=None if array is None else _share(array),
         tracker=None if tracker is None else tracker.value, trust_code=trust_code, progress=CommandLine(),
@@ -119,8 +119,8 @@ def status(
 
     Which cells are done, running, failed and left.
     """
-    from extrapolate.api.status import status as found
     from extrapolate.cli.render import print_json, print_table
+    from extrapolate.studies.status import status as found
     from extrapolate.studies.status import status_of
 
     if as_json:

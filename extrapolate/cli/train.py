@@ -93,7 +93,7 @@ def train(
     """Train one model. Flags win over --config, which wins over --preset."""
     from extrapolate.api.train import train as trained
     from extrapolate.cli.flags import CommandLine
-    from extrapolate.cli.progress import say
+    from extrapolate.terminal import say
 
     if from_environment(ctx, "data") and _told_otherwise(config, start, out, resume):
         data = None

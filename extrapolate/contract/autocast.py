@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extrapolate.contract.answers import attempt
 from extrapolate.encodings.base import Context, Encoding
 from extrapolate.errors import UserError
+from extrapolate.model.answers import attempt
 
 # Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
 POSITIONS_T = (0.0, 1.0, 37.0, 257.0, 300.25, 511.0)

@@ -10,12 +10,12 @@ from extrapolate.contract.lengths import FACTORS
 from extrapolate.contract.parts import Part, timed
 from extrapolate.contract.subject import subject, tokens
 from extrapolate.encodings.base import encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import find
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:

@@ -13,11 +13,11 @@ import torch
 from extrapolate import specs
 from extrapolate.contract import causality, lengths, scale
 from extrapolate.contract.autocast import check_autocast
-from extrapolate.contract.check import check
 from extrapolate.contract.resume import check_resume
 from extrapolate.contract.subject import SIZES, dims_of, failure, new, subject
 from extrapolate.encodings.base import find
 from extrapolate.model.decoder import Model
+from extrapolate.model.hooks import check
 from extrapolate.model.layers import layers_of
 
 

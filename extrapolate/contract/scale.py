@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate.contract.check import differ
 from extrapolate.contract.subject import tokens
 from extrapolate.encodings.base import EMBEDDED
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
+from extrapolate.model.hooks import differ
 from extrapolate.model.setting import Setting
 
 TOLERANCE = 0.05

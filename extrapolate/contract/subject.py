@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.contract.answers import described
-from extrapolate.contract.check import HOOKS, move_from_constants
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
+from extrapolate.model.hooks import HOOKS, move_from_constants
+from extrapolate.specs.user_files import described
 
 SIZES = ModelConfig.model_validate(
     {"vocab_size": 61, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}

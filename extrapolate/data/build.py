@@ -1,6 +1,5 @@
 """Tokenising: from documents to a token store, which is there whole or not at all."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ from extrapolate.data import construction
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source
-from extrapolate.data.encoding import encoded
 from extrapolate.data.learning import Learning
 from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import Process
+from extrapolate.data.tokenizing import encoded
 from extrapolate.errors import UserError
+from extrapolate.machine.limits import cores
 
 BATCH_CHARACTERS = 1_000_000
 SEEN = ".source"  # in a store: the fingerprint that its source had then. While it has it, no file need be read again
@@ -76,11 +76,6 @@ def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None
         return None
     tokenizer = None if settings.tokenizer is None else tokenizers.load(settings.tokenizer).to_str()
     return {"settings": vars(settings), "source": there, "tokenizer": tokenizer, "sketch": SKETCH}
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _build(

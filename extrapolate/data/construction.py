@@ -19,16 +19,16 @@ from extrapolate import files
 from extrapolate.data import near_duplicates, shards, writing
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import OTHER
-from extrapolate.data.encoding import Encoded
 from extrapolate.data.heldout import HeldOut
 from extrapolate.data.manifest import SPLITS, TOKENIZER, Content, Count
 from extrapolate.data.passages import PASSAGE
 from extrapolate.data.records import Records
 from extrapolate.data.seen import Seen
 from extrapolate.data.store import HELDOUT
+from extrapolate.data.tokenizing import Encoded
 from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
-from extrapolate.sections import Section
+from extrapolate.specs.settings import Section
 
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
 # A document that is kept: its hash, its tokens without the end of text, whether it may be held out, and which of _NAMED

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.sections import Section
+from extrapolate.specs.settings import Section
 from extrapolate.version import __version__
 
 # From the second on it has a hash of itself, and says the hash of every other file. The first had neither. The third

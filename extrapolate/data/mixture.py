@@ -9,7 +9,7 @@ from extrapolate.data.probes.base import Probe, Vocabulary, check_text, parse_pr
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import LEFT_OUT, check_not_none
+from extrapolate.names import LEFT_OUT, check_not_none
 
 _STREAM = 20_231_208  # keeps these draws apart from those of the text's order
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate import specs
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 from extrapolate.specs import user_files
 
 # What an extension may change: see `Encoding.accepts`. Every model has logits.

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import LOGITS, POSITIONS, VALUES, Dims, Encoding, register
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 
 @register("expe")

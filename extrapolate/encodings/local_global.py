@@ -5,9 +5,9 @@ from typing import Literal, Self
 import torch
 
 from extrapolate.encodings.base import Dims, register
+from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.rope import RoPE, geometric
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 
 class MostlyLocal(RoPE):

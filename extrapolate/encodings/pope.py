@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Rotations, Spectrum, register
+from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.rope import scaled
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 
 @register("pope")

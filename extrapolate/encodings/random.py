@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import LOGITS, Dims, register
+from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.wrapper import Wrapper
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 LARGEST = 2**24  # positions: they are float32
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import FREQUENCIES, RELATIVE, Dims, Encoding, Rotations, Spectrum, register
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 
 @register("rope")

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Context, Dims, Encoding, Rotations, Spectrum, encodings
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 
 class Wrapper(Encoding):

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
+from extrapolate.names import AS_TRAINED
 
 
 def check_run(

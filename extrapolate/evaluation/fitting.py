@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
 
 FIT_TARGETS = 8_192
 LOW, HIGH = -0.5, 1.0

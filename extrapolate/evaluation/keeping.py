@@ -6,10 +6,10 @@ from typing import Any
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.evaluation.plans import parsed, users_files
 from extrapolate.evaluation.subject import Subject
 from extrapolate.folders import listed
+from extrapolate.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Say
 from extrapolate.results.identity import Trained, trained
 from extrapolate.runs.config import TrainedConfig

@@ -11,11 +11,11 @@ from extrapolate import specs
 from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.memory import OutOfMemoryError
-from extrapolate.evaluation.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS, TARGETS_TABLE
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.precision import in_precision
@@ -35,7 +35,7 @@ from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
+from extrapolate.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint

@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.machine.devices import to_device
-from extrapolate.machine.ranks import working
+from extrapolate.machine.distributed import working
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import PLAIN, Plan
 
 BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache

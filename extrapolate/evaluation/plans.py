@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN, check_not_none
 from extrapolate.specs import shown
 
 

@@ -15,24 +15,24 @@ import numpy as np
 
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import EvaluationSettings, models
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
-from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of, reason_of
-from extrapolate.evaluation.statistics import wilson
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.names import AS_TRAINED, PROBES_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import PROBES, check_grows
 from extrapolate.specs import shown
+from extrapolate.statistics.intervals import wilson
 
 BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and then held in one array
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)

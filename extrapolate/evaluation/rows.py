@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.memory import MEMORY
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
 from extrapolate.results.columns import LABEL
 from extrapolate.results.metrics.base import Scored
 from extrapolate.results.metrics.base import values as metric_values
@@ -28,8 +28,8 @@ from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS
 from extrapolate.runs import provenance
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig, short_hash
 from extrapolate.runs.presets import PRESETS
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.training.config import TrainingConfig
 from extrapolate.version import __version__
 
 # Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import BATCH_TOKENS, target_losses
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import PLAIN, Plan
 
 
 def validation_windows(split: Split, seq_len: int, max_targets: int) -> tuple[Windows, ...]:

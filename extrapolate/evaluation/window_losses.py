@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.losses import losses_at
 from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.protocols.base import Key, Windows
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
 
 TOLERANCE = 1e-3  # of normalised hidden states, in float32: rounding is a hundredth of it
 

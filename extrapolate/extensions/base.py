@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from extrapolate import specs
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import DISTANCES
+from extrapolate.encodings.plan import Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.windows import PAIRS, check_at_least
-from extrapolate.model.plan import Branch, Pairs, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from extrapolate.encodings.base import FREQUENCIES, Spectrum
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.positions import check_factor, resolved_factor
-from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Literal
 
 from extrapolate.encodings.base import POSITIONS, TABLE, VALUES
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
-from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
 from extrapolate.extensions.user import UserFile, find, guarded
-from extrapolate.model.plan import PLAIN, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
@@ -46,7 +46,7 @@ class Recipe:
                 raise _out_of_range(part, length) from None
             if not isinstance(made, Plan):
                 raise UserError(
-                    f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.model.plan"
+                    f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.encodings.plan"
                 )
             plan = plan.joined(made)
             numbers = (plan.position_scale, plan.value_scale, plan.logit_scale, *plan.frequency_scale)

@@ -4,9 +4,9 @@ import math
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import LOGITS
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, register
-from extrapolate.model.plan import Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from extrapolate import specs
-from extrapolate.contract.answers import described
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
 from extrapolate.specs import user_files
+from extrapolate.specs.user_files import described
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import MASK
+from extrapolate.encodings.plan import Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
-from extrapolate.model.plan import Branch, Pairs, Plan
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding

@@ -10,20 +10,20 @@ import numpy as np
 import torch
 
 from extrapolate.data.store import Split, Store
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.memory import OutOfMemoryError, of_memory
-from extrapolate.evaluation.names import INSPECTIONS_TABLE
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
 from extrapolate.evaluation.rows import common, label_of, reason_of
 from extrapolate.evaluation.subject import Subject
-from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.inspection.subject import Inspected
 from extrapolate.machine.devices import to_device
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
+from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.progress import Advance, unseen
 from extrapolate.results import INSPECTIONS, check_grows
 from extrapolate.specs import LARGEST_WHOLE, shown

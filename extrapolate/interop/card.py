@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import results, specs
-from extrapolate.catalogue import paragraphs
-from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports.names import markdown
+from extrapolate.catalogue.entries import paragraphs
+from extrapolate.names import AS_TRAINED
+from extrapolate.reports.escaping import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.version import __version__

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.memory import Room
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
 from extrapolate.runs.weights import Checkpoint

@@ -21,13 +21,13 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.causality import check_plan
 from extrapolate.evaluation.losses import scores_at
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
 from extrapolate.model.causality import random_windows
+from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
 MOST_NEW = 256  # tokens that are generated, where a task does not say: as in lm-eval's own models

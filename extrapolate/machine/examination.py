@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from extrapolate.data.build import cores
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.machine.extras import extras
-from extrapolate.machine.limits import cpu_quota, memory_limit
+from extrapolate.machine.limits import cores, cpu_quota, memory_limit
 
 GIB = 2**30
 LITTLE_GIB = 4.0  # of memory or disk: an evaluation at 16 times a long training length needs more

@@ -27,6 +27,11 @@ def memory_limit(device: str = "cpu") -> int:
     return min([*limits, own] if own != resource.RLIM_INFINITY else limits)
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cpu_quota() -> float | None:
     """How many cores' time this process gets at most, by its control groups; None where they set no limit.
 

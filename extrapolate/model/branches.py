@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.plan import Branch, Plan
 from extrapolate.model.attention import QUERIES_PER_CHUNK, Scoring, chunk_context, explicit_scores
-from extrapolate.model.plan import Branch, Plan
 
 
 @dataclass(frozen=True)

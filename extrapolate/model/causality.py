@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
 
 # The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from extrapolate.errors import UserError
-from extrapolate.sections import Count, Section
+from extrapolate.specs.settings import Count, Section
 
 # No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
 MOST_LAYERS = 10_000

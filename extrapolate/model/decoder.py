@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import EMBEDDED, Dims, Encoding, Storage
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.model.attention import Observer, Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.cache import Cache
@@ -19,7 +20,6 @@ from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
 from extrapolate.model.loss import cross_entropy
 from extrapolate.model.norm import RMSNorm
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.setting import Setting
 from extrapolate.model.size import check_model
 

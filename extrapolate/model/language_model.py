@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding, Storage
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 
 
 class LanguageModel(Protocol):

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import specs
-from extrapolate.contract.check import check
 from extrapolate.encodings.base import Dims, Encoding, find
 from extrapolate.errors import UserError
+from extrapolate.model.hooks import check
 from extrapolate.model.size import check_encoding
 
 

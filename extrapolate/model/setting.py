@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.plan import Plan
 from extrapolate.model.attention import QUERIES_PER_CHUNK, Observer
-from extrapolate.model.plan import Plan
 
 
 @dataclass(frozen=True)

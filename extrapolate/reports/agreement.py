@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from extrapolate.reports.comparison import MARK, Comparison
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, THIS_RUN, UNDECIDED, WORSE, Verdict
+from extrapolate.statistics.comparison import MARK, Comparison
 
 # Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
 LEAST = 0.02

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extrapolate.folders import listed
-from extrapolate.reports import tables
-from extrapolate.reports.comparison import Comparison, resampled
 from extrapolate.reports.family import HOLDS, Family, OfControl, family, of_control
 from extrapolate.reports.material import Material
 from extrapolate.reports.questions import answers
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, ORDERED, TOO_FEW, WORSE
+from extrapolate.statistics.comparable import unequal_training
+from extrapolate.statistics.comparison import Comparison, resampled
 
 ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
 CUT_BACK = "a context cut back to L"
@@ -58,7 +58,7 @@ def answer(material: Material) -> Answer:
     said = []
     if len(found.trained) > 1:
         said.append(_against_reference(found))
-        if tables.unequal_training(rows):
+        if unequal_training(rows):
             said[0] = f"{said[0].removesuffix('.')}; they were not trained alike."
     if found.longest > 1:
         best = _best(found.at_longest(found.orders))

@@ -10,15 +10,23 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.statistics import FEWEST
 from extrapolate.folders import listed
-from extrapolate.reports import comparison, tables
-from extrapolate.reports.comparison import Comparison
-from extrapolate.reports.documents import as_frame, of_documents
 from extrapolate.reports.gather import DOCUMENTS, TEXT, gather, in_file
-from extrapolate.reports.seeds import in_words, of_seeds, seeds_of, shared
-from extrapolate.reports.sums import settings
 from extrapolate.results.verdicts import BETTER, TOO_FEW, UNDECIDED, WORSE, Verdict
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparable import (
+    COMPARABLE,
+    check_replicates,
+    comparable,
+    frame_of,
+    strict_mean,
+    told_apart,
+)
+from extrapolate.statistics.comparison import Comparison
+from extrapolate.statistics.documents import as_frame, of_documents
+from extrapolate.statistics.intervals import FEWEST
+from extrapolate.statistics.seeds import in_words, of_seeds, seeds_of, shared
+from extrapolate.statistics.sums import settings
 
 TOLERANCE = 0.02  # nats: what retraining on another machine can change without a cause
 BEFORE = ", before"  # ends the name of a model of the baseline
@@ -146,7 +154,7 @@ class _Pair:
 
     def row(self, compared: Comparison | None, tolerance: float) -> dict[str, Any]:
         """The pair's row, see `Checked`."""
-        before, now = tables.strict_mean(self.before["loss"]), tables.strict_mean(self.now["loss"])
+        before, now = strict_mean(self.before["loss"]), strict_mean(self.now["loss"])
         interval = None if compared is None else compared.difference
         difference = now - before if interval is None else interval.mean
         verdict: Verdict = WORSE if math.isnan(now) else TOO_FEW if compared is None else compared.word
@@ -169,20 +177,20 @@ def _named_alike(
 
     A model has one name in both, also where sizes are a part of names.
     """
-    same = {column: shown[column].iloc[0] for column in tables.COMPARABLE}
-    before = tables.frame_of(baseline.evals) if baseline.evals else pd.DataFrame()
+    same = {column: shown[column].iloc[0] for column in COMPARABLE}
+    before = frame_of(baseline.evals) if baseline.evals else pd.DataFrame()
     try:
         if before.empty:
             raise UserError("it has no losses on text")
-        last = tables.comparable(before, same)
+        last = comparable(before, same)
         for _, rows in last.groupby(["protocol", "targets_hash"]):
-            tables.check_replicates(rows)
+            check_replicates(rows)
     except UserError as error:
         raise UserError(f"{baseline.named} cannot be the baseline: {error}") from error
-    now = tables.frame_of(evals)
-    there = tables.comparable(now, same)
+    now = frame_of(evals)
+    there = comparable(now, same)
     raw = [frame.merge(rows[_KEY], on=_KEY) for frame, rows in ((now, there), (before, last))]
-    both = tables.told_apart(pd.concat(raw, ignore_index=True))
+    both = told_apart(pd.concat(raw, ignore_index=True))
     return both.iloc[: len(there)], both.iloc[len(there) :]
 
 

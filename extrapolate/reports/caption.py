@@ -2,16 +2,16 @@
 
 import pandas as pd
 
-from extrapolate.reports import tables
-from extrapolate.reports.seeds import in_words, seeds_of
 from extrapolate.results.speed import MOST_TAKEN
+from extrapolate.statistics.comparable import unequal_training, values_of
+from extrapolate.statistics.seeds import in_words, seeds_of
 
 
 def caption(rows: pd.DataFrame) -> str:
     """What the numbers are, under which conditions, where and when they were made."""
 
     def values(column: str, of: pd.DataFrame = rows) -> str:
-        return ", ".join(tables.values_of(of, column, lambda v: f"{v:,}" if isinstance(v, int) else str(v)))
+        return ", ".join(values_of(of, column, lambda v: f"{v:,}" if isinstance(v, int) else str(v)))
 
     own = rows[rows["imported"].isna()]
     training = f"preset {values('preset', own)}, {values('tokens', own)} training tokens in " + (
@@ -32,7 +32,7 @@ def caption(rows: pd.DataFrame) -> str:
         f"{'' if own.empty else f'; {_seeds(own)}'}.",
         evaluated[0].upper() + evaluated[1:] if own.empty else trained + evaluated,
         *_imported(rows),
-        *(text[0].upper() + text[1:] + "." for text in tables.unequal_training(rows)),
+        *(text[0].upper() + text[1:] + "." for text in unequal_training(rows)),
         *_beside_others(rows),
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
@@ -45,7 +45,7 @@ def _imported(rows: pd.DataFrame) -> list[str]:
     if mine.empty:
         return []
     return [
-        f"Trained elsewhere, and imported: {', '.join(tables.values_of(mine, 'imported'))}; training corpus, tokens, "
+        f"Trained elsewhere, and imported: {', '.join(values_of(mine, 'imported'))}; training corpus, tokens, "
         "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
         "--seq-len says."
     ]

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports.comparison import CONTROL, Comparison, comparisons
+from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, WORSE
+from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
 
 ERROR = 0.05  # how often an answer may say something that is not so
 HOLDS: Final = "holds"

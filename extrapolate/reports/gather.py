@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DOCUMENTS_TABLE as DOCUMENTS
-from extrapolate.evaluation.names import PROBES_TABLE
-from extrapolate.evaluation.names import TEXT_TABLE as TEXT
 from extrapolate.folders import NOT_FOLLOWED, RUN_FILE, below, listed, told_apart
-from extrapolate.reports.documents import belonging
+from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
+from extrapolate.names import PROBES_TABLE
+from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
+from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from extrapolate.reports import plots, traces
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.names import label
+from extrapolate.reports.escaping import label
 
 MOST_ROWS = 40
 BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # black can be read on all of them

@@ -5,7 +5,7 @@ import unicodedata
 
 import pandas as pd
 
-from extrapolate.reports.names import one_line
+from extrapolate.reports.escaping import one_line
 
 LONGEST = 1500  # characters of a name or a caption: TeX measures them in one line, and none that is longer than 5.7 m
 _ASCII = {

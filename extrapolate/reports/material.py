@@ -10,16 +10,24 @@ import pyarrow as pa
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
-from extrapolate.reports import comparison, probes, styles, tables
+from extrapolate.reports import probes, styles, tables
 from extrapolate.reports.baseline import Checked
-from extrapolate.reports.comparison import Comparison
-from extrapolate.reports.documents import as_frame, document_rows
-from extrapolate.reports.effective import THRESHOLD
 from extrapolate.reports.gather import Evaluated
-from extrapolate.reports.seeds import on_shared_seeds
 from extrapolate.reports.styles import Style
-from extrapolate.reports.sums import Setting, settings
 from extrapolate.results.columns import Table
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparable import (
+    frame_of,
+    last_checkpoints,
+    of_all_checkpoints,
+    same_targets,
+    unequal_training,
+)
+from extrapolate.statistics.comparison import Comparison
+from extrapolate.statistics.documents import as_frame, document_rows
+from extrapolate.statistics.effective import THRESHOLD
+from extrapolate.statistics.seeds import on_shared_seeds
+from extrapolate.statistics.sums import Setting, settings
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,8 @@ def collect(
 
     Raises UserError if there is nothing to report, or rows cannot be compared.
     """
-    every = tables.of_all_checkpoints(tables.frame_of(evals), only) if evals else pd.DataFrame()
-    rows, warnings = _by_protocol(tables.last_checkpoints(every)) if evals else ({}, [])
+    every = of_all_checkpoints(frame_of(evals), only) if evals else pd.DataFrame()
+    rows, warnings = _by_protocol(last_checkpoints(every)) if evals else ({}, [])
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     asked, of_probes = probes.comparable(evaluated.probes(), only)
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
@@ -135,10 +143,10 @@ def _along(every: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
 
 def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Of the rows of last checkpoints those of each protocol that are shown, the paper's first; and warnings."""
-    warnings = tables.unequal_training(rows)
+    warnings = unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
-        same, of_targets = tables.same_targets(rows[rows["protocol"] == protocol])
+        same, of_targets = same_targets(rows[rows["protocol"] == protocol])
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")

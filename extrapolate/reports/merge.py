@@ -9,11 +9,17 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, PROBES_TABLE, TASKS_TABLE
 from extrapolate.folders import listed
-from extrapolate.reports import tables
-from extrapolate.reports.documents import belonging
+from extrapolate.names import AS_TRAINED, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports.gather import DOCUMENTS, TEXT, Row, gather, sources_of
+from extrapolate.statistics.comparable import (
+    COMPARABLE,
+    check_replicates,
+    last_checkpoints,
+    told_apart,
+    unequal_training,
+)
+from extrapolate.statistics.documents import belonging
 
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
 
@@ -92,7 +98,7 @@ def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Itera
     kind, from_ = _COMPARED.get(file), rows["run"].map(sources)
     if kind is None:
         return
-    for column in tables.COMPARABLE:
+    for column in COMPARABLE:
         if column in rows and rows[column].nunique() > 1:
             parameter = {"corpus_hash": "corpus"}.get(column, column)
             raise UserError(
@@ -106,10 +112,10 @@ def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Itera
                 f"the rows of {where[0]} score different targets, and cannot be compared: "
                 f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {kind.settings}"
             )
-    last = tables.last_checkpoints(tables.told_apart(rows))
+    last = last_checkpoints(told_apart(rows))
     for _, mine in last.groupby(place):
-        tables.check_replicates(mine)
-    yield from tables.unequal_training(last)
+        check_replicates(mine)
+    yield from unequal_training(last)
     for column in ("version", "commit"):
         if rows[column].nunique() > 1:
             yield f"the rows were evaluated by several {column}s of extrapolate: {_whose(rows[column], from_)}"

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pandas as pd
 from markupsafe import Markup, escape
 
-from extrapolate.reports import names, tables
+from extrapolate.reports import escaping, tables
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
@@ -36,7 +36,7 @@ class Heading(Block):
     text: str
 
     def markdown(self) -> str:
-        return f"{'#' * self.level} {names.markdown(self.text)}"
+        return f"{'#' * self.level} {escaping.markdown(self.text)}"
 
     def html(self) -> Markup:
         if self.level == 1:  # the page's title is the first heading; chapters have different names
@@ -58,7 +58,7 @@ class Text(Block):
     code: bool = False
 
     def markdown(self) -> str:
-        text = names.markdown(self.text)
+        text = escaping.markdown(self.text)
         if self.code:
             text = re.sub(rf"\\`{_WORD}\\`", r"`\1`", text)
         return f"**{text}**" if self.strong else text
@@ -110,7 +110,7 @@ class Table(Block):
         """Losses to three decimals, training time to two, n/a where there is no number."""
         text = tables.formatted(self.frame)
         header, *rows = (
-            "| " + " | ".join(names.markdown(cell) for cell in row) + " |"
+            "| " + " | ".join(escaping.markdown(cell) for cell in row) + " |"
             for row in [list(text.columns), *text.to_numpy().tolist()]
         )
         return "\n".join([header, "|" + "---|" * len(text.columns), *rows])
@@ -171,7 +171,7 @@ class Picture(Block):
     file: str
 
     def markdown(self) -> str:
-        return f"![{names.markdown(self.text)}]({self.file})"
+        return f"![{escaping.markdown(self.text)}]({self.file})"
 
     def html(self) -> Markup:
         """A link to the file beside the page, which stays one file that can be sent alone."""
@@ -281,7 +281,7 @@ def markdown(blocks: Iterable[Block]) -> str:
     return "\n\n".join(text for block in blocks if (text := block.markdown())) + "\n"
 
 
-_line = names.one_line
+_line = escaping.one_line
 
 
 def _number(value: object) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate import files
-from extrapolate.reports.names import label
+from extrapolate.reports.escaping import label
 from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MOST_MARKERS, Style, drawable, limits
 
 MOST_PANELS = 6

@@ -7,8 +7,8 @@ import pandas as pd
 from extrapolate.reports import styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.position_pictures import banded, middle
-from extrapolate.reports.positions import Failure, furthest
 from extrapolate.reports.styles import Style
+from extrapolate.statistics.positions import Failure, furthest
 
 
 def losses(

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.reports import plots, styles
-from extrapolate.reports.positions import Failure, furthest
 from extrapolate.reports.styles import MOST_BANDS, Style
+from extrapolate.statistics.positions import Failure, furthest
 
 
 def draw_losses(

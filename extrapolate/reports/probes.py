@@ -5,9 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import tables
-from extrapolate.reports.seeds import on_shared_seeds
+from extrapolate.statistics.comparable import check_replicates, last_checkpoints, of_all_checkpoints, strict_mean
+from extrapolate.statistics.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
 WHERE = ["probe", "factor", "depth"]
@@ -23,7 +24,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     rows = pd.DataFrame(found)
     if rows.empty:
         return rows, []
-    rows = tables.comparable(_numbers(rows), only)
+    rows = last_checkpoints(of_all_checkpoints(_numbers(rows), only))
     sets = rows.groupby([*WHERE, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
     best = sets.sort_values(["runs", "newest"]).reset_index().groupby(WHERE)["targets_hash"].last()
     same = rows["targets_hash"] == best.loc[list(rows[WHERE].itertuples(index=False, name=None))].to_numpy()
@@ -35,7 +36,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     kept = []
     for probe, mine in rows[same].groupby("probe", sort=False):
         for _, at_depth in mine.groupby("depth"):
-            tables.check_replicates(at_depth)
+            check_replicates(at_depth)
         shown, said = on_shared_seeds(mine, f"probe {probe}")
         kept.append(shown)
         warnings += said
@@ -84,7 +85,7 @@ def _order(column: "pd.Series[Any]", order: list[str]) -> "pd.Series[Any]":
 
 
 def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
-    table = rows.pivot_table(index=index, columns="factor", values="accuracy", aggfunc=tables.strict_mean, dropna=False)
+    table = rows.pivot_table(index=index, columns="factor", values="accuracy", aggfunc=strict_mean, dropna=False)
     table.columns = [f"Accuracy (ev={factor:g})" for factor in table.columns]
     table["Seeds"] = rows.groupby(index)["seed"].nunique(dropna=False)
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from extrapolate import results, specs
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.results.columns import REAL, TEXT, Group, Table, always, named, sometimes
 
 FILE = "published_cells.parquet"  # a study leaves it in its folder, for its report

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.evaluation.statistics import FEWEST_SEEDS
-from extrapolate.reports.comparison import Comparison, of_pairs
 from extrapolate.reports.family import ERROR
 from extrapolate.reports.material import Material
 from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always, named
 from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED
+from extrapolate.statistics.comparison import Comparison, of_pairs
+from extrapolate.statistics.intervals import FEWEST_SEEDS
 
 FILE = "questions.parquet"  # a study leaves it in its folder, for its report
 QUESTIONS = Table(

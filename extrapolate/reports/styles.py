@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 
 Style = Mapping[str, Any]
 # After Okabe and Ito, each a little darker or lighter: to be seen on white and on dark grey. Without their yellow and

@@ -1,115 +1,15 @@
 """Loss-by-length tables in the shape of the ExPE paper (arXiv 2509.19569)."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
-from extrapolate.reports.names import in_order
-from extrapolate.reports.seeds import counts
+from extrapolate.names import AS_TRAINED
+from extrapolate.reports.escaping import in_order
 from extrapolate.specs import did_you_mean
-
-FACTORS = (1e-9, 1e9)  # what a length can be of another
-# What all rows of one table must share.
-COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
-# What tells models of one encoding apart by their size, and how their names say it.
-SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
-
-
-def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `evals.parquet` as a frame in which a number that is missing does not change its column's type."""
-    return pd.DataFrame(evals).astype({"loss": float, "training_seconds": float, "tokens": "Int64", "seed": "Int64"})
-
-
-def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the runs' last checkpoints, restricted to `only`. Raises UserError as `of_all_checkpoints` does."""
-    return last_checkpoints(of_all_checkpoints(evals, only))
-
-
-def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows restricted to `only`, also of checkpoints along the way. Models of several sizes are called by them.
-
-    Raises UserError if they differ in corpus, training length, precision or split, nothing is left, or a factor is
-    none.
-    """
-    rows = evals
-    if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
-        raise UserError(f"the tables have rows at {wrong.iloc[0]:g}x, which is no length: evaluate again")
-    for column, value in only.items():
-        known = sorted({str(v) for v in rows[column]})
-        rows = rows[rows[column].astype(str) == str(value)]
-        if rows.empty:
-            raise UserError(f"no row has {column} {value}: there are {', '.join(known)}")
-    for column in COMPARABLE:
-        values = sorted({str(v) for v in rows[column]})
-        if len(values) > 1:
-            parameter = {"corpus_hash": "corpus"}.get(column, column)
-            raise UserError(
-                f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
-                f"choose with `{parameter}`"
-            )
-    return told_apart(rows)
-
-
-def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each run's last checkpoint."""
-    return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
-
-
-def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with sizes in the names of models where one name stands for several: `RoPE, 2 layers`."""
-    named: list[str] = []
-    for column in SIZES:
-        several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
-        if several.any() and (rows.groupby("model")[column].nunique() > 1).any():
-            named.append(column)
-    names = rows["model"]
-    for column in named:
-        size = rows[column].map(SIZES[column].format, na_action="ignore")
-        names = names.where(size.isna(), names + ", " + size)
-    return rows.assign(model=names)
-
-
-def unequal_training(rows: pd.DataFrame) -> list[str]:
-    """A warning where models differ in more than their encoding: what is compared is then not the encoding alone."""
-    if rows["setting_hash"].nunique() <= 1:
-        return []
-    told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
-    differing = [f"{column} {', '.join(values)}" for column in told if len(values := values_of(rows, column)) > 1]
-    detail = f" ({'; '.join(differing)})" if differing else ""
-    return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
-
-
-def values_of(rows: pd.DataFrame, column: str, text: Callable[[Any], str] = str) -> list[str]:
-    """A column's values as text, each once, in order; at the end, unknown, where an imported checkpoint has none."""
-    known = sorted(set(rows[column].dropna().tolist()))
-    unknown = rows.loc[rows["imported"].notna(), column].isna().any()
-    return [*map(text, known), *(["unknown"] if unknown else [])]
-
-
-def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Of one protocol's rows those that score one set of targets: the one with most runs, then the newest.
-
-    Returns them and warnings that say which rows were left out.
-    """
-    sets = rows.groupby("targets_hash").agg(
-        runs=("run", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
-    )
-    best = sets.sort_values(["runs", "factors", "newest"]).index[-1]
-    left_out = rows[rows["targets_hash"] != best]
-    warnings = []
-    if not left_out.empty:
-        who = ", ".join(
-            f"{model} at {factor:g}x"
-            for model, factor in sorted({*zip(left_out["model"], left_out["factor"], strict=True)})
-        )
-        warnings.append(
-            f"{rows['protocol'].iloc[0]}: left out rows on other targets ({who}); to compare them, evaluate every run "
-            "with the same `factors` and `max_targets`"
-        )
-    return rows[rows["targets_hash"] == best], warnings
+from extrapolate.statistics.comparable import check_replicates, strict_mean
+from extrapolate.statistics.seeds import counts
 
 
 def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
@@ -225,11 +125,6 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({column: [text(value, column) for value in table[column]] for column in table.columns})
 
 
-def strict_mean(losses: "pd.Series[float]") -> float:
-    """The mean, missing where any value is: an encoding that does not reach a length has no mean there."""
-    return float(losses.mean(skipna=False))
-
-
 def _plain(rows: pd.DataFrame) -> dict[str, str]:
     """`RoPE + PI` -> `RoPE`, by the rows themselves, for every model; itself where there is none without extension."""
     first = rows[["model", "run", "extension"]].drop_duplicates("model")
@@ -254,17 +149,3 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     if baseline is not None:
         raise UserError(f"no run has the encoding '{baseline}'; {did_you_mean(baseline, set(plain['encoding']))}")
     return None
-
-
-def check_replicates(rows: pd.DataFrame) -> None:
-    """Raises UserError if runs of one model differ in more than their seed, or not even in that."""
-    twice = rows.loc[rows.duplicated(["model", "seed", "factor"]), "model"]
-    settings = rows.groupby("model")["config_hash"].nunique()
-    wrong = {*twice, *settings[settings > 1].index}
-    for model, mine in rows[rows["model"].isin(wrong)].groupby("model"):
-        if mine["config_hash"].nunique() > 1:
-            raise UserError(
-                f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
-                "report on them separately"
-            )
-        raise UserError(f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.reports import tables
 from extrapolate.reports.published import PublishedTable
+from extrapolate.statistics.comparable import check_replicates, last_checkpoints, told_apart
 
 SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
 
@@ -18,7 +18,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     their sizes and precisions too, where these differ. Raises UserError if runs of one model differ in more than
     their seed.
     """
-    rows = tables.told_apart(tables.last_checkpoints(rows))
+    rows = told_apart(last_checkpoints(rows))
     if rows["precision"].nunique() > 1:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     sets = rows.groupby([*SAME, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
@@ -30,7 +30,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for task, mine in rows[~same].groupby("task")
     ]
     for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
-        tables.check_replicates(mine)
+        check_replicates(mine)
     return rows[same], said
 
 

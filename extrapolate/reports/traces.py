@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.reports.names import LONGEST, one_line
+from extrapolate.reports.escaping import LONGEST, one_line
 from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, Style, drawable, limits
 
 Trace = dict[str, Any]

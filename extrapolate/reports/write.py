@@ -16,14 +16,14 @@ from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
-from extrapolate.reports.comparison import CONTROL
-from extrapolate.reports.effective import check_threshold
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
 from extrapolate.reports.pictures import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
+from extrapolate.statistics.comparison import CONTROL
+from extrapolate.statistics.effective import check_threshold
 
 
 @dataclass(frozen=True)

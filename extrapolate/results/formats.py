@@ -9,7 +9,7 @@ from collections.abc import Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
+from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.results.columns import Table
 from extrapolate.version import __version__
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from extrapolate.evaluation import names
+from extrapolate import names
 from extrapolate.results.columns import INT, LABEL, REAL, SPEC, TEXT, Column, Group, Table, always, named, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns

@@ -14,9 +14,9 @@ from pydantic import Field, ValidationError, field_validator
 
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
-from extrapolate.sections import Section
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import did_you_mean
-from extrapolate.training.config import TrainingConfig
+from extrapolate.specs.settings import Section
 
 T = TypeVar("T", bound="RunConfig")
 LONGEST_TOML = 100_000  # characters

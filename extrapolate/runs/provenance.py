@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from extrapolate.machine.ranks import processes
+from extrapolate.machine.distributed import world_size
 from extrapolate.version import __version__
 
 _LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
@@ -51,7 +51,7 @@ def provenance() -> dict[str, object]:
 
     Of one process that is not said.
     """
-    together = {"processes": processes()} if processes() > 1 else {}
+    together = {"processes": world_size()} if world_size() > 1 else {}
     return {
         "version": __version__,
         "commit": commit(),

@@ -18,7 +18,7 @@ from extrapolate.runs import trust
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
 from extrapolate.runs.run import USER_ENCODING, check_format, check_own_code, file_sha256
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
 # Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above so many operations.

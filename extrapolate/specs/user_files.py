@@ -108,6 +108,14 @@ def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseExceptio
             raise instead from error
 
 
+def described(error: BaseException, file: Path) -> str:
+    """`IndexError: index 64 is out of bounds, in line 12`: the first line of an error, and where the file raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
+    words = str(error).strip().splitlines()
+    return type(error).__name__ + (f": {words[0]}" if words else "") + (f", in line {lines[-1]}" if lines else "")
+
+
 def mistake_of_user(error: BaseException) -> UserError | None:
     """What to say of an error that a user's own file raised; None where it is another's, or says enough itself."""
     if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):

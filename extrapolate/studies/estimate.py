@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from extrapolate.data.build import cores
+from extrapolate.machine.limits import cores
 from extrapolate.studies.measure import Cost, measure
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
+from extrapolate.studies.cores import Share, core_shares
 from extrapolate.studies.resolved import Resolved
-from extrapolate.studies.shares import Share, core_shares
 from extrapolate.studies.tasks import Task, Tasks
 from extrapolate.studies.worker import Told, Work, serve
 

@@ -20,8 +20,8 @@ from extrapolate.evaluation.protocols.base import parse_protocol
 from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
 from extrapolate.runs import trust
+from extrapolate.studies.cores import core_shares, take
 from extrapolate.studies.resolved import Planned, Resolved
-from extrapolate.studies.shares import core_shares, take
 from extrapolate.training import loop
 
 TRAINING_S = 3.0  # of steps, at the least

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.specs import did_you_mean
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.study import Study

@@ -8,8 +8,8 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from extrapolate.evaluation.student_t import quantile
 from extrapolate.runs.run import METRICS
+from extrapolate.statistics.student_t import quantile
 from extrapolate.studies.cells import Cell
 
 

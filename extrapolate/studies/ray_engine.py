@@ -12,8 +12,8 @@ from typing import Any
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.runs.run import LOG
-from extrapolate.studies.carried import Returned, contents, keep, named_files, perform_carried, sent
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
+from extrapolate.studies.remote import Returned, contents, keep, named_files, perform_remotely, sent
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
@@ -67,7 +67,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
         def remote(function: Callable[..., Any]) -> Any:
             return ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(function).remote
 
-        share, carry = remote(_perform_shared), remote(perform_carried)
+        share, carry = remote(_perform_shared), remote(perform_remotely)
         stores: dict[Path, Any] = {}
 
         def start(works: Sequence[Work], cell: Resolved) -> Any:

@@ -14,22 +14,22 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, plans, probes
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.decoder import Model
+from extrapolate.names import AS_TRAINED
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.resuming import run_in
 from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
-from extrapolate.studies.lines import Place
 from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
+from extrapolate.studies.toml_lines import Place
 from extrapolate.training.fine_tuning import continued
+from extrapolate.training.resuming import run_in
 
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 

@@ -9,7 +9,7 @@ from typing import Any
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.names import PROBES_TABLE
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 

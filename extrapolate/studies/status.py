@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
+
 from extrapolate import files
+from extrapolate.api import arguments
 from extrapolate.errors import UserError
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
-from extrapolate.training.config import TrainingConfig
 
 STUDY, SCALE = "study.toml", "scale.json"
 Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained", "begun", "left"]
@@ -30,6 +33,19 @@ class CellStatus:
     loss: float | None
     val_loss: float | None
     reason: str | None
+
+
+def status(folder: str | Path) -> pd.DataFrame:
+    """How far a study is: a row for each cell. Another process may be at work on it.
+
+    folder: the study's, as `sweep` makes it. The rows have the cell, its status, the tokens that it was trained on and
+    of how many, its last losses in nats, and why it failed. A status is `done`; `running`; `failed`; `diverged`, for
+    the loss became infinite, and would again; `passed over`, for another learning rate was better; `trained`, and not
+    evaluated yet; `begun`, and stopped; or `left`.
+
+    Raises UserError if the folder holds no study.
+    """
+    return pd.DataFrame([asdict(one) for one in status_of(arguments.path("folder", folder))])
 
 
 def status_of(folder: Path) -> list[CellStatus]:

@@ -11,15 +11,15 @@ from pydantic import ValidationError
 
 from extrapolate.data.build import StoreSettings
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import DEFAULT_PROTOCOLS
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.model.config import ModelConfig
+from extrapolate.names import DEFAULT_PROTOCOLS
 from extrapolate.reports.published import published
 from extrapolate.runs.config import read_config_file
-from extrapolate.sections import Section
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import did_you_mean
-from extrapolate.studies.lines import Place, at, places
-from extrapolate.training.config import TrainingConfig
+from extrapolate.specs.settings import Section
+from extrapolate.studies.toml_lines import Place, at, places
 
 MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)

@@ -13,8 +13,8 @@ from extrapolate.machine.children import reply
 from extrapolate.progress import QUIET, Display, Progress, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
+from extrapolate.studies.cores import take
 from extrapolate.studies.resolved import Resolved
-from extrapolate.studies.shares import take
 from extrapolate.studies.state import CellState
 from extrapolate.studies.tasks import Ended, Task
 from extrapolate.training.stopping import Interrupted

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import torch
 
-from extrapolate.contract.check import move_from_constants
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
+from extrapolate.model.hooks import move_from_constants
 from extrapolate.runs.config import TrainedConfig
 
 # What no encoding knows of. So many words that a window and a batch lack most: else their extremes never change.

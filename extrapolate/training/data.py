@@ -8,7 +8,7 @@ from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.evaluation.validation import validation_windows
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 VALIDATION_TARGETS = 8_192
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from extrapolate.machine.ranks import Ranks
+from extrapolate.encodings.plan import Plan
+from extrapolate.machine.distributed import Ranks
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.learner import Learner, Part
 
 
@@ -48,7 +48,7 @@ class DataParallel(Learner):
         ranks: Ranks,
     ) -> None:
         # Whoever is told sees the first process, which has as many windows as any.
-        whole, here = training.batch_size, -(-training.batch_size // ranks.count)
+        whole, here = training.batch_size, -(-training.batch_size // ranks.world_size)
         super().__init__(model, optimizer, plan, training, lambda tokens: tell(round(tokens * whole / here)))
         self.ranks = ranks
         self.wrap()
@@ -71,7 +71,7 @@ class DataParallel(Learner):
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
         """Adds the gradients of the batch's mean loss, and returns this process's part of that loss."""
-        return super().gradients(batch, weight) / self.ranks.count
+        return super().gradients(batch, weight) / self.ranks.world_size
 
     def parts(self, batch: Tensor, weight: Tensor | None) -> Iterator[Part]:
         """This process's forward passes: as many as every other's.
@@ -79,13 +79,13 @@ class DataParallel(Learner):
         Gradients are averaged over processes, so shares of the batch count as many times. A process without a window
         left computes one that counts nothing.
         """
-        least, more = divmod(len(batch), self.ranks.count)
+        least, more = divmod(len(batch), self.ranks.world_size)
         rank, size = self.ranks.rank, self.training.micro_batch_size
         first = rank * least + min(rank, more)
         end = first + least + (rank < more)
         for start in range(first, first + least + (more > 0), size):
             rows = slice(start, min(start + size, end)) if start < end else slice(0, 1)
-            share = (rows.stop - rows.start) / len(batch) * self.ranks.count if start < end else 0.0
+            share = (rows.stop - rows.start) / len(batch) * self.ranks.world_size if start < end else 0.0
             yield self.on_device(batch[rows]), None if weight is None else self.on_device(weight[rows]), share
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:

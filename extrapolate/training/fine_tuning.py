@@ -5,20 +5,20 @@ from typing import Any
 
 from extrapolate import specs
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN, check_not_none
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
+from extrapolate.names import AS_TRAINED, WITHOUT_OWN, check_not_none
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import Run
-from extrapolate.training.config import RATES, TrainingConfig
+from extrapolate.runs.training_config import RATES, TrainingConfig
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1

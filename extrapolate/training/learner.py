@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from extrapolate.encodings.plan import Plan
 from extrapolate.machine.devices import to_device
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 # Some windows, the weights of their targets, and their share of the batch.
 Part = tuple[Tensor, Tensor | None, float]

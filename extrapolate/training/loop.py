@@ -12,14 +12,14 @@ import torch
 
 from extrapolate import files, results
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.validation import validation_loss
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import listed
-from extrapolate.machine.load import Load
-from extrapolate.machine.ranks import ALONE, Ranks, check_devices
+from extrapolate.machine.cpu_time import CpuTime
+from extrapolate.machine.distributed import ALONE, Ranks, check_devices
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
@@ -229,7 +229,7 @@ class Training:
     def _learner(self, fsdp: bool) -> Learner:
         """One process, or several that share the windows of a batch, or the model too."""
         told = (self.model, self.optimizer, self.plan, self.training, self._tell)
-        if self.ranks.count == 1:
+        if self.ranks.world_size == 1:
             return Learner(*told)
         if fsdp:
             from extrapolate.training.sharded import Sharded
@@ -264,7 +264,7 @@ class Training:
             self._tell_row(self._validate())
         if keep_every and self._passed(keep_every):
             self._save_weights(final=False)
-        stop, late = self._wishes() if self.ranks.count == 1 else self._agreed
+        stop, late = self._wishes() if self.ranks.world_size == 1 else self._agreed
         due = self._passed(save_every) if save_every else late
         if self.step < self.training.steps and (due or stop):
             self._save()
@@ -276,7 +276,7 @@ class Training:
 
     def _step(self) -> dict[str, Any]:
         """Takes a step, and returns its row. Raises NotFinite."""
-        began, load = time.perf_counter(), Load.now()
+        began, load = time.perf_counter(), CpuTime.now()
         batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
         self.learner.begin_step(self.step)
         part = self.learner.gradients(batch, weight)
@@ -298,7 +298,7 @@ class Training:
         seconds = time.perf_counter() - began
         row = {"loss": loss, "lr": lr, "grad_norm": float(norm)}
         rate = self.training.batch_size * self.training.seq_len / seconds
-        if (now := Load.now()) is not None and load is not None:
+        if (now := CpuTime.now()) is not None and load is not None:
             row["others"] = (now - load).taken
         return row | ({"tokens_per_s": rate} if self.timed else {})
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.model.decoder import Block, Model
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 # AdamW's learning rates, in multiples of `lr`. Embeddings start 25 times as large as Llama's, and move in larger steps.
 # With Muon, `lr` is relative to fan-in; the head's rate is divided by the width, as in mu-transfer (arXiv 2203.03466).

@@ -14,10 +14,10 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from extrapolate.encodings.base import Encoding
-from extrapolate.machine.ranks import Ranks
+from extrapolate.encodings.plan import Plan
+from extrapolate.machine.distributed import Ranks
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.data_parallel import DataParallel, LossOf
 from extrapolate.training.optimizer import optimizer_of
 
@@ -50,7 +50,7 @@ class Sharded(DataParallel):
         encodings = [module for module in self.model.modules() if isinstance(module, Encoding)]
         kept = {id(parameter): parameter for module in encodings for parameter in module.parameters()}
         before = {id(parameter): name for name, parameter in self.model.named_parameters()}
-        mesh = init_device_mesh(self.training.device, (self.ranks.count,))
+        mesh = init_device_mesh(self.training.device, (self.ranks.world_size,))
         loss = LossOf(self.model, self.model.loss)
         for block in self.model.blocks:
             fully_shard(block, mesh=mesh, ignored_params=set(kept.values()))
@@ -66,7 +66,7 @@ class Sharded(DataParallel):
         if grads:
             flat = torch.cat([grad.flatten() for grad in grads])
             dist.all_reduce(flat)
-            flat /= self.ranks.count
+            flat /= self.ranks.world_size
             for grad, mean in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
                 grad.copy_(mean.view_as(grad))
         return part

@@ -14,11 +14,11 @@ from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTra
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from extrapolate.encodings.base import Dims, Encoding, encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.base import extensions
 from extrapolate.model.decoder import Decoder
 from extrapolate.model.layers import layers_of
 from extrapolate.model.maps import Maps
-from extrapolate.model.plan import PLAIN, Plan
 
 
 class ExtrapolateConfig(PretrainedConfig):

@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from extrapolate.catalogue import encodings_page, extensions_page
+from extrapolate.catalogue.encodings import encodings_page
+from extrapolate.catalogue.extensions import extensions_page
 from extrapolate.encodings.base import FAMILIES, encodings
 from extrapolate.extensions.base import extensions
 from extrapolate.specs import parameters

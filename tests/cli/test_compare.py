@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.evaluation.statistics import holm, interval
+from extrapolate.statistics.intervals import holm, interval
 
 FEW = ["--factors", "1,4", "--max-targets", "2048", "--protocol", "windows"]
 

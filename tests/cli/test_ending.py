@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from extrapolate.cli.ending import BROKEN_PIPE, FAILED, STOPPED, what_to_say
-from extrapolate.cli.plain import LONGEST, message, shown
+from extrapolate.cli.ending import BROKEN_PIPE, FAILED, LONGEST, STOPPED, message, what_to_say
 from extrapolate.errors import UserError
+from extrapolate.terminal import shown
 
 # Runs the program, and sends it a signal as soon as it has imported a module.
 STOPPED_AT_IMPORT = """

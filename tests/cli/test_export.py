@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from extrapolate.results.printed import EXPORT
+from extrapolate.catalogue.printed import EXPORT
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "export.md"
 

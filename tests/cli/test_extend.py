@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from extrapolate import results
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.extensions.base import extensions
 from extrapolate.extensions.recipe import applicable
+from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.run import Run
 
 FEW = ["--factors", "1,2,4", "--max-targets", "256", "--protocol", "windows"]

@@ -12,15 +12,15 @@ import typer
 import extrapolate as xt
 from extrapolate.cli.commands import app
 from extrapolate.cli.flags import CommandLine, flags, in_flags
-from extrapolate.cli.progress import Terminal
-from extrapolate.contract.check import HOOKS
+from extrapolate.model.hooks import HOOKS
+from extrapolate.terminal import Terminal
 
 ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Their texts are pages, which are about the commands too.
 PAGES = (
-    "catalogue.py", "data/catalogue.py", "evaluation/catalogue.py", "inspection/measurements/", "inspection/page.py",
-    "results/", "reports/caption.py", "reports/published.py", "reports/sections/",
+    "catalogue/", "inspection/measurements/", "results/", "reports/caption.py", "reports/published.py",
+    "reports/sections/",
 )  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 COMMAND = re.compile("extrapolate |hf download ")

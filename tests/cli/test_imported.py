@@ -15,9 +15,9 @@ from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.evaluation.statistics import interval
 from extrapolate.runs.config import ImportedConfig
 from extrapolate.runs.run import Run
+from extrapolate.statistics.intervals import interval
 
 transformers = pytest.importorskip("transformers")
 

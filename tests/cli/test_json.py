@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from extrapolate import results
-from extrapolate.api import sweep as api
 from extrapolate.benchmark import encodings as encoding_speeds
 from extrapolate.benchmark import rows, startup
 from extrapolate.benchmark.evaluation import Cost
@@ -20,9 +19,10 @@ from extrapolate.benchmark.tokenizing import Speed
 from extrapolate.benchmark.tokenizing import Variant as Tokenized
 from extrapolate.benchmark.training import Speed as Steps
 from extrapolate.benchmark.training import Variant as Trained
+from extrapolate.catalogue import printed
 from extrapolate.cli.commands import app
 from extrapolate.cli.render import print_json
-from extrapolate.results import printed
+from extrapolate.studies import sweep as sweeping
 from extrapolate.studies.estimate import Estimate
 
 STUDY = """
@@ -54,7 +54,7 @@ def speeds(monkeypatch):
     }
     monkeypatch.setattr(encoding_speeds, "measure_encodings", lambda *_: iter(found.items()))
     each = {"rope-s0": 1.5}
-    monkeypatch.setattr(api, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))
+    monkeypatch.setattr(sweeping, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))
     monkeypatch.setattr(startup, "programs", lambda: [FLOOR, Program("python", ("-c", "pass"))])
 
 
@@ -156,7 +156,7 @@ def test_rows_of_an_evaluation_are_those_of_its_tables(cli, ckpt):
 
 def test_a_sweep_ends_with_its_cells(cli, study, monkeypatch):
     done = SimpleNamespace(folder=Path("begun"), runs=["rope-s0"], reports={}, failed={}, diverged={})
-    monkeypatch.setattr(api, "sweep", lambda *_, **__: done)
+    monkeypatch.setattr(sweeping, "sweep", lambda *_, **__: done)
     found = lines_of(cli("sweep", "study.toml", "--json"))
     assert [(row["cell"], row["status"], row["tokens"]) for row in found] == [("rope-s0", "left", 0)]
     assert lines_of(cli("status", "begun", "--json")) == found

@@ -115,7 +115,7 @@ def test_several_files_are_kept_in_their_order(cli, ckpt: Path, tmp_path: Path) 
     assert run.own_extension.text == extend
 
 
-BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.model.plan import Plan\n"
+BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.encodings.plan import Plan\n"
 WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def plan(self, encoding, seq_len, length): "
 
 

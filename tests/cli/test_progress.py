@@ -1,4 +1,4 @@
-"""Progress: plain lines where stderr is not a terminal, a bar where it is."""
+"""What commands tell of their progress: plain lines where stderr is not a terminal, a bar where it is."""
 
 import os
 import re
@@ -6,158 +6,16 @@ import sys
 
 import pytest
 
-from extrapolate.cli import progress as module
-from extrapolate.cli.progress import Progress, duration, say
+from extrapolate import terminal
 
 CONTROL = re.compile(r"[\r\x1b\x08]")
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that moves only when told to."""
-    now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    return now
-
-
-@pytest.fixture
 def every_line(monkeypatch):
     """No update is too soon for a line."""
-    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
-    monkeypatch.setattr(module, "PLAIN_LAST_S", 0.0)
-
-
-def test_what_is_done_at_once_gets_no_line(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("rope", 0, 1000)
-        clock[0] += 0.5
-        progress.update("rope", 1000, 1000)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_stop_from_the_keyboard_carries_what_is_said(clock):
-    with pytest.raises(KeyboardInterrupt) as stop, Progress("tokens", stopped="stopped; nothing is lost"):
-        raise KeyboardInterrupt
-    assert stop.value.__notes__ == ["stopped; nothing is lost"]
-
-
-def test_what_is_told_moves_no_cursor(capsys, clock, every_line):
-    name = "\x1b[2J[red]x\r\n\ud800"
-    with Progress(name) as progress:
-        progress.update(name, 0, 10)
-    say(name)
-    assert not CONTROL.search(capsys.readouterr().err)
-    say(name)
-    assert capsys.readouterr().err == "\\x1b[2J[red]x\\r\\n\\ud800\n"
-
-
-def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
-    with Progress("tokens") as progress:
-        for second in range(11):
-            clock[0] = 1000.0 + second
-            progress.update("rope", 100 * second, 1000)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[1].rstrip("%") for line in lines] == ["50", "100"]
-    assert all(line.startswith("rope: ") for line in lines)
-
-
-def test_plain_lines_say_the_rate_and_the_time_left(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("rope", 0, 10_000)
-        clock[0] += 10
-        progress.update("rope", 2000, 10_000, "loss 4.000")
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "20%" in last
-    assert "loss 4.000" in last
-    assert "200 tokens/s" in last
-    assert "40 s left" in last
-
-
-def test_an_unknown_total_is_counted_in_units(capsys, clock):
-    with Progress("characters") as progress:
-        progress.update("reading", 0)
-        clock[0] += 10
-        progress.update("reading", 12_345)
-    assert "12,345 characters" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
-    with Progress("characters") as progress:
-        progress.update("first", 0)
-        clock[0] += 1
-        progress.update("first", 100)
-        clock[0] += 100
-        progress.update("second", 0)
-        clock[0] += 10
-        progress.update("second", 100)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith("second: 100 characters")
-    assert "10 characters/s" in lines[-1]
-
-
-def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("first", 0, 10_000)
-        clock[0] += 10
-        progress.update("first", 1000, 10_000)
-        progress.update("second", 1000, 10_000)
-        clock[0] += 10
-        progress.update("second", 2000, 10_000)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "%" in line]
-    assert lines == ["first: 10%  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
-
-
-def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):
-    """Processes that take seconds to start, and then do thousands in a second."""
-    with Progress("MB") as progress:
-        progress.update("text", 0, 30_000)
-        for second, done in ((4, 10), (5, 15_000), (6, 30_000)):
-            clock[0] = 1000.0 + second
-            progress.update("text", done, 30_000)
-    assert "this takes about" not in capsys.readouterr().err
-
-
-def test_what_goes_very_slowly_says_how_long_it_takes(capsys, clock):
-    with Progress("MB") as progress:
-        for second in range(32):
-            clock[0] = 1000.0 + second
-            progress.update("text", second, 30_000)
-    assert "this takes about 8 h 20 min" in capsys.readouterr().err
-
-
-def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock):
-    with Progress("tokens") as progress:
-        for second in range(30):
-            clock[0] = 1000.0 + second
-            progress.update("rope", 10 * second, 5000)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "this takes about 8 min"
-    assert sum("about" in line for line in lines) == 1
-
-
-def test_what_was_done_before_is_no_part_of_the_rate(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("rope", 9000, 10_000)  # resumed
-        clock[0] += 10
-        progress.update("rope", 9100, 10_000)
-    assert "91%  10 tokens/s  90 s left" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (420, "7 min"), (7800, "2 h 10 min"), (273_600, "3 d 4 h")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_nothing_goes_to_stdout(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("rope", 1, 1)
-    say("done")
-    written = capsys.readouterr()
-    assert written.out == ""
-    assert written.err.splitlines()[-1] == "done"
+    monkeypatch.setattr(terminal, "PLAIN_EVERY_S", 0.0)
+    monkeypatch.setattr(terminal, "PLAIN_LAST_S", 0.0)
 
 
 def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny, every_line):

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
-from extrapolate.api import sweep as api
 from extrapolate.cli import main
 from extrapolate.progress import QUIET
-from extrapolate.studies.turns import turn
+from extrapolate.studies import sweep as sweeping
+from extrapolate.studies.locks import turn
 
 Cli = Callable[..., Any]
 
@@ -267,7 +267,7 @@ def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> No
 ROOT = """
 from extrapolate.encodings.base import POSITIONS
 from extrapolate.extensions.base import Extension
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 class Root(Extension):
     display, source, slot, needs = "Root", "here", "positions", POSITIONS
     def plan(self, encoding, seq_len, length):
@@ -295,10 +295,10 @@ def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp
 def test_a_short_study_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = SimpleNamespace(config=SimpleNamespace(training=SimpleNamespace(device="cpu")))
     cells: Any = [cell] * 24
-    monkeypatch.setattr(api, "cores", lambda: 4)
-    monkeypatch.setattr(api, "fastest_jobs", lambda cells: (1, {1: 3.0, 4: 2.0}))
-    monkeypatch.setattr(api, "operations", lambda config: 1e12)
-    assert api._jobs(cells, QUIET) == 4
-    assert api._jobs(cells[:3], QUIET) == 3
-    monkeypatch.setattr(api, "operations", lambda config: 1e13)
-    assert api._jobs(cells, QUIET) == 1
+    monkeypatch.setattr(sweeping, "cores", lambda: 4)
+    monkeypatch.setattr(sweeping, "fastest_jobs", lambda cells: (1, {1: 3.0, 4: 2.0}))
+    monkeypatch.setattr(sweeping, "operations", lambda config: 1e12)
+    assert sweeping._jobs(cells, QUIET) == 4
+    assert sweeping._jobs(cells[:3], QUIET) == 3
+    monkeypatch.setattr(sweeping, "operations", lambda config: 1e13)
+    assert sweeping._jobs(cells, QUIET) == 1

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from rich.cells import cell_len
 
-from extrapolate.cli.progress import Progress
 from extrapolate.cli.render import print_table
 from extrapolate.cli.sparkline import sparklines
+from extrapolate.terminal import Progress
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

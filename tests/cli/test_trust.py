@@ -20,7 +20,7 @@ CODE = """
 from pathlib import Path
 from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.extensions.base import Extension
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 Path({marker!r}).touch()
 
 class Mine(Encoding):

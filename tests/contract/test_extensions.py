@@ -11,7 +11,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "my_extension.py"
 HEAD = """
 import random
 from extrapolate.extensions.base import Extension
-from extrapolate.model.plan import Plan
+from extrapolate.encodings.plan import Plan
 class Mine(Extension):
     display, slot, needs = "Mine", "positions", "positions"
     def __init__(self, *, factor: float = 2.0): self.factor = factor

@@ -15,19 +15,19 @@ from extrapolate.data import writing
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.construction import PROGRESS, Construction, begin
 from extrapolate.data.documents import Document
-from extrapolate.data.encoding import Encoded, Encoder
 from extrapolate.data.sources import open_source
 from extrapolate.data.tokenizer import train_bpe
+from extrapolate.data.tokenizing import Encoded, Encoder
 from extrapolate.files import read_json
 
 # Kills itself at the n-th flush to the disk.
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from extrapolate.data import build, encoding, writing
+from extrapolate.data import build, tokenizing, writing
 from extrapolate.data.sources import open_source
 writing.SHARD_TOKENS, build.BATCH_CHARACTERS = 300, 1000
-encoding.SMALL_CHARACTERS = int(sys.argv[3])
+tokenizing.SMALL_CHARACTERS = int(sys.argv[3])
 flush, left = os.fsync, int(sys.argv[1])
 def fsync(descriptor):
     global left

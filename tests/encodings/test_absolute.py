@@ -12,9 +12,9 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.expe import ExPE
 from extrapolate.encodings.exqpe import ExQPE
 from extrapolate.encodings.learned import Learned
+from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.sinusoidal import Sinusoidal
 from extrapolate.model.layers import layer_encodings
-from extrapolate.model.plan import Plan
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32)
 NAMES = {"expe": ExPE, "exqpe": ExQPE}

@@ -7,13 +7,13 @@ import torch
 
 from extrapolate import specs
 from extrapolate.contract.causality import check_causality
-from extrapolate.contract.check import check
 from extrapolate.contract.scale import check_scale
 from extrapolate.contract.subject import new, resolved_factor, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
+from extrapolate.model.hooks import check
 from extrapolate.model.layers import layer_encodings, layers_of
 
 L = 16

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings
+from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.wrapper import Wrapper
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
-from extrapolate.model.plan import Plan
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L, layers=3)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import fitting
 from extrapolate.extensions.recipe import Recipe, parse
-from extrapolate.model.plan import PLAIN, Plan
 
 L = 16
 

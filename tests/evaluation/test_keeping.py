@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from extrapolate import results
-from extrapolate.evaluation.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.runs.run import Run
 from extrapolate.training.loop import Training
 

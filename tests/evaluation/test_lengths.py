@@ -14,6 +14,7 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
@@ -21,7 +22,6 @@ from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import Plan
 from extrapolate.model.setting import Setting
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

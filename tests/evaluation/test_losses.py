@@ -7,11 +7,11 @@ import torch
 
 from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 V = 47
 

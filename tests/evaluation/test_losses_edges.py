@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation.losses import losses_at, target_losses
 from extrapolate.evaluation.probes import score
 from extrapolate.evaluation.protocols.base import Windows
-from extrapolate.model.plan import Plan
 
 V = 50
 PLAN = Plan(position_scale=0.5)

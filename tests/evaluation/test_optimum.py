@@ -15,9 +15,9 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.evaluation.targets import Targets
 from extrapolate.model import attention
-from extrapolate.reports.comparison import OPTIMUM, Comparison, below_optimum, comparable_rows, comparisons
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.statistics.comparison import OPTIMUM, Comparison, below_optimum, comparable_rows, comparisons
 from extrapolate.training.loop import train
 
 L = 16

@@ -12,15 +12,15 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score
-from extrapolate.evaluation.statistics import wilson
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.statistics.intervals import wilson
 
 L = 32
 

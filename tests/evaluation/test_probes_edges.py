@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from extrapolate.data.probes.base import Probe, parse_probe
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Answers, Sequences, control_score
-from extrapolate.evaluation.statistics import wilson
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.statistics.intervals import wilson
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)

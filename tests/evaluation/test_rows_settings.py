@@ -20,8 +20,8 @@ from extrapolate.runs.config import (
     TrainedConfig,
 )
 from extrapolate.runs.run import Run
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.training.config import TrainingConfig
 
 SIZES = ModelConfig(vocab_size=31, width=16, layers=1, heads=1, kv_heads=1, head_dim=16, ff_width=16)
 

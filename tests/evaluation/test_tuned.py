@@ -13,18 +13,18 @@ import torch
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import fitting, lengths, probes
 from extrapolate.evaluation import plans as planning
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
 from extrapolate.model.layers import layer_encodings
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

@@ -9,6 +9,7 @@ from torch import Tensor
 from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
@@ -16,7 +17,6 @@ from extrapolate.evaluation.targets import in_order
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 L, V = 8, 43
 LENGTHS = [L, 2 * L, 4 * L]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import window_losses
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
-from extrapolate.model.plan import PLAIN, Plan
 
 L = 4
 MODEL = SimpleNamespace(device=torch.device("cpu"))

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.model import attention, branches
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 VOCAB_SIZE, WIDTH, HEAD_DIM = 61, 32, 16
 

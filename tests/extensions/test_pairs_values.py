@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from extrapolate.encodings.plan import Pairs
 from extrapolate.extensions.distances import ChunkedPairs, GroupedPairs, LeakyPairs, SelfExtend
 from extrapolate.extensions.windows import SinkPairs
-from extrapolate.model.plan import Pairs
 
 
 def distances(pairs: Pairs, length: int) -> dict[tuple[int, int], float]:

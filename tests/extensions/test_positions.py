@@ -14,10 +14,10 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.learned import Learned
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.t5 import T5
 from extrapolate.extensions import recipe
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 L, WIDTH = 16, 32
 POSITIONAL = [

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Dims, encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
 
 HERE = Path(__file__).parent
 ENCODINGS = HERE.parent / "encodings"

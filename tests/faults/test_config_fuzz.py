@@ -27,7 +27,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.size import check_training, expected_shapes, parameter_count
 from extrapolate.runs.config import ImportedConfig, read_config_file, validate, validate_as
 from extrapolate.runs.resolve import read_file, with_resolved_encoding
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 SECONDS = 20
 FUZZING = settings(settings.get_profile("fuzzing"), suppress_health_check=[HealthCheck.function_scoped_fixture])

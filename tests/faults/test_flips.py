@@ -12,7 +12,7 @@ import extrapolate as xt
 from extrapolate import results
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import INSPECTIONS_TABLE, PROBES_TABLE
+from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE
 from extrapolate.runs.run import Run
 from extrapolate.training import state
 from extrapolate.training.optimizer import optimizer_of

@@ -17,7 +17,7 @@ import torch.nn.parallel
 
 from extrapolate.api import evaluate, train
 from extrapolate.cli import main
-from extrapolate.machine import ranks
+from extrapolate.machine import distributed
 from extrapolate.training.loop import Training
 
 LOADED = (torch, evaluate, train)
@@ -44,7 +44,7 @@ def work(rank: int) -> list[int]:
             return asked or (rank == count - 1 and training.step + 1 == stop_at), late
 
         Training._wishes = wished
-        ranks._ENDED = f"end of command {number}"  # of which a process has one, and here it has several
+        distributed._ENDED = f"end of command {number}"  # of which a process has one, and here it has several
         try:
             main(command["argv"])
         except SystemExit as ended:

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.contract.check import move_from_constants
 from extrapolate.encodings.base import encodings
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import extensions
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.model.hooks import move_from_constants
 
 pytestmark = pytest.mark.gpu
 L, N = 16, 256

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 import extrapolate as xt
 from extrapolate.encodings.base import Dims, encodings
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.interop.imported import import_checkpoint
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")

@@ -18,8 +18,8 @@ from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.interop.generation import generated
-from extrapolate.model.plan import PLAIN
 from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 

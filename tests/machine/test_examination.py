@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from extrapolate.catalogue.printed import DOCTOR
 from extrapolate.machine import examination, limits
 from extrapolate.machine.examination import Finding
 from extrapolate.machine.extras import DEVELOPERS, extras
-from extrapolate.results.printed import DOCTOR
 
 
 @pytest.fixture

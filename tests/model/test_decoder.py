@@ -16,7 +16,7 @@ from extrapolate.model.layers import layer_encodings
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.resolve import run_name
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 
 def with_llama_weights(sizes: ModelConfig) -> tuple[Model, torch.nn.Module]:

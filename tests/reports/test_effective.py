@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
-from extrapolate.evaluation.statistics import wilson
-from extrapolate.reports.effective import THRESHOLD, accuracies, effective_lengths
 from extrapolate.reports.page import markdown
 from extrapolate.reports.sections.effective_length import EffectiveLength
+from extrapolate.statistics.effective import THRESHOLD, accuracies, effective_lengths
+from extrapolate.statistics.intervals import wilson
 
 PROBES = Path(__file__).parents[1] / "fixtures/format-1/rope/eval_probes.parquet"
 L, DEPTHS, TRIALS = 64, (0.0, 1.0), 100

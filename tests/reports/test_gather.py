@@ -8,7 +8,7 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.names import INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.reports.gather import gather
 
 pytestmark = pytest.mark.usefixtures("without_pictures")

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from extrapolate.reports import names
+from extrapolate.reports import escaping
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.html import html
 from extrapolate.reports.page import Text
@@ -44,7 +44,7 @@ class Read(HTMLParser):
 def test_a_hostile_name_is_shown_and_read_as_nothing(hostile, page) -> None:
     mine, harmless = Read(html(page(hostile), hostile)), Read(html(page("Llama"), "Llama"))
     assert mine.tags == harmless.tags
-    assert mine.text.replace(hostile, "Llama").replace(names.one_line(hostile), "Llama") == harmless.text
+    assert mine.text.replace(hostile, "Llama").replace(escaping.one_line(hostile), "Llama") == harmless.text
 
 
 def test_it_asks_for_nothing(page) -> None:

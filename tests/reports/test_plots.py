@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import names, plots, position_charts, position_pictures, styles
+from extrapolate.reports import escaping, plots, position_charts, position_pictures, styles
 from extrapolate.reports.plots import spread
 from extrapolate.reports.sections import checkpoints, losses
 from extrapolate.reports.styles import COLOURS
@@ -250,7 +250,7 @@ def test_any_name_can_be_drawn(tmp_path: Path) -> None:
         sheet.curve(sheet.panels[0], [1, 2], pd.Series([4.0, 4.1]), model)
     sheet.save(tmp_path / "made.svg")
     assert (tmp_path / "made.svg").stat().st_size
-    assert {text.get_text() for text in sheet.figure.texts} == {names.label(name) for name in hostile}
+    assert {text.get_text() for text in sheet.figure.texts} == {escaping.label(name) for name in hostile}
 
 
 @pytest.mark.filterwarnings("error")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from extrapolate import results
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.extensions import recipe
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.published import CELLS, FILE, Repeating, cell_rows, of_tasks, published, write_cells
 from extrapolate.runs.presets import preset
 from extrapolate.studies.cells import cells_of

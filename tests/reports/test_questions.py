@@ -12,7 +12,7 @@ from extrapolate.errors import UserError
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.questions import FILE, QUESTIONS, answers, write_questions
-from extrapolate.reports.sums import settings
+from extrapolate.statistics.sums import settings
 
 LOSSES = {"RoPE": 5.0, "ALiBi": 4.6, "FoX": 4.601, "RoPE + YaRN": 4.62}
 

@@ -11,13 +11,13 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.reports import sums
-from extrapolate.reports.documents import as_frame, of_documents
 from extrapolate.reports.gather import gather
 from extrapolate.reports.material import collect
 from extrapolate.reports.sections.leaderboard import Leaderboard
 from extrapolate.reports.sections.losses import Losses
 from extrapolate.reports.sections.overview import Overview
+from extrapolate.statistics import sums
+from extrapolate.statistics.documents import as_frame, of_documents
 
 
 def two_seeds(write_run: Callable[..., Path], folder: Path) -> Path:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import tables
+from extrapolate.statistics.comparable import comparable, frame_of, same_targets, unequal_training, values_of
 
 
 def row(run: str, model: str, factor: float, loss: float | None, **changes: Any) -> dict[str, Any]:
@@ -103,12 +104,12 @@ def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
         row("b", "RoPE + PI", 1, 3.9, layers=8, parameters=20),
         row("c", "ALiBi", 1, 4.1),
     )
-    named = tables.comparable(rows, {})
+    named = comparable(rows, {})
     assert named["model"].tolist() == ["RoPE, 4 layers", "RoPE, 8 layers", "RoPE + PI, 8 layers", "ALiBi, 4 layers"]
     assert len(tables.loss_by_ev(named, None)) == 4
-    by_width = tables.comparable(rows.assign(layers=None), {})
+    by_width = comparable(rows.assign(layers=None), {})
     assert by_width["model"].tolist()[:2] == ["RoPE, 10 parameters", "RoPE, 20 parameters"]
-    by_preset = tables.comparable(rows.assign(preset=["s", "m", "m", None], imported=[None, None, None, "x"]), {})
+    by_preset = comparable(rows.assign(preset=["s", "m", "m", None], imported=[None, None, None, "x"]), {})
     assert by_preset["model"].tolist() == ["RoPE, s", "RoPE, m", "RoPE + PI, m", "ALiBi"]
 
 
@@ -118,7 +119,7 @@ def test_times_are_relative_to_rope_without_arguments_also_where_names_have_size
         row("b", "RoPE", 1, 4.0, display="RoPE", config_hash="b", training_seconds=20.0),
         row("c", "RoPE", 1, 3.9, display="RoPE", config_hash="c", layers=8, training_seconds=40.0),
     )
-    table = tables.loss_by_ev(tables.comparable(rows, {}), None)
+    table = tables.loss_by_ev(comparable(rows, {}), None)
     assert table["Model"][0] == "RoPE, 4 layers"
     assert table.set_index("Model")["Training time"].to_dict() == {
         "RoPE, 4 layers": 1.0, "RoPE(theta=1), 4 layers": 0.5, "RoPE, 8 layers": 2.0,
@@ -127,7 +128,7 @@ def test_times_are_relative_to_rope_without_arguments_also_where_names_have_size
 
 def test_seeds_of_one_size_keep_their_name() -> None:
     rows = frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.4, config_hash="r", seed=1))
-    assert set(tables.comparable(rows, {})["model"]) == {"RoPE"}
+    assert set(comparable(rows, {})["model"]) == {"RoPE"}
 
 
 def test_the_same_seed_twice_is_not_a_replicate() -> None:
@@ -143,10 +144,10 @@ def test_the_same_seed_twice_is_not_a_replicate() -> None:
 def test_rows_that_cannot_be_compared_are_refused(column: str, value: Any) -> None:
     rows = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, **{column: value}))
     with pytest.raises(ValueError, match=f"differ in {column}"):
-        tables.comparable(rows, {})
-    assert tables.comparable(rows, {column: value})["run"].tolist() == ["e"]
+        comparable(rows, {})
+    assert comparable(rows, {column: value})["run"].tolist() == ["e"]
     with pytest.raises(ValueError, match=f"no row has {column} other"):
-        tables.comparable(rows, {column: "other"})
+        comparable(rows, {column: "other"})
 
 
 def test_a_time_from_another_machine_is_not_compared() -> None:
@@ -157,15 +158,15 @@ def test_a_time_from_another_machine_is_not_compared() -> None:
 
 def test_models_that_were_not_trained_alike_are_said() -> None:
     alike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1))
-    assert tables.unequal_training(alike) == []
+    assert unequal_training(alike) == []
     unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
-    (warning,) = tables.unequal_training(unlike)
+    (warning,) = unequal_training(unlike)
     assert "tokens 1000, 7000" in warning
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:
     rows = frame(row("r", "RoPE", 1, 4.5, step=5), row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, step=7))
-    assert tables.comparable(rows, {})["loss"].tolist() == [4.0, 4.1]
+    assert comparable(rows, {})["loss"].tolist() == [4.0, 4.1]
 
 
 def test_other_targets_are_left_out_and_said() -> None:
@@ -174,11 +175,11 @@ def test_other_targets_are_left_out_and_said() -> None:
         row("e", "ExPE", 1, 4.1),
         row("a", "ALiBi", 1, 4.2, targets_hash="u", evaluated_at=datetime(2026, 2, 1, tzinfo=UTC)),
     )
-    kept, warnings = tables.same_targets(rows)
+    kept, warnings = same_targets(rows)
     assert kept["run"].tolist() == ["r", "e"]
     assert len(warnings) == 1
     assert "ALiBi at 1x" in warnings[0]
-    assert tables.same_targets(kept)[1] == []
+    assert same_targets(kept)[1] == []
 
 
 def test_the_spread_over_seeds() -> None:
@@ -200,19 +201,19 @@ def imported(model: str, factor: float, loss: float) -> dict[str, Any]:
 
 
 def test_what_is_unknown_is_told_beside_what_is_known() -> None:
-    rows = tables.frame_of([row("e", "ExPE", 1, 4.1), imported("Small", 1, 4.0), row("r", "RoPE", 1, 4.0, tokens=50)])
-    assert tables.values_of(rows, "tokens") == ["50", "1000", "unknown"]
-    assert tables.values_of(rows, "preset", str.upper) == ["TINY", "unknown"]
-    assert tables.values_of(rows, "model") == ["ExPE", "RoPE", "Small"]
-    assert tables.values_of(rows[rows["imported"].isna()], "tokens") == ["50", "1000"]
+    rows = frame_of([row("e", "ExPE", 1, 4.1), imported("Small", 1, 4.0), row("r", "RoPE", 1, 4.0, tokens=50)])
+    assert values_of(rows, "tokens") == ["50", "1000", "unknown"]
+    assert values_of(rows, "preset", str.upper) == ["TINY", "unknown"]
+    assert values_of(rows, "model") == ["ExPE", "RoPE", "Small"]
+    assert values_of(rows[rows["imported"].isna()], "tokens") == ["50", "1000"]
     rows["setting_hash"] = ["s", "t", "s"]
-    [warning] = tables.unequal_training(rows)
+    [warning] = unequal_training(rows)
     assert "tokens 50, 1000, unknown" in warning
     assert "origin" not in warning
 
 
 def test_no_run_is_measured_by_a_training_time_that_is_not_known() -> None:
-    rows = tables.frame_of([imported("Small", 1, 4.0), row("r", "RoPE(theta=500)", 1, 4.2, encoding="rope")])
+    rows = frame_of([imported("Small", 1, 4.0), row("r", "RoPE(theta=500)", 1, 4.2, encoding="rope")])
     table = tables.loss_by_ev(rows, None).set_index("Model")["Training time"]
     assert table["RoPE(theta=500)"] == 1.0
     assert pd.isna(table["Small"])

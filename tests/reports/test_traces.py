@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.evaluation.statistics import Interval
 from extrapolate.reports import inspection_charts, position_charts, styles, traces
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.comparison import CONTROL, Comparison
-from extrapolate.reports.positions import Failure
 from extrapolate.reports.sections import checkpoints, losses, training
+from extrapolate.statistics.comparison import CONTROL, Comparison
+from extrapolate.statistics.intervals import Interval
+from extrapolate.statistics.positions import Failure
 
 
 def rows_of(count: int, factors: int = 3) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.runs.config import TrainedConfig, differences, read_config_file, validate
 from extrapolate.runs.presets import PRESETS, preset
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 
 def raw(**sections: Any) -> dict[str, Any]:

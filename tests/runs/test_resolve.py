@@ -15,7 +15,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 
 USER_FILE = """
 from extrapolate.encodings.base import Encoding

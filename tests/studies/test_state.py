@@ -9,7 +9,7 @@ import pytest
 
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.evaluation.lengths import EvaluationSettings
-from extrapolate.evaluation.names import PROBES_TABLE
+from extrapolate.names import PROBES_TABLE
 from extrapolate.studies import state
 from extrapolate.studies.state import CellState
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from extrapolate.errors import UserError
-from extrapolate.studies.lines import places
 from extrapolate.studies.study import Study, read_study
+from extrapolate.studies.toml_lines import places
 
 GOOD = """\
 # a study

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from extrapolate.api.sweep import TRAINING_COST, _finish, _Screen
 from extrapolate.progress import QUIET
 from extrapolate.studies import state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
+from extrapolate.studies.sweep import TRAINING_COST, _finish, _Screen
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
 from extrapolate.studies.worker import Told
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training.fine_tuning import resolve_fine_tuning

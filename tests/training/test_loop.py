@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
-from extrapolate.machine.load import Load
-from extrapolate.model.plan import PLAIN, Plan
+from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -83,16 +83,16 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
     """Programs that take a third of the time of the first half, which is saved; then they are gone."""
     config, seconds, others = config_of(store, tokens=256 * 8), 0.0, 0.5
 
-    def now() -> Load:
+    def now() -> CpuTime:
         nonlocal seconds
         seconds += 1.0
-        return Load(seconds, seconds * others, 0.0)
+        return CpuTime(seconds, seconds * others, 0.0)
 
     def stop(row: dict[str, Any]) -> None:
         if row["step"] == 4 and "val_loss" in row:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "Load", SimpleNamespace(now=now))
+    monkeypatch.setattr(loop, "CpuTime", SimpleNamespace(now=now))
     with pytest.raises(KeyboardInterrupt):
         train(config, store, tmp_path / "run", save_every=256, report=stop)
     others = 0.0
@@ -102,7 +102,7 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
     assert shares[-1] == 0.0
     assert run.training_taken() == pytest.approx(np.mean(shares))
     assert run.training_seconds() is None
-    monkeypatch.setattr(loop, "Load", SimpleNamespace(now=lambda: None))
+    monkeypatch.setattr(loop, "CpuTime", SimpleNamespace(now=lambda: None))
     untold = train(config, store, tmp_path / "untold")
     assert untold.training_taken() is None
     assert untold.training_seconds() is not None

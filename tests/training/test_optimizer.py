@@ -15,7 +15,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
-from extrapolate.training.config import TrainingConfig
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.data import TrainingData
 from extrapolate.training.loop import Training
 from extrapolate.training.optimizer import Muon, learning_rate, optimizer_of, orthogonal

@@ -10,7 +10,7 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.evaluation.validation import validation_loss
-from extrapolate.machine.ranks import Ranks
+from extrapolate.machine.distributed import Ranks
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

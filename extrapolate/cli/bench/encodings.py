@@ -6,10 +6,10 @@ import pandas as pd
 
 from extrapolate.benchmark import encodings as benchmark
 from extrapolate.benchmark import rows as table
-from extrapolate.cli.progress import Progress
 from extrapolate.cli.render import print_json, print_table
 from extrapolate.encodings.base import encodings
 from extrapolate.runs import provenance
+from extrapolate.terminal import Progress
 
 
 def show(pe: list[str] | None, preset: str, seq_len: int | None, seconds: float, as_json: bool) -> None:

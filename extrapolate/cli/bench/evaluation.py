@@ -9,11 +9,11 @@ from extrapolate.benchmark import evaluation as benchmark
 from extrapolate.benchmark import peers
 from extrapolate.benchmark import rows as table
 from extrapolate.benchmark.training import bench_config
-from extrapolate.cli.progress import Progress, say
 from extrapolate.cli.render import print_json, print_table
 from extrapolate.errors import UserError
 from extrapolate.runs import provenance
 from extrapolate.runs.config import TrainedConfig
+from extrapolate.terminal import Progress, say
 
 
 def show(

@@ -13,11 +13,11 @@ from extrapolate.benchmark.rows import Row
 from extrapolate.benchmark.training import MOST_TAKEN, bench_config
 from extrapolate.cli.bench import evaluation
 from extrapolate.cli.ending import what_to_say
-from extrapolate.cli.progress import duration, say
 from extrapolate.cli.render import Column, Kind, print_columns, print_json
 from extrapolate.data.sources import open_source
 from extrapolate.reports.page import Table
 from extrapolate.runs import provenance
+from extrapolate.terminal import duration, say
 
 
 def show(settings: Settings, markdown: bool, as_json: bool) -> None:

@@ -6,9 +6,9 @@ import pandas as pd
 
 from extrapolate.benchmark import rows as table
 from extrapolate.benchmark import tokenizing as benchmark
-from extrapolate.cli.progress import Progress
 from extrapolate.cli.render import print_json, print_table
 from extrapolate.runs import provenance
+from extrapolate.terminal import Progress
 
 
 def show(source: str, megabytes: float, busy: int, as_json: bool) -> None:

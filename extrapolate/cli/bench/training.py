@@ -8,9 +8,9 @@ from extrapolate.benchmark import peers
 from extrapolate.benchmark import rows as table
 from extrapolate.benchmark import training as benchmark
 from extrapolate.benchmark.training import MOST_TAKEN, Speed, Variant
-from extrapolate.cli.progress import Progress, say
 from extrapolate.cli.render import print_json, print_table
 from extrapolate.runs import provenance
+from extrapolate.terminal import Progress, say
 
 
 def show(preset: str, seq_len: int | None, compile: bool, seconds: float, busy: int, as_json: bool) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import ALL, LEFT_OUT, check_not_none
+from extrapolate.names import ALL, LEFT_OUT, check_not_none
 
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store

@@ -16,7 +16,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import LONGEST, MAX_TARGETS
+from extrapolate.names import LONGEST, MAX_TARGETS
 
 if TYPE_CHECKING:
     from extrapolate.data.store import Split

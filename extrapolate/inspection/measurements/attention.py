@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
+from extrapolate.inspection.subject import Chunk, Inspected
 
 
 @measurements.register("attention")

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from extrapolate import specs
-from extrapolate.inspection.inspected import Inspected, is_decoder
+from extrapolate.inspection.subject import Inspected, is_decoder
 
 NOT_OURS = "another library runs the model: its attention cannot be observed"
 

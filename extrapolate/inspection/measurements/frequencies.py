@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Rotations
-from extrapolate.inspection.inspected import Chunk, Inspected, is_decoder, without_pairs
 from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements
+from extrapolate.inspection.subject import Chunk, Inspected, is_decoder, without_pairs
 
 
 @measurements.register("frequencies")

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.inspection.subject import Chunk, Inspected
 
 PLACES = {"own": "the query's own token", "previous": "the token before it", "first": "the window's first token"}
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.inspection.inspected import Inspected, is_decoder
 from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements, powers_of_two
+from extrapolate.inspection.subject import Inspected, is_decoder
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.decoder import Model
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Encoding
-from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.inspection.subject import Chunk, Inspected
 from extrapolate.model.decoder import Attention, Block
 
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
+from extrapolate.inspection.subject import Inspected
 
 PLACES = 4  # predictions looked at in a window
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extrapolate.evaluation.names import LONGEST
 from extrapolate.interop.huggingface.architectures import (
     ARCHITECTURES,
     GEMMA2,
@@ -17,6 +16,7 @@ from extrapolate.interop.huggingface.architectures import (
 )  # fmt: skip
 from extrapolate.interop.huggingface.fields import Fields, short
 from extrapolate.model.config import MOST_LAYERS
+from extrapolate.names import LONGEST
 
 # The fields that say it, for messages.
 OF_LAYERS = (

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from extrapolate.reports.baseline import Checked
-from extrapolate.reports.comparison import p_text
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results import verdicts
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics.comparison import p_text
 
 _NO_INTERVAL = "no interval can be made: the baseline has no rows of documents, or there are fewer than 10 of them"
 CHECK = Described(

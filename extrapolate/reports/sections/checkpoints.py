@@ -7,18 +7,19 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import plots, seeds, styles, traces
+from extrapolate.reports import plots, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, OnlyHtml, Table, Text
-from extrapolate.reports.positions import Failure, by_position, failures
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics import seeds
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.positions import Failure, by_position, failures
 
 MOST_COLUMNS = 10  # of tokens, in a table of the page
 TOKENS, FAILS, HOLDS = "Tokens", "Failure length", "Holds to"

@@ -13,11 +13,11 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import MODEL, SEEDS
-from extrapolate.reports.seeds import counts
 from extrapolate.reports.styles import GREY, Style
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import REAL, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.seeds import counts
 
 TRAINING, SPEED = "Training seconds", "Training tokens/s"
 MEASURED = {"tokens_per_s": "Evaluation inputs/s", "peak_mib": "Evaluation MiB"}  # a column for every length

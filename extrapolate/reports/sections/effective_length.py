@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports.effective import effective_lengths
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics.effective import effective_lengths
 
 _HOLDS = "no probe fails up to the longest length that was evaluated"
 _ENDS = f"{_HOLDS}, or the encoding ends before this length"

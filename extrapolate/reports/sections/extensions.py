@@ -6,16 +6,16 @@ from functools import partial
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import heat
 from extrapolate.reports.heat import MOST_ROWS
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics.comparable import strict_mean
 
 MODEL, PLAIN, HELPS, HARMS, SEEDS = "Model", "As trained", "Helps at", "Harms at", "Seeds"
 EXTENSIONS = Described(

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.evaluation.names import INSPECTIONS_TABLE
+from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.reports import inspection, inspection_charts, plots
 from extrapolate.reports.inspection_charts import CURVES, NORMS
 from extrapolate.reports.material import Material

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from extrapolate.evaluation.ranks import rank_intervals
-from extrapolate.reports import tables
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
-from extrapolate.reports.seeds import seeds_of
-from extrapolate.reports.sums import Setting, Sums
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.ranks import rank_intervals
+from extrapolate.statistics.seeds import seeds_of
+from extrapolate.statistics.sums import Setting, Sums
 
 _NO_INTERVAL = "there are fewer than 10 documents or stretches, or models share no seed"
 LEADERBOARD = Described(
@@ -82,7 +82,7 @@ class Leaderboard(Section):
 
 def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
     """The rows of the leaderboard at one length, the lowest loss first; without models that have no loss there."""
-    loss = rows.groupby("model", sort=False)["loss"].agg(tables.strict_mean).dropna()
+    loss = rows.groupby("model", sort=False)["loss"].agg(strict_mean).dropna()
     if loss.empty or sums is None:
         return []
     found = _intervals([sums.models[str(model)] for model in loss.index])

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import comparison, latex, plots, seeds, styles, tables, traces
+from extrapolate.names import AS_TRAINED
+from extrapolate.reports import latex, plots, styles, tables, traces
 from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics import comparison, seeds
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.comparison import Comparison
 
 MOST_TICKS = 9
 _DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
@@ -118,7 +120,7 @@ class Losses(Section):
 
 def _means(rows: pd.DataFrame) -> "pd.Series[float]":
     """The mean losses over seeds, by model and factor; missing where any seed has none."""
-    return pd.Series(rows.groupby(["model", "factor"])["loss"].agg(tables.strict_mean), dtype=float)
+    return pd.Series(rows.groupby(["model", "factor"])["loss"].agg(strict_mean), dtype=float)
 
 
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports import comparison
-from extrapolate.reports.comparison import BELOW_OPTIMUM, OPTIMUM, below_optimum
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, LOSS_BY_EV, MODEL, SEEDS
-from extrapolate.reports.seeds import counts
 from extrapolate.results.columns import INT, REAL, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparison import BELOW_OPTIMUM, OPTIMUM, below_optimum
+from extrapolate.statistics.seeds import counts
 
 OPTIMUM_BY_EV = Described(
     "optimum_by_ev", "`optimum_by_ev.parquet`, `optimum_by_ev.PROTOCOL.parquet` of a report on `synthetic:` text",

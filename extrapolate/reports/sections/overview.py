@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from extrapolate.reports import comparison
-from extrapolate.reports.comparison import CONTROL, Comparison
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Cell, Grid, OnlyHtml, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.verdicts import EQUIVALENT, LEAST, UNDECIDED
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.comparison import CONTROL, Comparison
 
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 

@@ -9,11 +9,11 @@ from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import position_charts, position_pictures, styles
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
-from extrapolate.reports.positions import OF_ALL, Failure, by_position, failure_table, failures, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics.positions import OF_ALL, Failure, by_position, failure_table, failures, with_seeds
 
 _CURVE = (
     Column("model", TEXT, meaning="The model's name in tables."),

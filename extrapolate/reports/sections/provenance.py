@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.evaluation.protocols.base import known_by, protocols
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Code, Drawing, Heading, Table, Text
 from extrapolate.reports.protocol_picture import svg

@@ -9,18 +9,19 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import is_papers
-from extrapolate.reports import comparison, tables
 from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
-from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.published import CELLS, FILE
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
-from extrapolate.reports.seeds import in_words as seeds_in_words
-from extrapolate.reports.seeds import seeds_of
 from extrapolate.results import verdicts
 from extrapolate.results.columns import REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.statistics import comparison
+from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.comparison import Comparison
+from extrapolate.statistics.seeds import in_words as seeds_in_words
+from extrapolate.statistics.seeds import seeds_of
 
 _TABLE = Column("table", TEXT, meaning="The table's name, as a study's file has it.")
 PUBLISHED_CELLS = Described(
@@ -132,12 +133,12 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
         if ours["model"].nunique() == 1:  # of several models none is the one that repeats the row
             model = str(ours["model"].iloc[0])
         if number["quantity"] == "time":
-            seconds = tables.strict_mean(ours.drop_duplicates("run")["training_seconds"]) if model else math.nan
+            seconds = strict_mean(ours.drop_duplicates("run")["training_seconds"]) if model else math.nan
             machines = set(ours["training_machine"])
             base, there = first.setdefault(number["group"], (seconds, machines))
             value = seconds / base if machines == there else math.nan
         elif model is not None:
-            value = tables.strict_mean(ours[ours["factor"] == number["factor"]]["loss"])
+            value = strict_mean(ours[ours["factor"] == number["factor"]]["loss"])
             with np.errstate(over="ignore"):  # a loss that is out of all bounds
                 value = float(np.exp(value)) if number["quantity"] == "perplexity" else value
         found.append(

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.evaluation.names import TASKS_TABLE
+from extrapolate.names import TASKS_TABLE
 from extrapolate.reports import tasks
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text

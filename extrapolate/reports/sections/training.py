@@ -9,17 +9,17 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import plots, styles, traces
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.styles import Style
-from extrapolate.reports.tables import strict_mean
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.speed import step_rates
+from extrapolate.statistics.comparable import strict_mean
 
 METRICS = "metrics.parquet"  # of a run
 KEPT = 0.9  # of the moving average, at each logged step

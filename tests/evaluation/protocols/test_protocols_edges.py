@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation import validation
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols._spans import spread
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.evaluation.validation import validation_windows
-from extrapolate.model.plan import PLAIN
 
 
 def places(groups: tuple[Windows, ...]) -> list[int]:

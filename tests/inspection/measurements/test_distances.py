@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from extrapolate.encodings.plan import Plan
 from extrapolate.inspection.measurements import removal, truncation
-from extrapolate.model.plan import Plan
 
 
 @pytest.fixture

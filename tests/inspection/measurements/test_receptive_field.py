@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from extrapolate.encodings.plan import Plan
 from extrapolate.inspection.measurements import receptive_field
 from extrapolate.inspection.measurements.base import measurements
-from extrapolate.model.plan import Plan
 
 
 def last(found, name: str) -> float:

@@ -11,10 +11,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.extensions import recipe as recipes
 from extrapolate.interop import huggingface
 from extrapolate.model.decoder import Model
-from extrapolate.model.plan import PLAIN
 from extrapolate.runs.weights import load_weights
 
 SIZES: dict[str, Any] = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from extrapolate.evaluation.names import LONGEST
 from extrapolate.interop.huggingface.layer_kinds import LayerKinds, layer_kinds
+from extrapolate.names import LONGEST
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 12}
 ALL, LAST = ["sliding_attention"], ["full_attention"]

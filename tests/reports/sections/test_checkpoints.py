@@ -8,9 +8,9 @@ import pytest
 
 from extrapolate import results
 from extrapolate.reports import plots, styles
-from extrapolate.reports.positions import Failure
 from extrapolate.reports.sections import checkpoints
 from extrapolate.reports.sections.checkpoints import Checkpoints, by_checkpoint, in_words
+from extrapolate.statistics.positions import Failure
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
 

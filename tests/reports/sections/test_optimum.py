@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
-from extrapolate.evaluation.statistics import Interval
-from extrapolate.reports.comparison import OPTIMUM, Comparison
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Text
 from extrapolate.reports.sections.optimum import Optimum, has_optimum, optimum_by_ev
+from extrapolate.statistics.comparison import OPTIMUM, Comparison
+from extrapolate.statistics.intervals import Interval
 
 
 def rows(losses: dict[str, dict[int, float]], optimum: dict[int, float]) -> pd.DataFrame:

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports.comparison import comparisons, with_best
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Cell, Grid, OnlyHtml, Switch, Text, markdown
 from extrapolate.reports.sections.overview import Overview
-from extrapolate.reports.sums import settings
+from extrapolate.statistics.comparison import comparisons, with_best
+from extrapolate.statistics.sums import settings
 
 FACTORS = (1.0, 4.0)
 

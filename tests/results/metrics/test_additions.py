@@ -18,7 +18,7 @@ CODE = PAGE.partition("# extrapolate/results/metrics/worst_loss.py\n")[2].partit
 PROGRAM = """
 import sys
 
-from extrapolate.results.page import results_page, table
+from extrapolate.catalogue.tables import results_page, table
 
 page = results_page()
 assert "torch" not in sys.modules

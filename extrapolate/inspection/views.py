@@ -1,0 +1,115 @@
+"""What an encoding makes of each position, read from its hooks: nothing here asks for its name.
+
+Shapes: T positions, C dimensions (channels or heads), D width, H heads, K head dim, S keys.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Encoding, scaled_product
+from extrapolate.encodings.plan import PLAIN, Branch, Plan
+from extrapolate.model.attention import chunk_context, explicit_scores
+from extrapolate.model.branches import branches_of
+from extrapolate.model.decoder import Model
+
+
+@dataclass(frozen=True)
+class View:
+    """What one hook makes of each position: values_TC, a column for each of `dimensions`.
+
+    place: where these values enter. kind: what a dimension is, `channel` or `head`.
+    """
+
+    place: str
+    kind: str
+    dimensions: tuple[int, ...]
+    values_TC: Tensor
+
+
+@torch.no_grad()
+def views(model: Model, length: int) -> list[View]:
+    """Every place in the first layer where position enters, in windows of so many tokens; none where there is none.
+
+    What is added to or written over the residual stream is shown where that is zero, what is done to queries and keys
+    on those whose channels are all 1. What is added to scores is shown for the last query of the window.
+    """
+    encoding, dims = model.encoding, model.dims
+    pos_T = encoding.positions(torch.arange(length, dtype=torch.float32))
+    zero_BTD = torch.zeros(1, length, dims.width)
+    one_BHTK = torch.ones(1, dims.heads, length, dims.head_dim)
+    found = [
+        _written("added to the embedding", encoding.embed(zero_BTD, pos_T)[0]),
+        _written("what W_q and W_k read", encoding.attention_input(zero_BTD, pos_T)[0][0]),
+    ]
+    q_BHTK, k_BHTK = encoding.rotate(one_BHTK, one_BHTK, pos_T, pos_T)
+    if not torch.equal(q_BHTK, one_BHTK):
+        found.append(View("queries, head 0", "channel", tuple(range(q_BHTK.shape[-1])), q_BHTK[0, 0]))
+    bias_HTS = encoding.bias(pos_T[-1:], pos_T)
+    if bias_HTS is not None:
+        found.append(_by_head("bias of the last query", bias_HTS.expand(dims.heads, -1, -1)[:, 0]))
+    state = encoding.prepare(torch.ones(1, length, dims.width))
+    context = chunk_context(encoding, pos_T, pos_T, state, length - 1, length)
+    last_BHTK, seen_BHSK = q_BHTK[:, :, -1:], k_BHTK[:, :, context.keys]
+    scores_BHTS = encoding.scores(last_BHTK, seen_BHSK, context)
+    if scores_BHTS is not None:
+        added_HS = (scores_BHTS.float() - scaled_product(last_BHTK, seen_BHSK))[0, :, 0]
+        found.append(_by_head("scores of the last query", torch.nn.functional.pad(added_HS, (context.keys.start, 0))))
+    return [view for view in found if view.dimensions]
+
+
+def _written(place: str, values_TD: Tensor) -> View:
+    """The channels that are not left alone."""
+    channels = values_TD.ne(0).any(dim=0).nonzero().flatten()
+    return View(place, "channel", tuple(channels.tolist()), values_TD[:, channels])
+
+
+def _by_head(place: str, values_HS: Tensor) -> View:
+    return View(place, "head", tuple(range(len(values_HS))), values_HS.T)
+
+
+@torch.no_grad()
+def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
+    """What the last token of a window scores each token of it by, [H, S], from the nearest, itself, to the farthest.
+
+    Queries and keys are the same constant vectors everywhere, but for what the encoding makes of the position: in
+    channels that it writes before W_q and W_k, what it writes, and 1 in the others, with W_q and W_k the identity.
+    NaN where the last token does not see one; None where windows of this length are not defined. `plan` is what is
+    applied at inference.
+    """
+    if not model.defined_at(length, plan):
+        return None
+    encoding, dims = model.encoding.extended(plan), model.dims
+    pos_T = encoding.positions(torch.arange(length, dtype=torch.float32)) * plan.position_scale
+    embedded_BTD = encoding.embed(torch.zeros(1, length, dims.width), pos_T)
+    read_BTD = encoding.attention_input(embedded_BTD, pos_T)[0]
+    x_BTD = torch.where(read_BTD.ne(0).any(dim=1, keepdim=True), read_BTD, 1.0)
+    shared = min(dims.width, dims.heads * dims.head_dim)  # an imported model may have other widths in attention
+    channels_BTC = torch.ones(1, length, dims.heads * dims.head_dim)
+    channels_BTC[..., :shared] = x_BTD[..., :shared]
+    q_BHTK = channels_BTC.unflatten(-1, (dims.heads, dims.head_dim)).transpose(1, 2)
+    found_HS = _of_last(encoding, plan, q_BHTK, pos_T)
+    return found_HS.masked_fill(found_HS.isinf(), float("nan")).flip(-1)
+
+
+def _of_last(encoding: Encoding, plan: Plan, q_BHTK: Tensor, pos_T: Tensor) -> Tensor:
+    """The scores of the last query, [H, S], -inf where it does not see a key."""
+    length = len(pos_T)
+    state = encoding.prepare(torch.ones(1, length, encoding.dims.width))
+    scale_HT = plan.query_scale(length, pos_T.device)
+    last_HT = None if scale_HT is None else scale_HT[:, -1:]
+    passes: list[tuple[Tensor, Tensor, Tensor, Tensor, Branch | None]]
+    if plan.pairs is None:
+        passes = [(*encoding.rotate(q_BHTK, q_BHTK, pos_T, pos_T), pos_T, pos_T, None)]
+    else:
+        made = branches_of(plan, q_BHTK, q_BHTK, encoding)
+        passes = [(one.q_BHTK, one.k_BHTK, one.query_pos_T, one.key_pos_T, one.branch) for one in made]
+    found_HS = torch.full((q_BHTK.shape[1], length), float("-inf"))
+    for q, k, query_pos_T, key_pos_T, branch in passes:
+        context = chunk_context(encoding, query_pos_T, key_pos_T, state, length - 1, length)
+        own_HS = explicit_scores(q[:, :, -1:], k[:, :, context.keys], encoding, context, last_HT)[0, :, 0]
+        index_S = torch.arange(length)[context.keys]
+        seen_S = torch.ones_like(index_S, dtype=torch.bool) if branch is None else branch.seen(index_S[-1:], index_S)
+        found_HS[:, context.keys] = torch.where(seen_S, own_HS, found_HS[:, context.keys])
+    return found_HS

@@ -1,0 +1,78 @@
+"""How a model is trained."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from extrapolate.data.mixture import Mixture
+from extrapolate.errors import UserError
+from extrapolate.names import LEFT_OUT, LONGEST
+from extrapolate.specs.settings import Count, Section
+
+RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates where none is given
+
+
+class TrainingConfig(Section):
+    """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them.
+
+    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
+    """
+
+    seq_len: int = Field(gt=1, le=LONGEST)
+    tokens: Count = 1_000_000
+    batch_tokens: Count = 2048
+    micro_batch_tokens: Count = 4096
+    optimizer: Literal["muon", "adamw"] = "muon"
+    lr: float = Field(RATES["muon"], gt=0, le=1e30)  # as float32 has it
+    min_lr_ratio: float = Field(0.0, ge=0, le=1)
+    warmup_ratio: float = Field(0.05, ge=0, le=1)
+    weight_decay: float = Field(0.1, ge=0, le=1e6)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.95, ge=0, lt=1)
+    clip: float = Field(1.0, gt=0)
+    seed: int = Field(0, ge=0, lt=2**64)  # as torch takes seeds
+    device: Literal["cpu", "cuda"] = "cpu"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    probes: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_others_decide(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        asked = values.get("optimizer", "muon")
+        usual: dict[str, Any] = {"lr": RATES[asked]} if isinstance(asked, str) and asked in RATES else {}
+        if isinstance(length := values.get("seq_len"), int):
+            usual["batch_tokens"] = max(cls.model_fields["batch_tokens"].default, length)
+        return usual | values
+
+    @field_validator("probes")
+    @classmethod
+    def _one_text_for_one_mixture(cls, probes: str | None) -> str | None:
+        return None if probes is None or probes.strip() == LEFT_OUT else Mixture.parse(probes).text
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainingConfig":
+        if self.batch_tokens < self.seq_len:
+            raise UserError(
+                f"`batch_tokens={self.batch_tokens}` holds no window of {self.seq_len}: give at least {self.seq_len}"
+            )
+        if self.tokens < (batch := self.batch_size * self.seq_len):
+            raise UserError(f"`tokens={self.tokens}` is less than one batch: give at least {batch}")
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """Windows in a step."""
+        return self.batch_tokens // self.seq_len
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Windows in a forward pass: the gradients of several make a step."""
+        return max(1, min(self.micro_batch_tokens // self.seq_len, self.batch_size))
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps that the budget pays for."""
+        return self.tokens // (self.batch_size * self.seq_len)

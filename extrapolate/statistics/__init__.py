@@ -1,0 +1,1 @@
+"""How sure a difference is: rows of evaluated runs in, intervals, comparisons and ranks out."""

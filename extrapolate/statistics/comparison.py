@@ -1,0 +1,350 @@
+"""Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.errors import UserError
+from extrapolate.names import AS_TRAINED
+from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
+from extrapolate.specs import did_you_mean
+from extrapolate.statistics.comparable import comparable, same_targets
+from extrapolate.statistics.documents import document_rows
+from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
+from extrapolate.statistics.seeds import shared
+from extrapolate.statistics.sums import Setting, difference, settings
+
+CONTROL = "its control"
+OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
+BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
+LEAST_BELOW = 0.001  # nats below the optimum: numerical noise alone can reach a tenth of it
+CORRECTIONS = ("none", "holm")
+MARK = "*"  # a difference that is sure after the correction
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
+
+    Both are means over `seeds`, which both have; it is empty where a checkpoint's seed is unknown. There is no
+    difference where both have seeds and share none. least: the least difference that matters, nats.
+    by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
+    documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
+    other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
+    `compared` comparisons that are shown together, None where they are not corrected. confidence: of the interval.
+    estimate: what the interval is made of.
+    """
+
+    protocol: str
+    factor: float
+    model: str
+    other: str
+    difference: Interval | None
+    clusters: str
+    seeds: tuple[int, ...]
+    least: float = LEAST
+    by_seed: tuple[float, ...] = ()
+    these_runs: Interval | None = None
+    one_run: bool = False
+    p: float | None = None
+    corrected: float | None = None
+    compared: int = 1
+    confidence: float = 0.95
+    estimate: Estimate | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def word(self) -> Verdict:
+        """What is said of the model beside the other."""
+        if self.difference is None:
+            return NO_SHARED_SEED
+        found = self.difference.verdict(self.least)
+        if math.isinf(self.difference.mean) and not all(map(math.isinf, self.by_seed)):
+            return UNDECIDED  # some seeds diverge, and some do not
+        if found in ORDERED and self.corrected is not None and self.corrected >= 1 - self.confidence:
+            return UNDECIDED
+        return found
+
+    def verdict(self) -> str:
+        """`word`, with THIS_RUN if it rests on one run of a model."""
+        of_run = self.one_run and self.word not in (TOO_FEW, NO_SHARED_SEED)
+        return self.word + (THIS_RUN if of_run else "")
+
+    def sure(self) -> bool:
+        """Whether one of the two is shown to be better."""
+        return self.word in ORDERED
+
+    def needed(self) -> Needed | None:
+        """The study that would decide what is undecided; None if it is decided, or nothing is known of other seeds."""
+        if self.word != UNDECIDED or self.one_run or self.estimate is None:
+            return None
+        return self.estimate.needed(1 - (1 - self.confidence) / self.compared, self.least)
+
+    def advice(self) -> str:
+        """The same in words: `9 seeds`, `5 seeds and 210 documents`, `more than 100 seeds`; empty if there is none."""
+        needed = self.needed()
+        if needed is None or self.difference is None:
+            return ""
+        if needed.seeds is None:
+            return f"more than {MOST_SEEDS} seeds"
+        parts = [f"{needed.seeds} seeds"] if needed.seeds > len(self.by_seed) else []
+        if needed.clusters > self.difference.clusters:
+            parts.append(f"{float(f'{needed.clusters:.2g}'):,.0f} {self.clusters}")
+        return " and ".join(parts)
+
+    def row(self) -> dict[str, Any]:
+        """As a row of JSON."""
+        found, needed = self.difference, self.needed()
+        return {
+            "protocol": self.protocol, "factor": self.factor, "model": self.model, "other": self.other,
+            "difference": found and found.mean, "by_seed": list(self.by_seed),
+            "low": found and found.low, "high": found and found.high, "p": self.p, "p_corrected": self.corrected,
+            "verdict": self.verdict(), "clusters": found and found.clusters, "cluster": self.clusters,
+            "seeds": list(self.seeds), "n_seeds": 0 if found is None else max(1, len(self.seeds)),
+            "needed_seeds": needed and needed.seeds, "needed_clusters": needed and needed.clusters,
+        }  # fmt: skip
+
+
+def comparable_rows(
+    evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool, only: Mapping[str, Any] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The documents' rows of each run's last checkpoint, with what tells replicates apart.
+
+    Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
+    sets of targets one is kept for each protocol, as in a report, and warnings say what was left out. Raises UserError
+    where runs differ in corpus, training length, precision or split, runs of one model differ in more than their seed,
+    or no row has a loss.
+    """
+    chosen = comparable(evals, only or {})
+    if not extensions:
+        chosen = chosen[chosen["extension"] == AS_TRAINED]
+        if chosen.empty:
+            raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
+    for model, mine in chosen.groupby("model"):
+        if mine["config_hash"].nunique() > 1:
+            raise UserError(
+                f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
+                "compare them separately"
+            )
+    kept, warnings = [], []
+    for _, mine in chosen.groupby("protocol", sort=False):
+        same, said = same_targets(mine)
+        kept.append(same)
+        warnings += said
+    rows = document_rows(pd.concat(kept), documents)
+    if rows.empty:
+        raise UserError("no model reaches any of the lengths that were evaluated: evaluate at 1x too")
+    return rows, warnings
+
+
+def comparisons(
+    rows: pd.DataFrame,
+    confidence: float = 0.95,
+    *,
+    pairs: bool = True,
+    controls: bool = True,
+    reference: str | None = None,
+    least: float = LEAST,
+) -> Iterator[Comparison]:
+    """As `of_sums`, of documents' rows."""
+    return of_sums(settings(rows), confidence, pairs=pairs, controls=controls, reference=reference, least=least)
+
+
+def of_sums(
+    summed: Iterable[Setting],
+    confidence: float = 0.95,
+    *,
+    pairs: bool = True,
+    controls: bool = True,
+    reference: str | None = None,
+    least: float = LEAST,
+) -> Iterator[Comparison]:
+    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair,
+    or with a `reference` every other model with it.
+
+    At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
+    models, runs with the same seed are a pair, and only seeds that both have count. Two runs with one seed read the
+    same windows in the same order, and have the same initial weights but for what their encodings add. How far that
+    makes them alike need not be known: the differences of the pairs vary by what is left (see `Estimate.interval`).
+    """
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        for model, own in setting.models.items():
+            for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
+                found = difference(own, "loss", own, column, own.seeds)
+                if found is not None:
+                    told |= {"seeds": own.seeds, "one_run": own.runs < 2}
+                    yield Comparison(model=model, other=other, **told, **_found(found, confidence))
+        for model, other in _pairs(setting.models, reference) if pairs else ():
+            yield from _pair(setting, model, other, told)
+
+
+def of_pairs(
+    summed: Iterable[Setting], pairs: Iterable[tuple[str, str]], confidence: float = 0.95, *, least: float = LEAST
+) -> Iterator[Comparison]:
+    """Of each pair, the first model with the second, at every factor that both reach."""
+    pairs = list(pairs)
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        for model, other in pairs:
+            if model in setting.models and other in setting.models:
+                yield from _pair(setting, model, other, told)
+
+
+def with_best(summed: Iterable[Setting], confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
+    """At every factor, every other model with the one whose mean loss is least."""
+    for setting in summed:
+        told = _told(setting, confidence, least)
+        best = min(setting.models, key=lambda model: setting.models[model].mean())
+        for model, other in _pairs(setting.models, best):
+            yield from _pair(setting, model, other, told)
+
+
+def _told(setting: Setting, confidence: float, least: float) -> dict[str, Any]:
+    """What all comparisons of a setting have."""
+    where = {"protocol": setting.protocol, "factor": setting.factor, "clusters": setting.clusters}
+    return where | {"least": least, "confidence": confidence}
+
+
+def _pair(setting: Setting, model: str, other: str, told: dict[str, Any]) -> Iterator[Comparison]:
+    """The comparison of two models, if they have the same targets after all."""
+    ours, theirs = setting.models[model], setting.models[other]
+    both = shared(ours.seeds, theirs.seeds)
+    if not both and ours.seeds:
+        yield Comparison(model=model, other=other, **told | {"seeds": (), "one_run": False}, difference=None)
+        return
+    estimated = difference(ours, "loss", theirs, "loss", both)
+    if estimated is not None:
+        one_run = min(ours.runs, theirs.runs, len(both)) < 2
+        found = _found(estimated, told["confidence"])
+        yield Comparison(model=model, other=other, **told | {"seeds": both, "one_run": one_run}, **found)
+
+
+def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str, str]]:
+    if reference is None:
+        return combinations(models, 2)
+    return [(model, reference) for model in models if model != reference and reference in models]
+
+
+def check_correction(by: str) -> None:
+    """Raises UserError if there is no such correction."""
+    if by not in CORRECTIONS:
+        raise UserError(f"unknown correction '{by}'; {did_you_mean(by, CORRECTIONS)}")
+
+
+def corrected(found: Sequence[Comparison], by: str) -> list[Comparison]:
+    """The comparisons, as a correction for their number leaves them: `holm`, or `none`.
+
+    Those without a p value do not count: they are infinite, or have too few clusters, or no difference. Raises
+    UserError where there is no such correction.
+    """
+    check_correction(by)
+    if by == "none":
+        return list(found)
+    counting = [one for one in found if one.p is not None]
+    p = dict(zip(map(id, counting), holm([one.p for one in counting if one.p is not None]), strict=True))
+    return [replace(one, corrected=p.get(id(one)), compared=max(1, len(counting))) for one in found]
+
+
+def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
+    """Comparisons as text, pair by pair, a row for every factor; the names stand in a pair's first row alone."""
+    pairs: dict[tuple[str, str], list[Comparison]] = {}
+    for one in found:
+        pairs.setdefault((one.model, one.other), []).append(one)
+    rows = []
+    several = any(len(one.by_seed) > 1 for one in found)
+    advised = any(one.advice() for one in found)
+    by_holm = any(one.corrected is not None for one in found)
+    for (model, other), mine in pairs.items():
+        for at, one in enumerate(mine):
+            names = {"model": model, "other": other} if at == 0 else {"model": "", "other": ""}
+            rows.append(names | _cells(one, f"{confidence:.0%} interval", several, by_holm, advised))
+    return pd.DataFrame(rows)
+
+
+def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool, advised: bool) -> dict[str, str]:
+    found = one.difference
+    return {
+        "ev": f"{one.factor:g}",
+        "difference": "n/a" if found is None else f"{found.mean:+.3f}",
+        interval_name: "" if found is None or found.low is None else f"[{found.low:+.3f}, {found.high:+.3f}]",
+        "verdict": one.verdict(),
+        **({"p (Holm)": p_text(one.corrected)} if by_holm else {}),
+        **({"needs about": one.advice()} if advised else {}),
+        **({"by seed": ", ".join(f"{mean:+.3f}" for mean in one.by_seed)} if several else {}),
+        "seeds": ", ".join(map(str, one.seeds)),
+    }
+
+
+def p_text(p: float | None) -> str:
+    """`0.034`, `<0.001`, nothing where there is none."""
+    return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd.DataFrame:
+    """`Model`, the difference to `other` at each length as text, and the number of seeds; models in this order.
+
+    MARK follows what is better or worse. Which comparisons it is corrected over is the caller's to decide.
+    """
+    cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
+    mine = [one for one in found if one.other == other and one.difference is not None]
+    for one in mine:
+        assert one.difference is not None
+        cells[one.model][f"ev={one.factor:g}"] = one.difference.text() + (f" {MARK}" if one.sure() else "")
+    for one in mine:
+        cells[one.model]["Seeds"] = str(max(1, len(one.seeds)))  # an unknown seed is one
+    return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
+
+
+def marked(found: Sequence[Comparison]) -> str:
+    """What MARK means in a table of these comparisons, which are corrected, and what their intervals are over."""
+    count = sum(one.corrected is not None for one in found)
+    least = max((one.least for one in found), default=LEAST)
+    said = (
+        f"{MARK} marks a difference that is sure: at least {least:g} nats, and its interval excludes zero also after "
+        f"Holm's correction for the number of comparisons in this table, {count}. The intervals themselves are not "
+        f"corrected. {resampled(found)}"
+    )
+    if any(one.one_run for one in found):
+        said += (
+            " Where a model has one seed, interval and mark are about this run: another seed may give another order."
+        )
+    return said
+
+
+def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
+    """Those in which a model is surely below the optimum (see BELOW_OPTIMUM).
+
+    These runs are, whatever others do: what a model should not see is a property of the program, not of a seed.
+    """
+    return [
+        one
+        for one in found
+        if one.other == OPTIMUM and one.these_runs is not None and one.these_runs.verdict(LEAST_BELOW) == BETTER
+    ]
+
+
+def resampled(found: Sequence[Comparison]) -> str:
+    """What intervals are over, in a sentence: `Intervals are over 136 stretches, 140 stretches, and 2 seeds.`"""
+    counts = sorted({(one.difference.clusters, one.clusters) for one in found if one.difference is not None})
+    over = ", ".join(f"{count} {name}" for count, name in counts) or "nothing"
+    seeds = sorted({len(one.by_seed) for one in found if one.difference is not None})
+    if seeds and seeds[-1] > 1:
+        over += f", and {' or '.join(map(str, seeds))} seeds"
+    return f"Intervals are over {over}."
+
+
+def _found(found: Estimate, confidence: float) -> dict[str, Any]:
+    """What a comparison says of a difference: see `Comparison`."""
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
+        return {
+            "difference": found.interval(confidence),
+            "by_seed": found.by_seed,
+            "these_runs": found.of_these_runs().interval(confidence),
+            "p": found.p(),
+            "estimate": found,
+        }

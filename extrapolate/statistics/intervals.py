@@ -1,0 +1,358 @@
+"""How sure a difference in loss is: intervals over clusters of targets and over seeds, and what they allow to be said.
+
+A cluster is what was drawn independently: a document, or a stretch of one. Losses within it go up and down together, so
+that clusters, and not targets, are resampled. The design is crossed: all seeds of a model see the same clusters.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from extrapolate.errors import UserError
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, TOO_FEW, UNDECIDED, WORSE, Verdict
+from extrapolate.statistics import student_t
+
+RESAMPLES = 2000
+FEWEST = 10  # clusters that an interval is given for at all
+ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
+AT_ONCE = 512  # buckets whose resamples are held in memory together
+TAIL = 0.005  # of the resamples: what is rarer is not read off them
+SMALLEST = 1e-10  # a p value that is smaller is given as this
+_SPACING = 1e-10  # normal deviations: how exactly p values are found
+POWER = 0.8  # how often a study of the size that is advised decides
+MOST_SEEDS = 100  # that are advised
+FEWEST_SEEDS = 3  # with two, Student's t is three times as wide
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over all targets, nats, and where it lies with some confidence; None where nothing can be said."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    clusters: int
+
+    def verdict(self, least: float = LEAST) -> Verdict:
+        """For a difference in loss, of which below zero is better. `least`: the least that matters, nats."""
+        if math.isinf(self.mean):
+            return BETTER if self.mean < 0 else WORSE
+        if self.low is None or self.high is None:
+            return TOO_FEW
+        if -least < self.low and self.high < least:
+            return EQUIVALENT
+        if abs(self.mean) < least:
+            return UNDECIDED
+        return BETTER if self.high < 0 else WORSE if self.low > 0 else UNDECIDED
+
+    def text(self) -> str:
+        """`+0.021 [+0.013, +0.030]`, nats."""
+        if not math.isfinite(self.mean):
+            return f"{self.mean:+}"
+        if self.low is None or self.high is None:
+            return f"{self.mean:+.3f} too few"
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The size of a study that would decide a difference such as the one seen, in POWER of such studies.
+
+    seeds: None if more than MOST_SEEDS; clusters: at least as many as there are. Both are rough: a few seeds say little
+    of the spread between seeds.
+    """
+
+    seeds: int | None
+    clusters: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over targets, nats, and how far it may be from the truth: for its documents, and for its seeds.
+
+    clusters: how many were resampled. error: the standard error that comes from them, nats; None where nothing can be
+    said. deviation_R: the resamples' deviations, each divided by its own standard error, in rising order. by_seed: each
+    seed's mean, nats.
+    """
+
+    mean: float
+    clusters: int
+    error: float | None
+    deviation_R: np.ndarray
+    by_seed: tuple[float, ...]
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """Where the true mean lies, over documents, and over seeds where there are two or more.
+
+        Each end is as far from the mean as sqrt(documents^2 + seeds^2). `documents` is how far the studentised
+        bootstrap puts it, with the seeds averaged, and `seeds` how far Student's t does, over the seeds' means with one
+        degree of freedom less than there are seeds (Banerjee 1960: of two normal errors whose sizes are both estimated,
+        such an interval holds the truth at least as often as it says, whatever their ratio). The spread of the seeds'
+        means is also that of documents which seeds change differently. That part is in both terms, and makes the
+        interval wider, not narrower. With one seed, the interval is about these weights alone.
+        """
+        if self.error is None:
+            return Interval(self.mean, None, None, self.clusters)
+        tail = (1 - confidence) / 2
+        low, high = (self.mean - side * self._reach(tail, side) for side in (1, -1))
+        return Interval(self.mean, low, high, self.clusters)
+
+    def p(self) -> float | None:
+        """The least 1 - confidence at which the interval leaves out zero; None where there is no interval."""
+        if self.error is None:
+            return None
+        side, away = (1, self.mean) if self.mean > 0 else (-1, -self.mean)
+        if away > self._reach(SMALLEST / 2, side):
+            return SMALLEST
+        # In units of a normal deviation, in which the reach is almost a straight line.
+        return 2 * _NORMAL.cdf(-_root(lambda z: away - self._reach(_NORMAL.cdf(-z), side), 0.0, _MOST))
+
+    def needed(self, confidence: float = 0.95, least: float = LEAST) -> Needed | None:
+        """The study that would decide this, if the difference and all spreads truly are as seen here.
+
+        A difference of `least` nats or more is decided if it is shown to be better or worse, a smaller one if it is
+        shown to be equivalent. More clusters are advised, by doubling, if fewer seeds than twice those of a study with
+        any number of clusters do not suffice: documents cost an evaluation, and seeds a training. None if there is no
+        interval, or one seed, which says nothing of others.
+        """
+        if self.error is None or len(self.by_seed) < 2:
+            return None
+        tail = (1 - confidence) / 2
+        counts = range(max(FEWEST_SEEDS, len(self.by_seed)), MOST_SEEDS + 1)
+
+        def fewest(times: float) -> int | None:
+            at = bisect_left(counts, True, key=lambda seeds: self._power(seeds, times, tail, least) >= POWER)
+            return counts[at] if at < len(counts) else None
+
+        of_seeds = fewest(math.inf)
+        if of_seeds is None:
+            return Needed(None, self.clusters)
+        times = 1
+        while (seeds := fewest(times)) is None or seeds > max(counts[0], 2 * of_seeds):
+            times *= 2
+        return Needed(seeds, times * self.clusters)
+
+    def _power(self, seeds: int, times: float, tail: float, least: float) -> float:
+        """How often a study with so many seeds, and `times` as many clusters, decides, with the spreads known."""
+        assert self.error is not None
+        documents, of_mean = self.error / math.sqrt(times), self.seed_error * math.sqrt(len(self.by_seed) / seeds)
+        reach = math.hypot(
+            max(self._deviation(tail, side) for side in (1, -1)) * documents,
+            _t(tail, seeds - 1) * of_mean if of_mean else 0.0,
+        )
+        error = math.hypot(documents, of_mean) or math.ulp(0.0)
+        away, room = abs(self.mean), least - reach
+        if away >= least:
+            return _NORMAL.cdf((away - max(reach, least)) / error)
+        return max(0.0, _NORMAL.cdf((room - away) / error) - _NORMAL.cdf((-room - away) / error))
+
+    def of_these_runs(self) -> "Estimate":
+        """As if the seeds' mean were one seed: intervals are then about these weights, and documents alone."""
+        return replace(self, by_seed=(self.mean,))
+
+    @cached_property
+    def seed_error(self) -> float:
+        """The standard error of the mean of the seeds' means, nats; 0 where there is one."""
+        count = len(self.by_seed)
+        return float(np.std(self.by_seed, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+
+    def _reach(self, tail: float, side: int) -> float:
+        """How far the end of an interval below (side 1) or above (side -1) lies from the mean, nats."""
+        assert self.error is not None
+        documents = max(0.0, self._deviation(tail, side)) * self.error
+        seeds = _t(tail, len(self.by_seed) - 1) * self.seed_error if self.seed_error else 0.0
+        return math.hypot(documents, seeds)
+
+    def _deviation(self, tail: float, side: int) -> float:
+        """The deviation that a share of `tail` exceeds. Beyond TAIL it goes on as Student's t does."""
+        if not len(self.deviation_R):
+            return 0.0
+        if tail < TAIL:
+            freedom = min(self.clusters - 1, 100)
+            return self._deviation(TAIL, side) * _t(tail, freedom) / _t(TAIL, freedom)
+        at = (tail if side < 0 else 1 - tail) * (len(self.deviation_R) - 1)
+        below, share = math.floor(at), at % 1
+        above = min(below + 1, len(self.deviation_R) - 1)
+        return side * float((1 - share) * self.deviation_R[below] + share * self.deviation_R[above])
+
+
+_t = lru_cache(maxsize=4096)(student_t.quantile)
+_NORMAL = NormalDist()
+_MOST = -_NORMAL.inv_cdf(SMALLEST / 2)
+
+
+def _root(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls to below zero at `high` is zero: regula falsi, by the Illinois rule.
+
+    It needs few values, each of which is a quantile of Student's t. `low` where the function is not above zero there,
+    or falls without bound.
+    """
+    above, below, side = falling(low), falling(high), 0
+    if not (above > 0 and math.isfinite(below)):
+        return low
+    while high - low > _SPACING:
+        middle = (low * below - high * above) / (below - above)
+        middle = min(max(middle, low + _SPACING / 2), high - _SPACING / 2)
+        value = falling(middle)
+        if value > 0:
+            low, above, below, side = middle, value, below / 2 if side > 0 else below, 1
+        else:
+            high, below, above, side = middle, value, above / 2 if side < 0 else above, -1
+    return low
+
+
+@lru_cache(maxsize=4)  # the comparisons of a report are of a few numbers of clusters
+def _draws(resamples: int, count: int, seed: int) -> np.ndarray:
+    """Which clusters each resample draws, [resamples, count]."""
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    drawn_RC.flags.writeable = False
+    return drawn_RC
+
+
+def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """The mean over targets, and over seeds, of a quantity summed by cluster, with what its interval is made of.
+
+    sum_SC holds each cluster's sum (nats) with each seed, [seeds, clusters], targets_C its targets, [clusters], which
+    are those of every seed; clusters without targets count for nothing. For a difference between two models, the sums
+    are differences on the same targets, of runs with the same seed.
+
+    The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
+    A resample leaves every cluster its size and gives it the effect of one drawn with replacement, of all seeds alike
+    (Efron and Tibshirani 1993, chapter 9): how few long documents decide the mean then shows in every resample. Each
+    resample's deviation is divided by its own standard error, so that intervals are as skewed as the effects are (the
+    same, chapter 12). The standard error itself lets the spread of effects depend on size; the draws do not.
+    Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError if there is no target.
+    """
+    held_C = targets_C > 0
+    if not held_C.any():
+        raise UserError("there are no targets to average over")
+    by_seed = tuple(float(total) for total in sum_SC.sum(axis=1) / targets_C.sum())
+    sum_C, targets_C = sum_SC.mean(axis=0)[held_C], targets_C[held_C]
+    effect_C, share_C = sum_C / targets_C, targets_C / targets_C.sum()
+    mean, count, none = float(sum_C.sum() / targets_C.sum()), len(effect_C), np.zeros(0)
+    if count < FEWEST or not math.isfinite(mean):
+        return Estimate(mean, count, None, none, by_seed)
+    error = float(standard_error(effect_C, share_C))
+    if error <= ROUNDING * abs(effect_C).max():
+        return Estimate(mean, count, 0.0, none, by_seed)
+    drawn_RC = _draws(resamples, count, seed)
+    effect_RC = (effect_C - effect_C.mean())[drawn_RC]
+    error_R = standard_error(effect_RC, share_C)
+    usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread
+    deviation_R = np.sort((effect_RC @ share_C)[usable_R] / error_R[usable_R])
+    return Estimate(mean, count, error, deviation_R, by_seed)
+
+
+def interval(
+    sum_C: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """As `estimate`, of one seed, whose sums are sum_C, [clusters]: its interval."""
+    return estimate(sum_C[None], targets_C, resamples=resamples, seed=seed).interval(confidence)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """P values that hold for all of them at once: each may be compared with one bound, such as 0.05 (Holm 1979).
+
+    The chance that any difference that is not there falls below the bound is then at most the bound.
+    """
+    adjusted, most = [1.0] * len(p), 0.0
+    for rank, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
+        most = max(most, (len(p) - rank) * p[at])
+        adjusted[at] = min(1.0, most)
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Band:
+    """Means over targets in each of several buckets, nats, [B], and a band that holds all the true ones at once.
+
+    The band is None where there are too few clusters.
+    """
+
+    mean_B: np.ndarray
+    low_B: np.ndarray | None
+    high_B: np.ndarray | None
+    clusters: int
+
+
+def band(
+    sum_CB: np.ndarray, targets_CB: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Band:
+    """As `interval`, for many buckets at once: with the confidence given, no bucket's truth lies outside.
+
+    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
+    that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
+    resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
+    Buckets may be of several models: a resample draws the same clusters for all. Raises UserError if no cluster has
+    targets in every bucket.
+    """
+    held_C = (targets_CB > 0).all(axis=1)
+    if not held_C.any():
+        raise UserError("no cluster has targets in every bucket")
+    sum_CB, targets_CB = sum_CB[held_C], targets_CB[held_C]
+    mean_B = sum_CB.sum(axis=0) / targets_CB.sum(axis=0)
+    count = len(sum_CB)
+    if count < FEWEST:
+        return Band(mean_B, None, None, count)
+    effect_CB, share_CB = sum_CB / targets_CB, targets_CB / targets_CB.sum(axis=0)
+    error_B = standard_error(effect_CB.T, share_CB.T)
+    error_B[error_B <= ROUNDING * abs(effect_CB).max(axis=0)] = 0.0  # every cluster says the same
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    most_R, least_R = np.full(resamples, -np.inf), np.full(resamples, np.inf)
+    _, alike_B = np.unique(share_CB.round(12), axis=1, return_inverse=True)
+    for alike in np.unique(alike_B):
+        mine = np.flatnonzero((alike_B == alike) & (error_B > 0))
+        for some in np.split(mine, range(AT_ONCE, len(mine), AT_ONCE)) if len(mine) else []:
+            deviation_RB = _deviations(effect_CB[:, some], share_CB[:, some[0]], drawn_RC)
+            most_R = np.maximum(most_R, deviation_RB.max(axis=1))
+            least_R = np.minimum(least_R, deviation_RB.min(axis=1))
+    if not error_B.any():
+        return Band(mean_B, mean_B, mean_B, count)
+    above, below = np.quantile(most_R, (1 + confidence) / 2), np.quantile(least_R, (1 - confidence) / 2)
+    return Band(mean_B, mean_B - above * error_B, mean_B - below * error_B, count)
+
+
+def _deviations(effect_CB: np.ndarray, share_C: np.ndarray, drawn_RC: np.ndarray) -> np.ndarray:
+    """Each resample's deviation from the mean in each bucket, divided by its own standard error, [R, B].
+
+    As `estimate` does it, for all buckets of one set of shares as products: a resample's sums over clusters are sums
+    over effects, each with the shares of the clusters that drew it. 0 where a resample has no spread.
+    """
+    count = drawn_RC.shape[1]
+    at_RC = np.arange(len(drawn_RC))[:, None] * count + drawn_RC
+
+    def drawn(weight_C: np.ndarray) -> np.ndarray:
+        weights = np.broadcast_to(weight_C, drawn_RC.shape)
+        return np.bincount(at_RC.ravel(), weights.ravel(), drawn_RC.size).reshape(drawn_RC.shape)
+
+    centred_CB = effect_CB - effect_CB.mean(axis=0)
+    weight_C = share_C**2 / (1 - share_C)  # see `standard_error`
+    mean_RB, weight_RC = drawn(share_C) @ centred_CB, drawn(weight_C)
+    variance_RB = weight_RC @ centred_CB**2 - mean_RB * (2 * (weight_RC @ centred_CB) - mean_RB * weight_C.sum())
+    spread_RB = variance_RB > ROUNDING * (centred_CB**2).max(axis=0)
+    return np.where(spread_RB, mean_RB, 0.0) / np.sqrt(np.where(spread_RB, variance_RB, 1.0))
+
+
+def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
+    """Of the mean of effects weighted by shares, which add up to 1; clusters are the last axis, the rest broadcasts.
+
+    A cluster pulls the mean towards itself by its share, which makes its residual too small: squares are divided by
+    1 - share (HC2 with clusters: Bell and McCaffrey 2002). For equal shares it is the standard error of a mean.
+    """
+    mean = (effect_C * share_C).sum(axis=-1, keepdims=True)
+    return np.sqrt((share_C**2 / (1 - share_C) * (effect_C - mean) ** 2).sum(axis=-1))
+
+
+def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of so many independent trials (Wilson 1927).
+
+    Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
+    """
+    centre = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z * math.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
+    return max(0.0, centre - half), min(1.0, centre + half)

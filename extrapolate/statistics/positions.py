@@ -1,0 +1,190 @@
+"""Where in the context the loss is what: curves by position in the window, and the failure length."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics.intervals import FEWEST, band
+from extrapolate.statistics.sums import clusters_of, over_seeds
+
+BUCKET = ["model", "factor", "position"]
+OF_ALL = "up to"  # begins `windows` that are of several lengths
+
+
+@dataclass(frozen=True)
+class Failure:
+    """From which position on a model loses to the control, and how far it surely does not.
+
+    windows says in words of which windows: those of all lengths, `up to 16x`, where a token's loss does not depend on
+    how long its window is; else those of one length, `16x`, and a model has a failure for each. factor and length,
+    tokens, are the longest. fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more,
+    and surely above it; holds_to the end of the last of those, from L on, that are surely less than LEAST above it.
+    Both are tokens, None where there is no such bucket, and surely is said of all buckets of all models at once.
+    Neither is known of too few clusters. Both are of the mean over seeds, and so of these runs. by_seed is fails_from
+    of each of them, in words, and empty where there is one.
+    """
+
+    model: str
+    windows: str
+    factor: float
+    length: int
+    fails_from: int | None
+    holds_to: int | None
+    clusters: int
+    cluster: str
+    seeds: int
+    by_seed: str = ""
+
+    def text(self) -> str:
+        """In words, for tables."""
+        by_seed = f"; by seed: {self.by_seed}" if self.by_seed else ""
+        if self.clusters < FEWEST:
+            return "too few"
+        if self.holds_to == self.length:
+            return f"holds to {self.length}{by_seed}"
+        fails = self.fails()
+        return (fails if self.holds_to is None else f"{fails} (holds to {self.holds_to})") + by_seed
+
+    def fails(self) -> str:
+        """fails_from in words."""
+        return "not found" if self.fails_from is None else str(self.fails_from)
+
+
+def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
+
+    `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). Positions are
+    where a bucket of inputs begins, whose size is in `bucket`. The band holds all the true differences of the rows that
+    are `examined`, of all models, at once; the other rows have none.
+    """
+    size = bucket_of(rows)
+    rows = rows.assign(position=rows["position"] // size * size)
+    name, by = clusters_of(rows)
+    numbers = {
+        "place": rows.groupby(BUCKET, observed=True).ngroup(),
+        "cluster": rows.groupby(by, observed=True).ngroup(),
+    }
+    sums = over_seeds(rows.assign(**numbers), [*numbers])
+    sums["difference"] = sums["loss"] - sums["control_loss"]
+    curves = sums.groupby("place")[["loss", "control_loss", "difference", "n_targets"]].sum()
+    means = ["loss", "control_loss", "difference"]
+    curves[means] = curves[means].div(curves["n_targets"], axis=0)
+    curves = curves.assign(low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name, bucket=size)
+    places = rows[BUCKET].assign(place=numbers["place"]).drop_duplicates("place").astype({"model": str})
+    curves = _told(places.sort_values("place").merge(curves, on="place"), rows).set_index("place")
+    chosen = examined(curves)["difference"]
+    finite = chosen.index[np.isfinite(chosen)]  # no band holds what is infinite, and it must not cost others theirs
+    if len(finite):
+        grid = sums[["difference", "n_targets"]].unstack("place").fillna(0.0)
+        found = band(*(grid[of][finite].to_numpy() for of in ("difference", "n_targets")), confidence=confidence)
+        curves["clusters"] = found.clusters
+        curves.loc[finite, "low"], curves.loc[finite, "high"] = found.low_B, found.high_B
+    return curves.reset_index(drop=True)
+
+
+def bucket_of(rows: pd.DataFrame) -> int:
+    """The size of buckets of positions, tokens: the least that is made of whole ones in all of the documents' rows."""
+    usual = (rows["length"] / rows["factor"]).round().astype(int).floordiv(2).clip(lower=1)
+    sizes = rows["bucket"].fillna(usual) if "bucket" in rows else usual
+    return math.lcm(*sizes.astype(int).unique().tolist())
+
+
+def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The curves in the order of the rows' models, with length, windows and seeds."""
+    rows = rows[["model", "run", "seed", "factor", "length", "plan_hash"]]
+    rows = rows.drop_duplicates().astype({"model": str, "run": str, "plan_hash": object})
+    of_model = rows.groupby(["model", "factor"], sort=False)
+    told = pd.DataFrame({"length": of_model["length"].first(), "seeds": of_model["seed"].nunique(dropna=False)})
+    several = _without_length(rows)
+    longest = rows.groupby("model")["factor"].max()
+    told["windows"] = [
+        f"{OF_ALL} {longest[model]:g}x" if model in several else f"{factor:g}x" for model, factor in told.index
+    ]
+    order = {model: at for at, model in enumerate(rows["model"].unique())}
+    found = curves.merge(told.reset_index(), on=["model", "factor"])
+    return found.sort_values("model", key=lambda models: models.map(order), kind="stable", ignore_index=True)
+
+
+def _without_length(rows: pd.DataFrame) -> set[str]:
+    """The models with several lengths beyond L whose runs compute windows of all of these alike."""
+    beyond = rows[rows["factor"] > 1][["model", "run", "factor", "plan_hash"]].drop_duplicates()
+    found = set()
+    for model, mine in beyond.groupby("model"):
+        alike = mine["plan_hash"].notna().all() and (mine.groupby("run")["plan_hash"].nunique() == 1).all()
+        if alike and mine["factor"].nunique() > 1:
+            found.add(str(model))
+    return found
+
+
+def examined(curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows of curves that failure lengths are made of: each bucket beyond L once for each model and its `windows`.
+
+    Where these are of several lengths, a longer window begins with the shorter one at its place: the same text with the
+    same losses. So the shortest that has the bucket whole has all its targets, each once, if lengths divide each other.
+    """
+    seq_len = (curves["length"] / curves["factor"]).round()
+    beyond = curves[curves["position"] >= seq_len]
+    cut_off = beyond["position"] + beyond["bucket"] > beyond["length"]
+    shortest_first = beyond.assign(cut_off=cut_off).sort_values(["cut_off", "length"], kind="stable")
+    chosen = shortest_first.drop_duplicates(["model", "windows", "position"]).index
+    return beyond.loc[chosen.sort_values()].sort_values("position", kind="stable")
+
+
+def furthest(curves: pd.DataFrame) -> pd.DataFrame:
+    """Of those the ones to draw, one line a model: where a failure length is of one length, that of the longest."""
+    rows = examined(curves)
+    return rows[(rows["factor"] == curves["factor"].max()) | rows["windows"].str.startswith(OF_ALL)]
+
+
+def failures(curves: pd.DataFrame) -> list[Failure]:
+    """Every model's failure lengths, for each `windows` one, from what `by_position` found."""
+    found = []
+    for (model, windows), beyond in examined(curves).groupby(["model", "windows"], sort=False):
+        # An infinite difference has no band, and nothing is surer.
+        surely = (beyond["low"] > 0) | np.isposinf(beyond["difference"])
+        fails = beyond[surely & (beyond["difference"] >= LEAST)]["position"]
+        held = int((beyond["high"] < LEAST).cumprod().sum())  # buckets, from L on
+        longest = beyond.iloc[int(beyond["length"].argmax())]
+        ends = [*beyond["position"].iloc[1:], longest["length"]]
+        found.append(
+            Failure(
+                str(model),
+                str(windows),
+                float(longest["factor"]),
+                int(longest["length"]),
+                int(fails.iloc[0]) if len(fails) else None,
+                int(ends[held - 1]) if held else None,
+                int(longest["clusters"]),
+                str(longest["cluster"]),
+                int(longest["seeds"]),
+            )
+        )
+    return found
+
+
+def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
+    """The failures, each with those of its seeds, from the documents' rows that they come from."""
+    several = rows.groupby("model", observed=True)["seed"].transform("nunique") > 1
+    each: dict[tuple[str, str], list[str]] = {}
+    for _, mine in rows[several].groupby("seed"):
+        for one in failures(by_position(mine)):
+            each.setdefault((one.model, one.windows), []).append(one.fails())
+    return [replace(one, by_seed=", ".join(each.get((one.model, one.windows), []))) for one in found]
+
+
+def failure_table(found: Iterable[Failure], order: Iterable[str]) -> pd.DataFrame:
+    """`Model`, `Windows`, `Failure length` in words and `Seeds`: a row a model, or a model and length."""
+    by_model: dict[str, list[Failure]] = {}
+    for one in sorted(found, key=lambda one: one.factor):
+        by_model.setdefault(one.model, []).append(one)
+    rows = []
+    for model in order:
+        for one in by_model.get(model, []):
+            rows.append((model, one.windows, one.text(), str(one.seeds)))
+        if model not in by_model:
+            rows.append((model, "n/a", "n/a", "n/a"))
+    return pd.DataFrame(rows, columns=["Model", "Windows", "Failure length", "Seeds"])

@@ -1,0 +1,97 @@
+"""Which rank a model has among others by its mean loss, and how sure that is.
+
+A model's rank lies between 1 + the number of models that are surely better and the number of those that are not surely
+worse. Surely: by intervals of its differences to all the others that hold at once (Mogstad, Romano, Shaikh and Wilhelm
+2024). To count the ranks of resamples would be shorter, and wrong where models are close: among equals, each resample
+has an order.
+
+Letters: M models, S seeds, C clusters, R resamples of a chunk.
+"""
+
+import numpy as np
+
+from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics import student_t
+from extrapolate.statistics.intervals import FEWEST, RESAMPLES
+
+SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
+CHUNK = 1 << 22  # numbers that are held at once
+
+
+def rank_intervals(
+    sum_MSC: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where the rank of each model lies, lowest and highest rank, [M] each; rank 1 has the lowest loss.
+
+    sum_MSC: losses summed by cluster, nats, with each of the seeds that all models have; targets_C: the targets of a
+    cluster. The design is that of `intervals.estimate`: every resample draws the same clusters for all models and all
+    seeds, and an interval adds a part over the seeds where there are two or more. Each interval stands for itself.
+
+    A difference below LEAST is never sure. A model that is infinite with every seed is surely worse than all that are
+    finite. None where there are fewer than FEWEST clusters.
+    """
+    held_C = targets_C > 0
+    if held_C.sum() < FEWEST:
+        return None
+    mean_M = sum_MSC.sum(axis=2).mean(axis=1)
+    low_M, high_M = np.ones(len(mean_M), int), np.full(len(mean_M), len(mean_M))
+    finite_M, lost_M = np.isfinite(mean_M), np.isinf(sum_MSC.sum(axis=2)).all(axis=1)
+    low_M[lost_M] += finite_M.sum()
+    high_M[finite_M] -= lost_M.sum()
+    at = np.flatnonzero(finite_M)
+    if len(at) > 1:
+        worse_MM, better_MM = _sure(sum_MSC[at][..., held_C], targets_C[held_C], confidence, resamples, seed)
+        low_M[at] += worse_MM.sum(axis=1)
+        high_M[at] -= better_MM.sum(axis=1)
+    return low_M, high_M
+
+
+def _sure(
+    sum_MSC: np.ndarray, targets_C: np.ndarray, confidence: float, resamples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the first of two models is surely worse, and whether it is surely better, [M, M].
+
+    For each model, these hold together for its differences to all the others.
+    """
+    models, seeds, count = sum_MSC.shape
+    share_C = targets_C / targets_C.sum()
+    effect_MC = sum_MSC.mean(axis=1) / targets_C
+    effect_MC = effect_MC - effect_MC.mean(axis=0)  # leaves differences as they are, and rounds them less
+    mean_M = effect_MC @ share_C
+    difference_MM = mean_M[:, None] - mean_M[None, :]
+    least = SPREAD * max(float(abs(effect_MC).max()), np.finfo(float).tiny)
+    error_MM = _errors(effect_MC[None], share_C)[0]
+    error_MM[error_MM <= least] = 0.0
+    centred_MC = effect_MC - effect_MC.mean(axis=1, keepdims=True)
+    drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    most_RM, fewest_RM = np.empty((resamples, models)), np.empty((resamples, models))
+    step = max(1, CHUNK // (models * max(models, count)))
+    for first in range(0, resamples, step):
+        effect_RMC = centred_MC[:, drawn_RC[first : first + step]].swapaxes(0, 1)
+        mean_RM = effect_RMC @ share_C
+        error_RMM = _errors(effect_RMC, share_C)
+        usable_RMM = (error_RMM > least) & (error_MM > 0)  # one effect drawn for all clusters has no spread
+        deviation_RMM = np.where(
+            usable_RMM, (mean_RM[:, :, None] - mean_RM[:, None, :]) / np.where(usable_RMM, error_RMM, 1.0), 0.0
+        )
+        most_RM[first : first + step] = deviation_RMM.max(axis=2)
+        fewest_RM[first : first + step] = deviation_RMM.min(axis=2)
+    above_M = np.quantile(most_RM, (1 + confidence) / 2, axis=0)
+    below_M = -np.quantile(fewest_RM, (1 - confidence) / 2, axis=0)
+    of_seeds_MM = np.zeros((models, models))
+    if seeds > 1:
+        mean_MS = sum_MSC.sum(axis=2) / targets_C.sum()
+        spread_MM = (mean_MS[:, None] - mean_MS[None]).std(axis=2, ddof=1) / np.sqrt(seeds)
+        of_seeds_MM = student_t.quantile((1 - confidence) / 2 / (models - 1), seeds - 1) * spread_MM
+    matters_MM = abs(difference_MM) >= LEAST
+    worse_MM = matters_MM & (difference_MM > np.hypot(above_M[:, None] * error_MM, of_seeds_MM))
+    better_MM = matters_MM & (-difference_MM > np.hypot(below_M[:, None] * error_MM, of_seeds_MM))
+    return worse_MM, better_MM
+
+
+def _errors(effect_RMC: np.ndarray, share_C: np.ndarray) -> np.ndarray:
+    """The standard errors of differences of means, [R, M, M], as `intervals.standard_error` defines them."""
+    residual_RMC = effect_RMC - (effect_RMC @ share_C)[..., None]
+    product_RMM = (residual_RMC * (share_C**2 / (1 - share_C))) @ residual_RMC.swapaxes(1, 2)
+    own_RM = np.diagonal(product_RMM, axis1=1, axis2=2)
+    return np.sqrt(np.maximum(0.0, own_RM[:, :, None] + own_RM[:, None, :] - 2 * product_RMM))

@@ -1,0 +1,80 @@
+"""Which seeds a comparison rests on: models are compared only on seeds that they share."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from extrapolate.statistics import student_t
+
+
+def seeds_of(rows: pd.DataFrame) -> tuple[int, ...]:
+    """The seeds that rows were trained with, in order. The seed of an imported checkpoint is unknown, and left out."""
+    return tuple(sorted(int(seed) for seed in rows["seed"].dropna().unique()))
+
+
+def shared(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds that two models both have; where one model's seed is unknown, all that the other has."""
+    if not first or not second:
+        return first or second
+    return tuple(seed for seed in first if seed in second)
+
+
+def of_seeds(rows: pd.DataFrame, seeds: Iterable[int]) -> pd.DataFrame:
+    """The rows of these seeds, and those whose seed is unknown."""
+    return rows[rows["seed"].isna() | rows["seed"].isin(list(seeds))]
+
+
+def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of the seeds that every model has at every length, and a warning where that leaves rows out.
+
+    A mean over some seeds beside a mean over others shows the seeds, not the models. Where no seed is shared by all,
+    the rows stay as they are, and the warning says so. `what` begins the warning.
+    """
+    known = rows.loc[rows["seed"].notna(), ["model", "factor", "seed"]]
+    held = {key: seeds_of(mine) for key, mine in known.groupby(["model", "factor"])}
+    common = set.intersection(*map(set, held.values())) if held else set()
+    if all(set(seeds) == common for seeds in held.values()):
+        return rows, []
+    models = {str(model): in_words(seeds_of(mine)) for model, mine in known.groupby("model", sort=False)}
+    having = "; ".join(f"{model}: {seeds}" for model, seeds in models.items())
+    if not common:
+        return rows, [
+            f"{what}: no seed is shared by all models at all lengths ({having}); differences between rows are also "
+            "differences between seeds. Train and evaluate every model with the same seeds"
+        ]
+    return of_seeds(rows, common), [
+        f"{what}: models have different seeds at some lengths ({having}); shown is {in_words(tuple(sorted(common)))}, "
+        "which all have. To show more, evaluate every model with the same seeds, factors and extensions"
+    ]
+
+
+def counts(rows: pd.DataFrame) -> "pd.Series[int]":
+    """The number of seeds of each model; an unknown seed is one."""
+    return rows.groupby("model")["seed"].nunique(dropna=False)
+
+
+def bands(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """`model`, `factor`, `low`, `high`: the interval of each mean loss over seeds, nats per target, by factor.
+
+    By Student's t over the losses of the seeds, with one degree of freedom less than there are seeds: it is about other
+    seeds, on these targets. There is none where a model has one seed, or where a loss is missing or infinite.
+    """
+    found = rows.groupby(["model", "factor"])["loss"].agg(["mean", "std", "count", "size"])
+    found = found[(found["count"] > 1) & (found["count"] == found["size"]) & np.isfinite(found["std"])]
+    t = [student_t.quantile((1 - confidence) / 2, int(count) - 1) for count in found["count"]]
+    reach = np.array(t) * found["std"] / np.sqrt(found["count"])
+    return pd.DataFrame({"low": found["mean"] - reach, "high": found["mean"] + reach}).reset_index()
+
+
+def around(rows: pd.DataFrame, at: str = "factor") -> pd.DataFrame:
+    """How far the seeds of each model reach, by model and one column: `least` and `most`, nats per target."""
+    losses = rows.groupby(["model", at])["loss"]
+    return pd.DataFrame({"least": losses.min(), "most": losses.max()})
+
+
+def in_words(seeds: tuple[int, ...]) -> str:
+    """`seed 0`, `seeds 0, 1`, `seed unknown`."""
+    if not seeds:
+        return "seed unknown"
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"

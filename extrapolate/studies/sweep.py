@@ -1,0 +1,329 @@
+"""xt.sweep"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from extrapolate import files, results
+from extrapolate.api import arguments
+from extrapolate.errors import UserError
+from extrapolate.evaluation.plans import lines_on
+from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Tracking
+from extrapolate.machine.limits import cores
+from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.reports import Written
+from extrapolate.reports.published import Repeating, write_cells
+from extrapolate.reports.questions import write_questions
+from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
+from extrapolate.runs import trust
+from extrapolate.runs.resolve import operations
+from extrapolate.runs.run import Run
+from extrapolate.studies import local, rates, ray_engine, state
+from extrapolate.studies.cells import cells_of
+from extrapolate.studies.cores import core_shares
+from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
+from extrapolate.studies.local import UnderWay
+from extrapolate.studies.locks import turn
+from extrapolate.studies.questions import question_rows
+from extrapolate.studies.rates import Choice
+from extrapolate.studies.reports import write_reports
+from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.status import SCALE, STUDY
+from extrapolate.studies.stores import open_stores
+from extrapolate.studies.study import Study, read_study
+from extrapolate.studies.tasks import Task, Tasks, share_of
+
+JOBS = "jobs.json"
+ENGINES = ("local", "ray")
+# Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
+WORTH_MEASURING = 1e14
+# A token costs a training so many times what it costs an evaluation: it has a backward pass too.
+TRAINING_COST = 3
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a study became.
+
+    folder: the study's. runs: the evaluated ones. failed: cells, with the reason. diverged: cells whose training did;
+    those of them that had no other learning rate to give way to failed, too. learning_rates: the choice, a row a model
+    and rate, empty where no model has several. reports: what `xt.report` returned, by folder: one report, or one for
+    each length, text and precision that cells differ in.
+    """
+
+    folder: Path
+    runs: list[Run]
+    failed: dict[str, str]
+    diverged: dict[str, str]
+    learning_rates: pd.DataFrame
+    reports: dict[Path, Written]
+
+
+def sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    scale: str | None = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    gather: str = "folder",
+    array: tuple[int, int] | None = None,
+    tracker: str | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> Swept:
+    """Trains and evaluates every cell of a study, and writes a report on them.
+
+    study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
+    name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
+    again, but for a training that diverged: with the same settings it would again. scale: as the file's section
+    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each
+    in a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds
+    to be faster).
+
+    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
+    place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray
+    gives to each cell; 0.25 GPUs where four cells fit on one. gather: `folder`, where all machines have `out` and the
+    token stores in the same places; `return`, where they share no folder: the stores are sent to them, and they return
+    the runs.
+
+    array: (index, count): this call does one of `count` shares of the cells, index 0 to count - 1, and writes no
+    report, so that any scheduler can start them all; a call without it then writes the report.
+
+    tracker: `trackio`, `wandb` or `tensorboard`, which gets each row of the runs' logs too (default: none); the study's
+    name is the group of its runs.
+
+    trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
+    Token stores that are missing are made as the file says, in the study's folder or the current one.
+
+    A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
+    trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
+    """
+    trackers.check(tracker)
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
+    if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
+        raise UserError(f"`gather='{gather}'`: with the engine ray there are {', '.join(ray_engine.GATHER)}")
+    if array is not None:
+        index, count = array
+        if not 0 <= index < count:
+            raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
+    if jobs is not None:
+        core_shares(jobs)  # raises where there are not so many cores
+    read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
+    ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
+    for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
+        progress.say(line)
+    if array is not None:
+        ready = share_of(ready, *array)
+    with turn(folder, None if array is None else array[0]):
+        files.write_json(folder / SCALE, {"scale": scale})
+        files.write_text(folder / STUDY, read.text)
+        if array is None:
+            write_questions(folder, question_rows(read, ready))
+            write_cells(folder, read.published, [_repeating(cell) for cell in ready if cell.cell.continues is None])
+        tasks = Tasks(
+            ready,
+            lambda cell: rates.validation_loss(cell.path),
+            lambda name, reason: state.write(folder, name, state.CellState(failed=reason)),
+        )
+        _find_done(tasks, folder)
+        if engine == "local" and tasks.ready():
+            jobs = _jobs_of(folder, tasks, progress) if jobs is None else jobs
+            files.write_json(folder / JOBS, {"jobs": jobs})
+        with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
+            screen = _Screen(tasks, display)
+            if engine == "ray":
+                ray_engine.run(tasks, folder, address, cpus, gpus, gather, screen.show)
+            else:
+                local.run(tasks, folder, jobs or 1, screen.show)
+        return _finish(tasks, folder, progress, report=array is None)
+
+
+def estimate_sweep(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    scale: str | None = None,
+    jobs: int | None = None,
+    trust_code: bool = False,
+    progress: Progress = QUIET,
+) -> tuple[pd.DataFrame, Estimate]:
+    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is written.
+
+    The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
+    training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
+    measured here. Of the learning rates of a model one is evaluated and continued, for which the first stands: what is
+    not done for the others takes 0 s. Arguments and errors are those of `sweep`; a token store that is missing is an
+    error too.
+    """
+    if jobs is not None:
+        core_shares(jobs)
+    _, _, ready = _ready(study, out, scale, trust_code, progress, make=False)
+    if any(cell.cell.beyond for cell in ready):
+        progress.say(
+            "where the best learning rate is the lowest or the highest of these, more are tried: not in this estimate"
+        )
+        ready = [cell for cell in ready if not cell.cell.beyond]
+    jobs = _jobs(ready, progress) if jobs is None else jobs
+    with progress.display("kinds of cells") as display:
+        found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
+    rows = [
+        {
+            "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
+            "tokens": cell.config.training.tokens, "flops": operations(cell.config),
+            "training_s": found.training_s[cell.name], "evaluation_s": found.evaluation_s[cell.name],
+            "peak_mib": found.peak_mib[cell.name],
+        }
+        for cell in ready
+    ]  # fmt: skip
+    return pd.DataFrame(rows), found
+
+
+def _ready(
+    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress, *, make: bool
+) -> tuple[Study, Path, list[Resolved]]:
+    """The study's file, the folder that it is done in, and its cells. make: token stores that are missing are made."""
+    read = read_study(arguments.path("study", study), scale)
+    folder = _own_folder(read.file, scale) if out is None else arguments.path("out", out)
+    state.check_no_links(folder)
+    cells = cells_of(read)
+    stores = open_stores(read, cells, folder, progress, make=make)
+    with trust.required(trust_code) as ran:
+        ready = resolve_cells(read, cells, stores, folder / state.RUNS)
+        list(question_rows(read, ready))  # raises what is wrong with them
+    return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
+
+
+def _own_folder(file: Path, scale: str | None) -> Path:
+    """The folder in `sweeps` that a study is named after. Raises UserError if that name would lead elsewhere."""
+    name = file.stem if scale is None else f"{file.stem}-{scale}"
+    if name in (".", "..") or "/" in name:
+        raise UserError(
+            f"{file}: a folder in sweeps cannot be called '{name}': rename the file or the scale, or name `out`"
+        )
+    return Path("sweeps") / name
+
+
+def _repeating(cell: Resolved) -> Repeating:
+    config = cell.config
+    return Repeating(cell.name, cell.cell.settings["encoding"], config.preset, config.model.layers, config.data.source)
+
+
+def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
+    """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
+    if (folder / JOBS).is_file():
+        said = files.read_json(folder / JOBS)
+        if not isinstance(said, dict) or type(jobs := said.get("jobs")) is not int:
+            raise UserError(f"{folder / JOBS} is damaged: delete it")
+        if 1 <= jobs <= cores():
+            return jobs
+    return _jobs([tasks.cells[name] for name in dict.fromkeys(task.cell for task in tasks.ready())], progress)
+
+
+def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
+    """How many at once are fastest here."""
+    most = min(cores(), len(cells))
+    if most < 2:
+        return 1
+    on_cpu = all(cell.config.training.device == "cpu" for cell in cells)
+    if on_cpu and sum(operations(cell.config) for cell in cells) < WORTH_MEASURING:
+        progress.say(f"{most} jobs at once: the study is too short to measure whether 1 would be faster")
+        return most
+    jobs, rates_of = fastest_jobs(cells)
+    shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
+    progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
+    return jobs
+
+
+def _find_done(tasks: Tasks, folder: Path) -> None:
+    """What an earlier call has finished, in the order in which tasks follow from each other."""
+    for cell in tasks.cells.values():
+        if state.trained(cell.path):
+            tasks.finish(Task("train", cell.name))
+        elif (reason := state.diverged(folder, cell.name, cell.config)) is not None:
+            tasks.diverge(cell.name, reason)
+    for cell in tasks.cells.values():
+        if Task("train", cell.name) not in tasks.done or not tasks.chosen(cell.name):
+            continue
+        if state.evaluated(folder, cell.name, cell.path, cell.evaluation):
+            tasks.finish(Task("evaluate", cell.name))
+
+
+class _Screen:
+    """One line for a study: how many cells are done, and how far those under way are."""
+
+    def __init__(self, tasks: Tasks, display: Display) -> None:
+        self.tasks, self.display = tasks, display
+
+    def show(self, running: Sequence[UnderWay]) -> None:
+        tasks = self.tasks
+        if not tasks.done and all(one.told is None for one in running):
+            return  # processes start: a rate that begins here says nothing of the work
+        costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
+        done = sum(cost for task, cost in costs.items() if tasks.settled(task))
+        parts = []
+        for one in running:
+            share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
+            done += share * costs.get(one.task, 0.0)
+            parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
+        tried = list(filter(tasks.tried, tasks.cells))
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
+        note = f"{finished} of {len(tried)} cells done"
+        failed = len(tasks.without())
+        self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
+
+
+def _cost(cell: Resolved, kind: str) -> float:
+    if kind == "train":
+        return cell.config.training.tokens
+    return cell.evaluation_inputs / TRAINING_COST
+
+
+def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
+    failed = tasks.without()
+    for name, reason in failed.items():
+        if name not in tasks.diverged:
+            state.write(folder, name, state.CellState(failed=reason))
+        progress.say(f"{name} failed: {reason}")
+    for warning, names in tasks.warnings.items():
+        progress.say(f"{', '.join(names)}: {warning}")
+    for name in tasks.diverged.keys() - failed.keys():
+        progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
+    passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
+    for name in passed_over - failed.keys() - tasks.diverged.keys():
+        state.write(folder, name, state.CellState(passed_over=True))
+    frame = _learning_rates(tasks)
+    if len(frame) and report:
+        results.write_frame(folder / FILE, frame)
+    evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
+    written = write_reports(evaluated, folder, progress) if report else {}
+    return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
+
+
+def _learning_rates(tasks: Tasks) -> pd.DataFrame:
+    """A row for each model that has several learning rates, and each of these: as `reports.sections.learning_rates`."""
+    rows = []
+    for group in tasks.groups:
+        if (choice := tasks.choices.get(group[0].name)) is None:
+            continue
+        for rate, loss in choice.losses.items():
+            half_width = choice.half_widths[rate]
+            rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), _taken(choice, rate)))
+    return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
+
+
+def _taken(choice: Choice, rate: float) -> str:
+    loss = choice.losses[rate]
+    if loss is not None and not math.isfinite(loss):
+        return "diverged"
+    if rate != choice.chosen:
+        return ""
+    return TAKEN[choice.edge]

@@ -1,0 +1,112 @@
+"""Progress on stderr: a bar in a terminal, plain lines elsewhere; with rate and time left."""
+
+import sys
+import time
+from typing import Any, Self
+
+PLAIN_EVERY_S = 5.0
+PLAIN_LAST_S = 1.0  # what is done sooner needs no line
+RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes, once so much of it is done:
+RATE_AFTER_SHARE = 0.005  # before that, most of the time may have gone into starting
+RATE_AT_LAST_S = 30.0  # or once so much time has passed
+LONG_S = 10.0  # less is not worth saying
+
+
+class Terminal:
+    """Progress that goes to stderr: a bar in a terminal, plain lines elsewhere."""
+
+    def say(self, message: str) -> None:
+        """One line."""
+        say(message)
+
+    def display(self, unit: str, stopped: str = "stopped") -> "Progress":
+        """A piece of work begins. `unit` is what is counted; `stopped` is said on Ctrl-C."""
+        return Progress(unit, stopped)
+
+
+class Progress:
+    """Shows how far one piece of work is. `unit` is what is counted; `stopped` becomes a note of Ctrl-C's exception."""
+
+    def __init__(self, unit: str, stopped: str = "stopped") -> None:
+        self.unit, self.stopped = unit, stopped
+        self._counted, self._began, self._first, self._last_line = "", 0.0, 0.0, time.monotonic()
+        self._told = False
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            texts = ("{task.description}", "{task.fields[note]}")
+            first, last = (TextColumn(text, markup=False) for text in texts)  # names can look like markup
+            columns = (first, BarColumn(), last)
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=None, note="")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        if isinstance(error[1], KeyboardInterrupt):
+            error[1].add_note(self.stopped)  # who catches it says so
+
+    def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        """So much is done. `what` is the part that is under way.
+
+        With a total, done and total are of the whole work, and so is the time left. Where the total is not known,
+        done is of this part alone.
+        """
+        now = time.monotonic()
+        counted = what if total is None else "the whole"
+        if counted != self._counted:
+            self._counted, self._began, self._first = counted, now, done
+        rate = (done - self._first) / (now - self._began) if now > self._began else 0.0
+        left = (total - done) / rate if total and rate else None
+        took, share_done = now - self._began, (done - self._first) / total if total else 0.0
+        known = took >= RATE_AFTER_S and (share_done >= RATE_AFTER_SHARE or took >= RATE_AT_LAST_S)
+        if left is not None and not self._told and known:
+            self._told = True
+            if left >= LONG_S:
+                (say if self._bar is None else self._bar.console.print)(f"this takes about {duration(left)}")
+        share = f"{done:,.0f} {self.unit}" if total is None else f"{100 * done / total:.0f}%"
+        parts = [share, note, f"{rate:,.0f} {self.unit}/s" if rate >= 1 else ""]
+        parts.append("" if left is None else f"{duration(left)} left")
+        text = "  ".join(part for part in parts if part)
+        if self._bar is not None:
+            self._bar.update(self._task, description=shown(what), completed=done, total=total, note=shown(text))
+        elif now - self._last_line >= (PLAIN_LAST_S if done == total else PLAIN_EVERY_S):
+            self._last_line = now
+            say(f"{what}: {text}")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `7 min`, `2 h 10 min`, `3 d 4 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def shown(text: str) -> str:
+    r"""The text with what cannot be printed in Python's words: an escape character is `\x1b`, a new line `\n`.
+
+    So a name or a message from elsewhere moves no cursor and changes no colour.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    print(shown(message), file=sys.stderr, flush=True)

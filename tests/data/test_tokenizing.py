@@ -1,0 +1,125 @@
+"""Texts as tokens: the same from one process and from several, in order, and a few at a time."""
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+
+from extrapolate.data import tokenizing
+from extrapolate.data.documents import Document
+from extrapolate.data.tokenizer import train_bpe
+from extrapolate.data.tokenizing import Encoder, encoded, splits_into_words
+from extrapolate.errors import UserError
+from extrapolate.machine.children import Child
+
+DRAWS = random.Random(0)
+DOCUMENTS = [Document(str(n), "".join(DRAWS.choices("abcd'  \n.é", k=n * 7 % 300))) for n in range(200)]
+BATCHES = [DOCUMENTS[n : n + 5] for n in range(0, 200, 5)]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Tokenizer:
+    tokenizer = train_bpe([document.text for document in DOCUMENTS], 300)
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small a source is, processes encode it."""
+    monkeypatch.setattr(tokenizing, "SMALL_CHARACTERS", 0)
+
+
+def whole(tokenizer: Tokenizer, text: str) -> list[int]:
+    return [*tokenizer.encode(text, add_special_tokens=False).ids, tokenizer.token_to_id("<eos>")]
+
+
+class TestEncoder:
+    @pytest.mark.parametrize(("dtype", "kept"), [("uint16", 2**20), ("uint32", 2**20), ("uint16", 20)])
+    def test_it_gives_the_tokens_of_the_whole_text(self, trained: Tokenizer, dtype: str, kept: int) -> None:
+        """However few words it remembers."""
+        encoder = Encoder(trained, dtype, kept)
+        for document in DOCUMENTS:
+            assert np.frombuffer(encoder(document.text), dtype).tolist() == whole(trained, document.text)
+
+    def test_no_more_words_are_kept_than_asked(self, trained: Tokenizer) -> None:
+        encoder = Encoder(trained, "uint16", 20)
+        encoder(" ".join(document.text for document in DOCUMENTS))
+        assert len(encoder._words) <= 10
+        assert len(encoder._words._before) <= 10
+
+    def test_other_tokenizers_encode_whole_documents(self) -> None:
+        other = train_bpe(["a b"], 257)
+        assert splits_into_words(other)
+        other.add_tokens([AddedToken("b a", special=False)])
+        assert not splits_into_words(other)
+        assert len(Encoder(other, "uint16")("a b a b")) == 2 * 6  # "a", " ", "b a", " ", "b", and the end
+        for change in (
+            {"normalizer": normalizers.NFC()},
+            {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
+            {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)},
+            {"pre_tokenizer": pre_tokenizers.Whitespace()},
+            {"model": models.WordLevel({"a": 0}, unk_token="a")},
+            {"model": models.BPE(dropout=0.1)},
+        ):
+            changed = train_bpe(["a b"], 257)
+            for name, value in change.items():
+                setattr(changed, name, value)
+            assert not splits_into_words(changed), change
+
+
+class TestProcesses:
+    @pytest.mark.usefixtures("several")
+    def test_the_order_and_the_tokens_are_those_of_one_process(self, trained: Tokenizer) -> None:
+        found = list(encoded(iter(BATCHES), trained, "uint16", 3, sketched=True))
+        assert [document.id for document, _ in found] == [document.id for document in DOCUMENTS]
+        encoder = Encoder(trained, "uint16")
+        assert [one for _, one in found] == [tokenizing.Encoded.of(d.text, encoder, sketched=True) for d in DOCUMENTS]
+
+    @pytest.mark.usefixtures("several")
+    def test_few_batches_are_in_memory_at_a_time(self, trained: Tokenizer) -> None:
+        taken: list[int] = []
+
+        def batches() -> Iterator[list[Document]]:
+            for number, batch in enumerate(BATCHES):
+                taken.append(number)
+                yield batch
+
+        done = encoded(batches(), trained, "uint16", 2)
+        most = 0
+        for document, _ in done:
+            most = max(most, len(taken) - int(document.id) // 5)
+        assert most == 4  # two with each of the processes, of which one waits
+
+    def test_a_small_source_starts_no_process(self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tokenizing, "Child", None)
+        assert len(list(encoded(BATCHES, trained, "uint16", 2))) == len(DOCUMENTS)
+
+    @pytest.mark.usefixtures("several")
+    def test_a_failure_of_the_library_is_a_user_error(self) -> None:
+        fails = Tokenizer(models.WordLevel({"a": 0, "<eos>": 1}, unk_token="missing"))
+        with pytest.raises(UserError, match=r"the tokenizer cannot encode the text: .*"):
+            list(encoded(iter([[Document("x", "b")]] * 9), fails, "uint16", 2))
+
+    @pytest.mark.usefixtures("several")
+    def test_one_that_is_killed_ends_all_with_a_message(
+        self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started: list[Child] = []
+
+        class Watched(Child):
+            def __init__(self, *arguments: object, **named: object) -> None:
+                super().__init__(*arguments, **named)
+                started.append(self)
+
+        monkeypatch.setattr(tokenizing, "Child", Watched)
+        done = encoded(iter(BATCHES), trained, "uint16", 2)
+        next(done)
+        os.kill(started[0]._process.pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match=r"ended by itself \(SIGKILL\).*same command again"):
+            list(done)
+        assert [child._process.poll() for child in started] == [-signal.SIGKILL] * 2

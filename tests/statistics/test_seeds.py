@@ -1,0 +1,81 @@
+"""Which seeds are compared, from rows made by hand."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from extrapolate.statistics.seeds import bands, counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
+
+
+def frame(*rows: tuple[str, float, int | None]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["model", "factor", "seed"]).astype({"seed": "Int64"})
+
+
+def of_models(**seeds: list[int | None]) -> pd.DataFrame:
+    return frame(*((model, 1.0, seed) for model, mine in seeds.items() for seed in mine))
+
+
+def test_models_share_the_seeds_that_both_have() -> None:
+    assert shared((0, 1, 2), (1, 2, 5)) == (1, 2)
+    assert shared((0,), (1,)) == ()
+
+
+def test_an_unknown_seed_goes_with_every_seed() -> None:
+    assert shared((), (0, 1)) == (0, 1)
+    assert shared((3,), ()) == (3,)
+    rows = of_models(RoPE=[0, 1], Imported=[None])
+    assert seeds_of(rows[rows["model"] == "Imported"]) == ()
+    assert of_seeds(rows, (1,))["model"].tolist() == ["RoPE", "Imported"]
+    assert counts(rows).to_dict() == {"RoPE": 2, "Imported": 1}
+    kept, warnings = on_shared_seeds(rows, "windows")
+    assert len(kept) == 3
+    assert warnings == []
+
+
+def test_equal_seeds_stay_without_a_word() -> None:
+    rows = of_models(RoPE=[0, 1], ExPE=[1, 0])
+    kept, warnings = on_shared_seeds(rows, "windows")
+    assert kept.equals(rows)
+    assert warnings == []
+
+
+def test_rows_of_other_seeds_are_left_out_and_said() -> None:
+    rows = of_models(RoPE=[0, 1], **{"RoPE + YaRN": [0]})
+    kept, [warning] = on_shared_seeds(rows, "windows")
+    assert kept["seed"].tolist() == [0, 0]
+    for words in ("windows:", "RoPE: seeds 0, 1", "RoPE + YaRN: seed 0", "shown is seed 0"):
+        assert words in warning
+
+
+def test_a_seed_that_one_length_lacks_is_left_out_at_all() -> None:
+    """Else a curve would be a mean over two seeds at one end and over one at the other."""
+    rows = frame(("RoPE", 1.0, 0), ("RoPE", 1.0, 1), ("RoPE", 16.0, 1))
+    kept, [warning] = on_shared_seeds(rows, "windows")
+    assert kept["seed"].tolist() == [1, 1]
+    assert "shown is seed 1" in warning
+
+
+def test_where_no_seed_is_shared_all_stay_and_the_warning_says_so() -> None:
+    rows = of_models(RoPE=[0], ExPE=[1])
+    kept, [warning] = on_shared_seeds(rows, "windows")
+    assert kept.equals(rows)
+    assert "no seed is shared by all models" in warning
+
+
+def test_words() -> None:
+    assert [in_words(seeds) for seeds in ((), (3,), (0, 2))] == ["seed unknown", "seed 3", "seeds 0, 2"]
+
+
+def test_the_band_is_students_t_over_the_seeds() -> None:
+    """With 2 degrees of freedom t is 4.3027, from any table."""
+    rows = pd.DataFrame(
+        [("a", 1.0, loss) for loss in (1.0, 2.0, 3.0)]
+        + [("a", 2.0, loss) for loss in (1.0, math.inf, 3.0)]
+        + [("b", 1.0, 4.0)]
+        + [("c", 1.0, loss) for loss in (4.0, math.nan)],
+        columns=["model", "factor", "loss"],
+    )
+    (band,) = bands(rows).to_dict("records")
+    assert (band["model"], band["factor"]) == ("a", 1.0)
+    assert [band["low"], band["high"]] == pytest.approx([2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5], abs=1e-4)
