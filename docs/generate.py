@@ -3,41 +3,54 @@
 Into another folder than docs/ it draws no pictures of encodings.
 """
 
+import re
 import sys
 from pathlib import Path
 
 import gpu_hours
 import looks
+import python_calls
 
 from extrapolate.catalogue import encodings_page, extensions_page
 from extrapolate.data.catalogue import data_page
 from extrapolate.evaluation.catalogue import protocols_page
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.inspection.page import measurements_page
+from extrapolate.inspection.page import measurements_section
 from extrapolate.reports.protocol_picture import svg
 from extrapolate.results.page import results_page
-from extrapolate.results.printed import json_page
 
 DOCS = Path(__file__).parent
 PAGES = {
     "data.md": data_page,
-    "encodings.md": encodings_page,
+    "encodings.md": lambda: looks.with_notes(encodings_page()),
     "extensions.md": extensions_page,
-    "json.md": json_page,
-    "measurements.md": measurements_page,
     "protocol-list.md": protocols_page,
     "results.md": results_page,
 }
+SECTIONS = {  # what stands between two comments of a page that is otherwise written by hand
+    ("inspection.md", "measurements"): measurements_section,
+    ("python-api.md", "calls"): python_calls.table,
+    ("scaling.md", "gpu hours"): gpu_hours.table,
+}
+
+
+def fill(page: str, name: str, text: str) -> str:
+    """A page's text, with `text` between its comments `<!-- name -->` and `<!-- end of name -->`."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    filled, found = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", page, flags=re.DOTALL)
+    assert found == 1, f"a page needs {begin} and {end} once, not {found} times"
+    return filled
 
 
 def main(folder: Path) -> None:
     """Writes every page into a folder, and the pictures of the protocols."""
-    for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
-    gpu_hours.main(DOCS, folder)
+    made = {name: page() for name, page in PAGES.items()}
+    for (name, section), text in SECTIONS.items():
+        made[name] = fill(made.get(name) or (DOCS / name).read_text(encoding="utf-8"), section, text())
+    for name, page in made.items():
+        (folder / name).write_text(page, encoding="utf-8")
     for protocol in protocols.names():
         (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")
-    looks.pages(folder)
 
 
 if __name__ == "__main__":

@@ -85,17 +85,26 @@ def encodings_page() -> str:
     lines = [
         "# Encodings",
         "",
-        "Made from the code by `extrapolate encodings --markdown`. L is the training length, D the width, H the heads,",
-        "K the size of a head; i is a query's position, j a key's. Where nothing else is said, scores are scaled by",
-        "1/sqrt(K), biases are added after that, and indices count from 0.",
+        "Made from the code by `extrapolate encodings --markdown`. L is the training length, D the width, H the number of",
+        "heads, K the size of a head; i is the position of a query, j that of a key. Unless stated otherwise, scores are",
+        "scaled by 1/sqrt(K), biases are added after scaling, and indices start at 0.",
         "",
         *contents(entries, "family", "encodings"),
+        "",
+        "The pictures show models 128 wide with 4 heads and L = 128, untrained, with seed 0; `extrapolate encodings rope",
+        "--plot rope.png` draws one. Top left is what the encoding makes of each position, in every dimension; its title",
+        "says where that enters the model. Top right are some of these dimensions as curves. Bottom left is how much each",
+        "dimension changes from position 0 to 50, from 50 to 99, and from 0 to 99. Bottom right is how the last token of",
+        "a window scores each token by distance if all queries and keys are the same vector, so that only position makes",
+        "a difference; thin lines are heads, if they differ, and the thick line is their mean.",
     ]
     for entry in entries:
         lines += section(entry, f"{entry.display} · {entry.group} · {entry.source}")
-        lines.append(
-            f"Extensions that apply: {_names(entry.applies)}. [What it looks like](encodings/{entry.name}.md)."
-        )
+        lines += [
+            f"Extensions that apply: {_names(entry.applies)}.",
+            "",
+            f"![What {entry.display} makes of positions](encodings/{entry.name}.png)",
+        ]
     return "\n".join(lines) + "\n"
 
 
