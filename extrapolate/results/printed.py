@@ -34,9 +34,9 @@ COMPARE = Described(
             "they share no seed",
         ),
         always("by_seed", pa.list_(REAL), "nats per target", "The difference of each pair of runs that share a seed."),
-        sometimes("low", REAL, "nats per target", "The lower end of the interval.", "it has too few clusters"),
-        sometimes("high", REAL, "nats per target", "The upper end of the interval.", "it has too few clusters"),
-        sometimes("p", REAL, "", "The p value of the difference.", "it has too few clusters"),
+        sometimes("low", REAL, "nats per target", "The lower end of the interval.", "there are too few clusters"),
+        sometimes("high", REAL, "nats per target", "The upper end of the interval.", "there are too few clusters"),
+        sometimes("p", REAL, "", "The p value of the difference.", "there are too few clusters"),
         sometimes("p_corrected", REAL, "", "The p value after `--correct holm`.", "it is not corrected"),
         always(
             "verdict", TEXT, "", f"How `model` compares with `other`. {COLUMN}; or `{NO_SHARED_SEED}`. "
@@ -48,11 +48,11 @@ COMPARE = Described(
         always("n_seeds", INT, "", "Their number, in which an unknown seed counts as one."),
         sometimes(
             "needed_seeds", INT, "", "About how many seeds would decide a difference of this size.",
-            "it is decided, a model has one seed, or it would take more than 100",
+            "the verdict is not `undecided`, a model has one seed, or more than 100 would be needed",
         ),
         sometimes(
             "needed_clusters", INT, "", "About how many clusters that takes: `clusters` or more.",
-            "it is decided, or a model has one seed",
+            "the verdict is not `undecided`, or a model has one seed",
         ),
     ),
 )  # fmt: skip
@@ -71,8 +71,8 @@ REPORT = Described(
         sometimes(
             "difference", REAL, "nats per target", "`loss` minus the control's on the same targets.", "`loss` is empty",
         ),
-        sometimes("low", REAL, "nats per target", "The lower end of its 95 % interval.", "it has too few clusters"),
-        sometimes("high", REAL, "nats per target", "The upper end of its 95 % interval.", "it has too few clusters"),
+        sometimes("low", REAL, "nats per target", "The lower end of its 95 % interval.", "there are too few clusters"),
+        sometimes("high", REAL, "nats per target", "The upper end of its 95 % interval.", "there are too few clusters"),
         sometimes(
             "verdict", TEXT, "", "How the model compares with its control, uncorrected: one of the words of `compare`.",
             "`loss` is empty",
@@ -188,7 +188,7 @@ With `--json` a command prints its results to stdout as JSON Lines: one object p
 go to stderr. A missing value is `null`, and a time is a string such as `"2026-11-22 18:00:00+00:00"`. Because JSON has no
 infinities, they are the strings `"inf"` and `"-inf"`, and a loss that is not a number is `"nan"`.
 
-Three commands print the columns of a table above:
+Three commands print columns that are described above:
 
 | command | keys |
 |---|---|
