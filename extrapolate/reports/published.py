@@ -33,7 +33,8 @@ CELLS = Table(
                 always("column", TEXT, "", "The column's name in the table."),
                 always("group", TEXT, "", "The group of rows that are compared; an empty string if all are."),
                 named(
-                    "quantity", "`loss` (nats per token), `perplexity`, or `time`, relative to the group's first row.", "loss|perplexity|time",
+                    "quantity", "`loss` (nats per token), `perplexity`, or `time`, relative to the group's first row.",
+                    "loss|perplexity|time",
                 ),
                 sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
                 always("value", REAL, "", "The published number."),

@@ -12,7 +12,8 @@ from extrapolate.results.columns import Column, Group
 class Described:
     """One table: its files, its groups of columns, and the table whose columns it does not repeat.
 
-    `row` says what there is a row for, as in "one row per protocol and length". A table of few columns has one group, without a name: see `plain`.
+    `row` says what there is a row for, as in "one row per protocol and length". A table of few columns has one group,
+    without a name: see `plain`.
     """
 
     name: str

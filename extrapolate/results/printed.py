@@ -1,4 +1,4 @@
-"""What commands print with `--json`, a row a line: the columns of each, declared once, and their section of docs/results.md."""
+"""What commands print with `--json`, a row a line: the columns of each, and their section of docs/results.md."""
 
 import pyarrow as pa
 
@@ -184,15 +184,15 @@ PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, DOCTOR, BENCH, ENCOD
 INTRODUCTION = """\
 ## JSON output
 
-With `--json` a command prints its results to stdout as JSON Lines: one object per line, all with the same keys. Messages
-go to stderr. A missing value is `null`, and a time is a string such as `"2026-11-22 18:00:00+00:00"`. Because JSON has no
-infinities, they are the strings `"inf"` and `"-inf"`, and a loss that is not a number is `"nan"`.
+With `--json` a command prints its results to stdout as JSON Lines: one object per line, all with the same keys.
+Messages go to stderr. A missing value is `null`, and a time is a string such as `"2026-11-22 18:00:00+00:00"`. Because
+JSON has no infinities, they are the strings `"inf"` and `"-inf"`, and a loss that is not a number is `"nan"`.
 
 Three commands print columns that are described above:
 
 | command | keys |
 |---|---|
-| `extrapolate eval-lengths --json` | [evals](#evals); with `--probes`, more lines follow, of [eval_probes](#eval_probes) |
+| `extrapolate eval-lengths --json` | [evals](#evals), and with `--probes` more lines of [eval_probes](#eval_probes) |
 | `extrapolate eval-tasks --json` | [eval_tasks](#eval_tasks) |
 | `extrapolate inspect --json` | [inspections](#inspections) |
 """

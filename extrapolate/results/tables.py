@@ -24,8 +24,8 @@ def _setting(*own: Column) -> Group:
             always("model", TEXT, "", "The encoding and what is applied to it, as in tables: `RoPE + YaRN`."),
             always(
                 "extension", TEXT, "",
-                f"What was applied at inference, as `--extend` takes it. `{names.AS_TRAINED}` is the run's own extension or "
-                f"none, `{names.WITHOUT_OWN}` leaves the run's own one out.",
+                f"What was applied at inference, as `--extend` takes it. `{names.AS_TRAINED}`: nothing but the run's "
+                f"own extension, if it has one; `{names.WITHOUT_OWN}`: not even that.",
             ),
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
@@ -83,9 +83,7 @@ _MISSING = Group(
 )  # fmt: skip
 _COUNTS = "how much was scored"
 _N_TARGETS = always("n_targets", INT, "targets", "How many tokens were scored.")
-_N_BYTES = sometimes(
-    "n_bytes", REAL, "bytes", "The bytes of text that the targets cover.", "the tokenizer is lossy"
-)
+_N_BYTES = sometimes("n_bytes", REAL, "bytes", "The bytes of text that the targets cover.", "the tokenizer is lossy")
 
 _MODEL = Group(
     "model", "the encoding and the run",
@@ -95,7 +93,7 @@ _MODEL = Group(
         always("display", TEXT, "", "The encoding's name in tables."),
         always("caption", TEXT, "", "A note to print below every table with this encoding; often an empty string."),
         always("seq_len", INT, "tokens", "The training length L, the unit of `factor`."),
-        always("trained_length", INT, "tokens", "The length of the training windows, which is not L if the run was tuned."),
+        always("trained_length", INT, "tokens", "The length of the training windows; not L if the run was tuned."),
         sometimes("layers", INT, "", "The number of blocks.", "another library runs the model"),
         sometimes(
             "parameters", INT, "", "The number of parameters; shared ones count once.",
@@ -159,9 +157,7 @@ _IDENTITY = Group(
     "identity", "hashes, equal for equal things",
     (
         always("config_hash", TEXT, "", "Identifies everything that decides the weights, except the seed."),
-        always(
-            "setting_hash", TEXT, "", "Identifies everything that decides the weights, except the encoding and the seed."
-        ),
+        always("setting_hash", TEXT, "", "Identifies the same, except the encoding too."),
         always("corpus_hash", TEXT, "", "Identifies the corpus; losses on different corpora cannot be compared."),
         always("weights_sha256", TEXT, "", "Identifies the weights that were evaluated."),
     ),
@@ -200,8 +196,8 @@ EVALS = Table(
             (
                 sometimes(
                     "plan_hash", TEXT, "",
-                    "Identifies what computed the loss. If two rows of a checkpoint share it, a token has the same loss "
-                    "in windows of both lengths that start at the same place.",
+                    "Identifies what computed the loss. If two rows of a checkpoint share it, a token has the same "
+                    "loss in windows of both lengths that start at the same place.",
                     f"the model uses the window's length itself, there is no loss, or {_OLDER}",
                 ),
             ),
@@ -230,7 +226,8 @@ EVAL_DOCUMENTS = Table(
                 "The start of a bucket of inputs in the window; a target is in the bucket of the input before it.",
             ),
             sometimes(
-                "bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default.", f"{_OLDER} (then it is L/2)",
+                "bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default.",
+                f"{_OLDER} (then it is L/2)",
             ),
         ),
         _LOSSES,

@@ -23,7 +23,10 @@ class Attention(Measurement):
         "entropy": ("nats", "The entropy of the attention of a query."),
         "beyond": ("share", "The attention on keys at least L tokens back, which no query had in training."),
         "first": ("share", "The attention on the first token of the window."),
-        "uniform_entropy": ("nats", "The entropy of a uniform head, which attends evenly to all tokens up to the query."),
+        "uniform_entropy": (
+            "nats",
+            "The entropy of a uniform head, which attends evenly to all tokens up to the query.",
+        ),
         "uniform_beyond": ("share", "The mass beyond L of a uniform head."),
         "uniform_first": ("share", "The mass on the first token of a uniform head."),
     }

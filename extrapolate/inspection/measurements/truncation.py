@@ -28,7 +28,10 @@ class Truncation(Measurement):
 
     quantities: ClassVar = {
         "tv": ("", "The distance: half the sum over the vocabulary of the absolute difference in probability."),
-        "gain": ("nats per target", "The loss with the context cut minus that with all of it; below 0, far context does harm."),
+        "gain": (
+            "nats per target",
+            "The loss with the context cut minus that with all of it; below 0, far context does harm.",
+        ),
         "loss": ("nats per target", "The loss with the context cut, or with all of it if `at` is empty."),
     }
     at = "t, the tokens of context that are left, including the last input"

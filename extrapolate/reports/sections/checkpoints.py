@@ -31,8 +31,8 @@ CHECKPOINTS = Described(
         LOSS,
         Column(
             FAILS, INT, "tokens", False,
-            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows if a "
-            "model has several.",
+            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows if "
+            "a model has several.",
             "no bucket fails, or the protocol has no losses by position",
         ),
         Column(

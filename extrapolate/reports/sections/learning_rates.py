@@ -24,7 +24,8 @@ RATES = Described(
             "the training of a seed failed",
         ),
         Column(
-            INTERVAL, REAL, "nats per token", False, "Half the width of its 95 % interval over seeds (Student's t).", "there is one seed, or the training of one failed",
+            INTERVAL, REAL, "nats per token", False, "Half the width of its 95 % interval over seeds (Student's t).",
+            "there is one seed, or the training of one failed",
         ),
         Column("Seeds", INT, meaning="The number of seeds in the mean."),
         Column(
