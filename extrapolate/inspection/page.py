@@ -13,6 +13,6 @@ def measurements_section() -> str:
         lines += [f"### {name}", "", inspect.cleandoc(cls.__doc__ or ""), ""]
         for quantity, (unit, meaning) in cls.quantities.items():
             lines.append(f"- `{quantity}`{f' ({unit})' if unit else ''}. {meaning}")
-        at = f"`at` is {cls.at}. " if cls.at else ""
+        at = f"`at` is {cls.at}.\n" if cls.at else ""
         lines += ["", f"{at}Source: {cls.source}.", ""]
     return "\n".join(lines).rstrip()

@@ -156,8 +156,8 @@ _COST = Group(
 _IDENTITY = Group(
     "identity", "hashes, equal for equal things",
     (
-        always("config_hash", TEXT, "", "Identifies everything that decides the weights, except the seed."),
-        always("setting_hash", TEXT, "", "Identifies the same, except the encoding too."),
+        always("config_hash", TEXT, "", "Identifies everything that decides the weights, without the seed."),
+        always("setting_hash", TEXT, "", "Identifies everything that decides the weights, without encoding and seed."),
         always("corpus_hash", TEXT, "", "Identifies the corpus; losses on different corpora cannot be compared."),
         always("weights_sha256", TEXT, "", "Identifies the weights that were evaluated."),
     ),

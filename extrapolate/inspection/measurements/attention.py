@@ -19,7 +19,7 @@ class Attention(Measurement):
     """Attention by distance, its entropy, and its mass beyond L and on the first token, for each layer and head."""
 
     quantities: ClassVar = {
-        "mass": ("share", "The attention on keys from `at` tokens back to the next `at`."),
+        "mass": ("share", "The attention on keys from `at` tokens back to just before the next `at`."),
         "entropy": ("nats", "The entropy of the attention of a query."),
         "beyond": ("share", "The attention on keys at least L tokens back, which no query had in training."),
         "first": ("share", "The attention on the first token of the window."),
