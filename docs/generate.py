@@ -9,12 +9,12 @@ from pathlib import Path
 
 import gpu_hours
 import looks
+import python_calls
 
 from extrapolate.catalogue.data import data_page
 from extrapolate.catalogue.encodings import encodings_page
 from extrapolate.catalogue.extensions import extensions_page
-from extrapolate.catalogue.measurements import measurements_page
-from extrapolate.catalogue.printed import json_page
+from extrapolate.catalogue.measurements import measurements_section
 from extrapolate.catalogue.protocols import protocols_table
 from extrapolate.catalogue.tables import results_page
 from extrapolate.evaluation.protocols.base import protocols
@@ -23,25 +23,35 @@ from extrapolate.reports.protocol_picture import svg
 DOCS = Path(__file__).parent
 PAGES = {
     "data.md": data_page,
-    "encodings.md": encodings_page,
+    "encodings.md": lambda: looks.with_notes(encodings_page()),
     "extensions.md": extensions_page,
-    "json.md": json_page,
-    "measurements.md": measurements_page,
     "results.md": results_page,
 }
-TABLE = re.compile(r"(?<=<!-- made from code by `make docs` -->\n).*?(?=<!-- end -->)", re.DOTALL)
+SECTIONS = {  # what stands between two comments of a page that is otherwise written by hand
+    ("inspection.md", "measurements"): measurements_section,
+    ("protocols.md", "protocols"): protocols_table,
+    ("python-api.md", "calls"): python_calls.table,
+    ("scaling.md", "gpu hours"): gpu_hours.table,
+}
+
+
+def fill(page: str, name: str, text: str) -> str:
+    """A page's text, with `text` between its comments `<!-- name -->` and `<!-- end of name -->`."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    filled, found = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", page, flags=re.DOTALL)
+    assert found == 1, f"a page needs {begin} and {end} once, not {found} times"
+    return filled
 
 
 def main(folder: Path) -> None:
     """Writes every page into a folder, and the pictures of the protocols."""
-    for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
-    page = (DOCS / "protocols.md").read_text(encoding="utf-8")  # the rest of it is written by hand
-    (folder / "protocols.md").write_text(TABLE.sub(lambda _: f"\n{protocols_table()}\n", page), encoding="utf-8")
-    gpu_hours.main(DOCS, folder)
+    made = {name: page() for name, page in PAGES.items()}
+    for (name, section), text in SECTIONS.items():
+        made[name] = fill(made.get(name) or (DOCS / name).read_text(encoding="utf-8"), section, text())
+    for name, page in made.items():
+        (folder / name).write_text(page, encoding="utf-8")
     for protocol in protocols.names():
         (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")
-    looks.pages(folder)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The table of docs/scaling.md: what the large presets cost, by arithmetic."""
 
-from pathlib import Path
-
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.size import parameter_count
 from extrapolate.runs.config import TrainedConfig
@@ -13,7 +11,6 @@ PRESETS = ("expe-35m", "expe-135m", "expe-342m")
 # Peak rates of dense bfloat16 products as the vendor states them, operations a second.
 PEAKS = {"A100": 312e12, "H100": 989e12}
 UTILISATION = {"35 %": 0.35, "20 %": 0.20}
-BEGIN, END = "<!-- gpu hours -->\n", "<!-- end of gpu hours -->\n"
 
 
 def table() -> str:
@@ -21,7 +18,7 @@ def table() -> str:
     shares = [(gpu, words) for gpu in PEAKS for words in UTILISATION]
     heading = ["preset", "parameters", "tokens", "operations", *(f"{gpu} hours at {words}" for gpu, words in shares)]
     lines = [heading, ["---"] * len(heading), *map(_row, PRESETS)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _row(name: str) -> list[str]:
@@ -33,10 +30,3 @@ def _row(name: str) -> list[str]:
         f"`{name}`", f"{parameter_count(model) / 1e6:.1f} M", f"{training.tokens / 1e9:g} B", f"{flops:.1e}",
         *(f"{value:.1f}" for value in hours),
     ]  # fmt: skip
-
-
-def main(source: Path, folder: Path) -> None:
-    """Writes scaling.md into a folder, with the table in it."""
-    text = (source / "scaling.md").read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    (folder / "scaling.md").write_text(before + BEGIN + table() + END + after, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Makes docs/encodings/: a page and a picture for each encoding. docs/generate.py runs it."""
+"""Draws the pictures in docs/encodings/, and puts docs/notes/ into docs/encodings.md. docs/generate.py runs it."""
 
 import contextlib
 import io
@@ -12,7 +12,6 @@ from PIL import Image
 
 from extrapolate.api.plot_encodings import plot_encodings
 from extrapolate.catalogue.encodings import encoding_entries
-from extrapolate.catalogue.entries import Entry
 from extrapolate.inspection.views import views
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
@@ -21,27 +20,17 @@ NOTES = Path(__file__).parent / "notes"
 COLOURS = 256  # in the palette of a picture, which makes it a third as large
 SHIFT, STARTS = 5, (0, 9)  # tokens
 PAIRS = (0.09, 0.15, 0.21)  # of all pairs, where the fastest is 0
-READING = """\
-The picture shows a model that is 128 wide, with 4 heads of 32 channels and L = 128. Parameters are as they start with
-seed 0: training changes them. `extrapolate encodings {name} --plot {name}.png` draws it.
-
-- Top left: what the encoding makes of each position, in every dimension. The title says where it enters the model.
-- Top right: some of these dimensions, as curves.
-- Bottom left: in every dimension, the change from position 0 to 50, from 50 to 99, and from 0 to 99.
-- Bottom right: how the last token of a window scores each token, by distance. All queries and keys are the same vector,
-  so only position makes a difference. Thin lines are heads, where they differ; the thick line is their mean.
-"""
 
 
-def page(entry: Entry) -> str:
-    """The page of an encoding, with what docs/notes/ has about it."""
-    notes = NOTES / f"{entry.name}.md"
-    more = "\n" + _with_output(notes.read_text(encoding="utf-8")) if notes.is_file() else ""
-    return (
-        f"# {entry.display}\n\nMade by `make docs`. The formula, the arguments and the source are in "
-        f"[encodings](../encodings.md#{entry.name}).\n\n![What {entry.display} makes of positions]({entry.name}.png)"
-        f"\n\n{READING.format(name=entry.name)}{more}"
-    )
+def with_notes(page: str) -> str:
+    """docs/encodings.md, with what docs/notes/ has about an encoding at the end of its section."""
+    for notes in sorted(NOTES.glob("*.md")):
+        above, heading, rest = page.partition(f"\n## {notes.stem}\n")
+        assert heading, f"docs/notes/{notes.name} is about no encoding"
+        section, *others = re.split(r"^(?=## )", rest, maxsplit=1, flags=re.MULTILINE)
+        more = _with_output(notes.read_text(encoding="utf-8"))
+        page = "".join([above, heading, section.rstrip("\n"), "\n\n", more, *(f"\n{other}" for other in others)])
+    return page
 
 
 def _with_output(text: str) -> str:
@@ -55,13 +44,6 @@ def _with_output(text: str) -> str:
         return f"{block[0]}\n\nprints\n\n```\n{printed.getvalue()}```"
 
     return re.sub(r"^```python\n(.*?)^```", run, text, flags=re.MULTILINE | re.DOTALL)
-
-
-def pages(folder: Path) -> None:
-    """Writes every page into folder/encodings."""
-    (folder / "encodings").mkdir(exist_ok=True)
-    for entry in encoding_entries():
-        (folder / "encodings" / f"{entry.name}.md").write_text(page(entry), encoding="utf-8")
 
 
 def draw(folder: Path) -> None:

@@ -18,14 +18,6 @@ PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 FLAG = re.compile(r"(?<![\w-])--?\w[\w-]*")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds what each encoding looks like to the navigation."""
-    (chapter,) = [pages for entry in config.nav or [] for title, pages in entry.items() if title == "Encodings"]
-    pages = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "encodings").glob("*.md"))
-    chapter.append({"What they look like": pages})
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the README as the first page, the pages beside it, the examples, and the notebook."""
     for source, target in BESIDE.items():
@@ -42,8 +34,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """In the site, all of them lie in one folder, and a link shows a page's title."""
-    if page.file.src_uri.count("/"):
-        return markdown.replace("](../../", "](../")
     markdown = LINK.sub("", markdown).replace("](README.md", "](index.md")
     return FILE_NAME.sub(lambda link: f"[{files.src_uris[link[1]].page.title}]({link[1]}", markdown)
 

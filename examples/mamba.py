@@ -1,4 +1,4 @@
-"""A model of another library in the same table as ours: Mamba, as `transformers` has it. See docs/other-models.md.
+"""A model of another library in the same table as ours: Mamba, as `transformers` has it. See docs/checkpoints.md.
 
     python examples/mamba.py
     extrapolate eval-lengths sweeps/quick-start/runs/rope-s0 examples/mamba.py:load

@@ -2,7 +2,7 @@
 
 
 class UserError(ValueError):
-    """Something that was given is wrong. The message says what, and what to do.
+    """An error in the input: the message says what is wrong and what to do about it.
 
     Any other ValueError is a fault of this program, or of a library below it.
     """

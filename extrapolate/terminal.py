@@ -13,7 +13,7 @@ LONG_S = 10.0  # less is not worth saying
 
 
 class Terminal:
-    """Progress that goes to stderr: a bar in a terminal, plain lines elsewhere."""
+    """Shows the progress of a call on stderr: a bar in a terminal, plain lines elsewhere."""
 
     def say(self, message: str) -> None:
         """One line."""

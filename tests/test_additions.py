@@ -184,7 +184,7 @@ def test_a_measurement(folder, found, report) -> None:
     assert (quantity, layer) == ("weight", 0)
     assert 0 < value <= 1
     assert "removal, scale, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
-    assert "\n## surest\n" in page(folder, "measurements.md")
+    assert "\n### surest\n" in page(folder, "inspection.md")
     assert "# How the models use position" in report
 
 
@@ -226,5 +226,5 @@ def test_a_section_of_the_report(folder, found, report) -> None:
 def test_a_metric(folder, found) -> None:
     rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet")
     assert (rows["worst_loss"] > rows["loss"]).all()
-    assert "\n| `worst_loss` | number | nats |" in page(folder, "results.md")
+    assert "\n- `worst_loss` (number, nats). The largest loss of a single target." in page(folder, "results.md")
     assert "The largest loss of a single target." in found["said"]["columns evals"]

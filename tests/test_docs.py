@@ -39,7 +39,7 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     made = {path.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8") for path in files}
     pages = {"data.md", "encodings.md", "extensions.md", "protocols.md", "results.md"}
-    assert made.keys() >= {*pages, *(f"encodings/{name}.md" for name in encodings.names())}
+    assert made.keys() >= {*pages, "inspection.md", "python-api.md", "scaling.md"}
     for name, text in made.items():
         assert page(name) == text, f"docs/{name} is not what the code says: run `make docs`"
 
@@ -58,15 +58,17 @@ def test_every_encoding_has_its_picture_and_no_other_is_there() -> None:
     pictures = {path.name: path.stat().st_size for path in (ROOT / "docs" / "encodings").glob("*.png")}
     assert pictures.keys() == {f"{name}.png" for name in encodings.names()} | {"rope-shift.png", "sinusoidal-shift.png"}
     assert max(pictures.values()) < 60_000
+    shown = re.findall(r"\]\(encodings/(.*?\.png)\)", page("encodings.md"))
+    assert sorted(shown) == sorted(pictures)
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rope"])
-def test_a_page_shows_that_a_shift_is_a_rotation(name: str) -> None:
-    """`make docs` runs the code of the page, and prints below it what it says."""
-    text = page(f"encodings/{name}.md")
-    assert "a rotation: True" in text
-    assert ": False" not in text
-    assert f"]({name}-shift.png)" in text
+def test_the_page_of_encodings_shows_that_a_shift_is_a_rotation(name: str) -> None:
+    """`make docs` runs the code of docs/notes/, and puts below it what it prints."""
+    section = page("encodings.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert "a rotation: True" in section
+    assert ": False" not in section
+    assert f"](encodings/{name}-shift.png)" in section
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -96,7 +98,7 @@ def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
     assert code == [
         (ROOT / "examples" / name).read_text(encoding="utf-8")
-        for name in ("my_encoding.py", "my_rotary.py", "my_gate.py")
+        for name in ("my_encoding.py", "my_rotary.py", "my_gate.py", "my_extension.py")
     ]
     assert len(code[0].splitlines()) < 30
 
@@ -139,14 +141,15 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
         layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
-def test_the_commands_for_an_encoding_of_ones_own_run(cli, tiny, tmp_path) -> None:
+def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(cli, tiny, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     fewer = {"train": tiny, "eval-lengths": ["--factors", "1,4", "--max-targets", "256"]}
     lines = re.findall(r"^extrapolate (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 8
     for line in lines:
         command, *rest = shlex.split(line)
-        cli(command, *rest, *fewer.get(command, [])).succeeded()
+        # What continues a run has its sizes.
+        cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer.get(command, []))).succeeded()
     assert (tmp_path / "report-mine" / "report.md").exists()
 
 
@@ -203,10 +206,10 @@ def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
 
 
-def test_the_pages_of_inspection_have_every_measurement() -> None:
+def test_the_page_of_inspection_has_every_measurement() -> None:
     for name in measurements.names():
-        assert f"\n## {name}\n" in page("measurements.md")
-        assert f"`{name}`" in page("inspection.md")
+        assert f"\n### {name}\n" in page("inspection.md")
+        assert f"[`{name}`](#{name})" in page("inspection.md")
 
 
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:

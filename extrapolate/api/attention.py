@@ -41,7 +41,7 @@ def attention(
     length: int | None = None,
     trust_code: bool = False,
 ) -> Attention:
-    """The attention of a trained model over a text: weights [layers, H, T, T] for T tokens, and the tokens.
+    """Returns the attention of a trained model over a text: weights [layers, H, T, T] for T tokens, and the tokens.
 
     run: a run or its folder. text: a text, or token ids. extend: one extension, such as `yarn:factor=8 + log-n`, or
     `without-own` (default: as the run was trained). length: the length that extensions are set for, tokens, at least

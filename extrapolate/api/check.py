@@ -16,7 +16,7 @@ LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
 
 
 def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
-    """Checks in seconds what an encoding must do, before an hour of training goes into it.
+    """Checks an encoding or an extension in seconds, before an hour of training goes into it.
 
     Returns a row a part of the contract: `part`; `wrong`, a text that names the hook at fault, empty where nothing is
     wrong; `seconds`. The parts: every hook by itself; causality by gradient, at 1 and 4 times L; chunks of queries

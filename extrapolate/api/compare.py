@@ -32,7 +32,7 @@ def compare(
     split: str | None = None,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
-    """Compares evaluated runs pair by pair, and every one with its control, at every length and on the same targets.
+    """Compares evaluated runs pair by pair, and each with its control, at every length and on the same targets.
 
     Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), that of
     each seed, the ends of its interval, its p value, a verdict, and the seeds that both have. `model` is `better` or

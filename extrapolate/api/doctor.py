@@ -9,7 +9,7 @@ from extrapolate.machine.examination import examine
 
 
 def doctor(folder: str | Path = ".") -> pd.DataFrame:
-    """What this machine has for training and evaluation, what is slow about it, and what to do; in about ten seconds.
+    """Examines this machine in about ten seconds: what it has, what is slow about it, and what to do.
 
     Returns a row a part: `part`; `status`, which is `ok`, `slow`, `low` or `missing`; `value` and its `unit`, where it
     is a number; `found`, a text; and `advice`, a text where there is something to do. The parts: torch; the cores, and

@@ -44,7 +44,7 @@ def evaluate(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
-    """Evaluates runs at several lengths, and returns the rows: one a run, extension, protocol and factor.
+    """Evaluates runs at several lengths and returns a row per run, extension, protocol and factor.
 
     The rows are kept with each run too, in its evals.parquet and eval_documents.parquet; docs/results.md has the
     columns. Each row scores the same targets as its control, and as the other factors of its protocol.
@@ -104,7 +104,7 @@ def evaluate_probes(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
-    """Evaluates runs on probes, and returns the rows: one a run, extension, probe, factor and depth.
+    """Evaluates runs on probes and returns a row per run, extension, probe, factor and depth.
 
     The rows are kept with each run too, in its eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials:
     windows of a probe at each length and depth. The rest is as for `evaluate`; RunsFailed has `evaluated.probe_rows`.

@@ -39,7 +39,7 @@ def evaluate_tasks(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
-    """Asks runs the tasks of lm-eval, and returns the rows: one a run, extension, task and metric.
+    """Evaluates runs on tasks of lm-eval and returns a row per run, extension, task and metric.
 
     The rows are kept with each run too, in its eval_tasks.parquet: docs/results.md has the columns, and
     docs/benchmarks.md says what is done.

@@ -27,7 +27,7 @@ def generate(
     extend: str = AS_TRAINED,
     trust_code: bool = False,
 ) -> str:
-    """The text with which a trained model continues a prompt, up to `max_new_tokens` tokens or the end of the text.
+    """Continues a prompt with a trained model, up to `max_new_tokens` tokens or the end of the text.
 
     run: a run, its folder, or a model of another library. prompt: a text, or token ids. temperature: 0 takes the
     likeliest token each time; above 0 tokens are drawn from the softmax of the logits divided by it. top_k: they are

@@ -41,7 +41,7 @@ def inspect(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> pd.DataFrame:
-    """Measures how trained models use position, and returns the rows: one a quantity, layer, head and place.
+    """Measures how trained models use position and returns a row per quantity, layer, head and place.
 
     The rows are kept with each run too, in its inspections.parquet: docs/results.md has the columns, and
     docs/inspection.md explains every measurement. All numbers are of the last L/2 inputs of some windows of held-out

@@ -7,7 +7,7 @@ from extrapolate.runs.run import Run
 
 
 def load(path: str | Path, *, trust_code: bool = False) -> Run:
-    """Opens a run. Its `model` has the final weights, its `config` the settings, its `tokenizer` the tokens.
+    """Opens a run, with its `model` (the final weights), `config` and `tokenizer`.
 
     trust_code: Python files that came with the run may run, though you have not run them before: see docs/trust.md.
     Raises UserError if there is no run, or it is damaged.

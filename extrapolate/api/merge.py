@@ -18,7 +18,7 @@ def merge(
     split: str | None = None,
     progress: Progress = QUIET,
 ) -> Merged:
-    """Puts the rows of several folders into one that `report` and `compare` read, and returns whose they are.
+    """Merges the rows of several folders into one that `report` and `compare` read, and returns whose they are.
 
     runs: evaluated runs, reports, or folders of them, such as one of each person. out: a new folder. seq_len, corpus,
     precision, split: only such rows, where they differ. Every row keeps what it says of its origin. Rows that two

@@ -35,7 +35,7 @@ def plot_encodings(
     seq_len: int | None = None,
     trust_code: bool = False,
 ) -> "Figure":
-    """Draws what encodings look like, side by side, and returns the figure of matplotlib.
+    """Draws what encodings look like, side by side, and returns a matplotlib figure.
 
     names: encodings, such as `rope`, `rope:theta=500000` or `my_file.py:MyEncoding`, whose parameters are as they start
     with seed 0, in a model 128 wide with 4 heads; and runs or their folders, whose parameters are the trained ones.

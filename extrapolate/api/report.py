@@ -25,7 +25,7 @@ def report(
     threshold: float | None = None,
     progress: Progress = QUIET,
 ) -> Written:
-    """Writes tables, plots and a page on evaluated runs, and returns the tables and what the reader should know.
+    """Writes tables, plots and a page on evaluated runs, and returns the tables.
 
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; the report in it is replaced
     when the new one is whole. baseline: training times are relative to this encoding's (default `rope`). seq_len,

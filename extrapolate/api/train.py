@@ -59,7 +59,9 @@ def train(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Run:
-    """Trains one model and returns its run; None stands for what the configuration file, the preset or L decides.
+    """Trains one model and returns its run.
+
+    An argument of None is decided by the configuration file, the preset or L.
 
     encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`; a class, or a class with arguments, as
     `functools.partial(MyEncoding, theta=500.0)`. The run keeps the source of a class of your own, from a module, a

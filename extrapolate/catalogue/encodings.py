@@ -28,15 +28,28 @@ def encodings_page() -> str:
     lines = [
         "# Encodings",
         "",
-        "Made from the code by `extrapolate encodings --markdown`. L is the training length, D the width, H the heads,",
-        "K the size of a head; i is a query's position, j a key's. Where nothing else is said, scores are scaled by",
-        "1/sqrt(K), biases are added after that, and indices count from 0.",
+        "Made from the code by `extrapolate encodings --markdown`. L is the training length, D the width, H the number",
+        "of heads, K the size of a head; i is the position of a query, j that of a key. Unless stated otherwise,",
+        "scores are scaled by 1/sqrt(K), biases are added after scaling, and indices start at 0.",
         "",
         *contents(entries, "family", "encodings"),
+        "",
+        "The pictures show untrained models of width 128 with 4 heads, L = 128 and seed 0. To draw one, run",
+        "`extrapolate encodings rope --plot rope.png`. Its four parts are",
+        "",
+        "- top left, what the encoding makes of each position, in every dimension, with a title that names where this",
+        "  enters the model;",
+        "- top right, some of these dimensions as curves;",
+        "- bottom left, the change in every dimension from position 0 to 50, from 50 to 99, and from 0 to 99;",
+        "- bottom right, how the last token of a window scores each token, by distance. All queries and keys are the",
+        "  same vector, so only position makes a difference. Thin lines are heads, if they differ, and the thick line",
+        "  is their mean.",
     ]
     for entry in entries:
         lines += section(entry, f"{entry.display} · {entry.group} · {entry.source}")
-        lines.append(
-            f"Extensions that apply: {in_words(entry.applies)}. [What it looks like](encodings/{entry.name}.md)."
-        )
+        lines += [
+            f"Extensions that apply: {in_words(entry.applies)}.",
+            "",
+            f"![What {entry.display} makes of positions](encodings/{entry.name}.png)",
+        ]
     return "\n".join(lines) + "\n"

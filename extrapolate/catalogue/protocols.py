@@ -15,4 +15,4 @@ def protocols_table() -> str:
         arguments = ", ".join(f"`{a.name}={a.default}`" for a in arguments_of(cls))
         shown = "yes" if cls.positions else "no"
         lines.append(f"| [`{name}`](protocol-{name}.svg) | {does} | {arguments} | {cls.max_targets:,} | {shown} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

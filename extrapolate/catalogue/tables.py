@@ -1,69 +1,60 @@
 """What every column of every table means: docs/results.md, and the list that `extrapolate columns` prints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-import pyarrow as pa
-
+from extrapolate.catalogue.printed import json_section
 from extrapolate.errors import UserError
 from extrapolate.reports.sections.base import in_order
 from extrapolate.results.columns import INT, REAL, Column
-from extrapolate.results.described import Described, plain
+from extrapolate.results.described import Described, kind, plain, section
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSPECTIONS, PROBES, TASKS
 from extrapolate.specs import did_you_mean
 
+_VALIDATION = "the row is of a validation"
 METRICS = plain(
-    Column("step", INT, "optimiser steps", meaning="The step that has just ended, counted from 1."),
-    Column("tokens", INT, "tokens", meaning="How many tokens were trained on so far."),
-    Column("loss", REAL, "nats per target", False, "The step's training loss.", "a row of the validation"),
-    Column("lr", REAL, "", False, "The step's learning rate.", "a row of the validation"),
-    Column("grad_norm", REAL, "", False, "The gradient's norm, before it is clipped.", "a row of the validation"),
+    Column("step", INT, "optimiser steps", meaning="The step that has just ended, from 1."),
+    Column("tokens", INT, "tokens", meaning="The tokens trained on so far."),
+    Column("loss", REAL, "nats per target", False, "The training loss of the step.", _VALIDATION),
+    Column("lr", REAL, "", False, "The learning rate of the step.", _VALIDATION),
+    Column("grad_norm", REAL, "", False, "The norm of the gradient before clipping.", _VALIDATION),
     Column(
-        "others",
-        REAL,
-        "share",
-        False,
-        "How much of the time in which the step wanted to compute other programs took.",
-        "a row of the validation, or the system does not tell",
+        "others", REAL, "share", False, "The share of the step's time in which it had to wait for other programs.",
+        f"{_VALIDATION}, or the system does not report it",
     ),
     Column(
-        "tokens_per_s",
-        REAL,
-        "tokens per second",
-        False,
-        "The step's speed.",
-        "a row of the validation, or other trainings of a study ran beside",
+        "tokens_per_s", REAL, "tokens per second", False, "The speed of the step.",
+        f"{_VALIDATION}, or other cells of a study ran at the same time",
     ),
-    Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "a row of a step"),
-)
+    Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "the row is of a step"),
+)  # fmt: skip
 _EVALS = Described(
-    "evals", "`evals.parquet`, of a run and of a report", "a run, an extension, a protocol and a length", EVALS.groups
+    "evals", "`evals.parquet` of a run and of a report", "run, extension, protocol and length", EVALS.groups
 )
 TABLES = (
     _EVALS,
     Described(
-        "eval_documents", "`eval_documents.parquet`, of a run and of a report",
-        "a row of `evals`, a document, a stretch of it, and a position in the window", EVAL_DOCUMENTS.groups, _EVALS,
+        "eval_documents", "`eval_documents.parquet` of a run and of a report",
+        "row of `evals`, document, stretch of it, and position in the window", EVAL_DOCUMENTS.groups, _EVALS,
     ),
     Described(
-        "eval_targets", "`eval_targets.parquet` of a run, where `eval-lengths --keep-losses` was asked for",
-        "a row of `evals` that has a loss, and a target", EVAL_TARGETS.groups, _EVALS,
+        "eval_targets", "`eval_targets.parquet` of a run, with `eval-lengths --keep-losses`",
+        "row of `evals` that has a loss, and target", EVAL_TARGETS.groups, _EVALS,
     ),
     Described(
         "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
-        "a run, an extension, a probe, a length and a depth", PROBES.groups, _EVALS,
+        "run, extension, probe, length and depth", PROBES.groups, _EVALS,
     ),
     Described(
-        "eval_tasks", "`eval_tasks.parquet`, of a run and of a report",
-        "a run, an extension, a length, and a metric of a task of lm-eval", TASKS.groups, _EVALS,
+        "eval_tasks", "`eval_tasks.parquet` of a run and of a report",
+        "run, extension, length, and metric of a task of lm-eval", TASKS.groups, _EVALS,
     ),
     Described(
-        "inspections", "`inspections.parquet`, of a run and of a report",
-        "a run, an extension, a length, and a quantity of a measurement at one layer, head and place",
-        INSPECTIONS.groups, _EVALS,
+        "inspections", "`inspections.parquet` of a run and of a report",
+        "run, extension, length, quantity, layer, head and place", INSPECTIONS.groups, _EVALS,
     ),
     Described(
-        "metrics", "`metrics.jsonl` of a run, and once it is trained `metrics.parquet`",
-        "a step of the training, or a validation", METRICS,
+        "metrics", "`metrics.jsonl` of a run, and `metrics.parquet` once it is trained",
+        "training step or validation", METRICS,
     ),
     *(table for section in in_order() for table in section.tables),
 )  # fmt: skip
@@ -71,29 +62,27 @@ TABLES = (
 INTRODUCTION = """\
 # Tables and their columns
 
-Made from the code by `extrapolate columns --markdown`. `extrapolate columns evals` prints the columns of one table.
-[json.md](json.md) has the keys of what commands print with `--json`.
+Made from the code by `extrapolate columns --markdown`; `extrapolate columns evals` prints the columns of one table. The
+keys of what commands print with `--json` are [at the end](#json-output).
 
-Training and evaluation write their tables into the run's folder, `extrapolate report` into the folder of the report.
-All are Parquet files. Those of an evaluation say each column's unit and meaning in the metadata of its field too. A
-value that is empty is `null`: there is nothing to measure. `NaN` in a column `loss` is a measured value: the model has
-diverged.
+Training and evaluation write their tables into the run's folder, `extrapolate report` into the report's. They are
+Parquet files. Below, each column has its type and its unit in parentheses; a name that ends in `(ev=K)` stands for one
+column per factor K. An empty value is `null`, while a `loss` of `NaN` was measured: the model has diverged.
 
-The metadata of every file says which version of extrapolate wrote it (`extrapolate_version`), and the number of the
-file's format (`extrapolate_format`; files of the first format do not say it). Commands of a later version read the
-tables of an earlier one: a column that they lack is empty, and words that were changed are translated. Where a file's
-format is newer, or adding rows would lose a column, a command refuses the file and names the version that wrote it.
+The metadata of a file holds the version of extrapolate that wrote it (`extrapolate_version`) and the number of its
+format (`extrapolate_format`, missing in the first format). A later version reads older tables: it translates words that
+changed and leaves missing columns empty. A command refuses a file with a newer format, and never adds rows if a column
+would be lost.
 
-From the third format on, the metadata also has the SHA-256 of the whole file (`extrapolate_sha256`), computed with
-zeros in its own place. A command checks it before it reads the file, and refuses a file in which a byte was changed. A
-file of an earlier format has no such hash, and is read without. Other programs can read all of these files. When one of
-them writes a file again, extrapolate refuses it: keep such a copy elsewhere.
+From the third format on, the metadata also holds the SHA-256 of the file (`extrapolate_sha256`, computed with zeros in
+its own place), and a file with a changed byte is refused. Other programs can read these files, but extrapolate refuses
+a file that they have written again, so save such a copy elsewhere.
 """
 
 EXAMPLES = """\
 ## Load them in pandas
 
-The examples read a folder `ckpt` of runs that were trained and evaluated with
+The examples read runs that were trained and evaluated with
 
 ```
 extrapolate train --pe rope --seq-len 64 --out ckpt/rope
@@ -114,7 +103,7 @@ assert chosen["targets_hash"].nunique() == 1
 print(chosen.pivot_table(index="model", columns="factor", values=["loss", "control_loss"]))
 ```
 
-What a row's documents say. Sums over documents are weighted by their targets, and give the row's own loss again:
+The loss by document. Weighted by their targets, the documents give the row's loss again:
 
 ```python
 import pandas as pd
@@ -156,28 +145,6 @@ def table(name: str) -> Described:
     return known[name]
 
 
-def kind(column: Column) -> str:
-    """A column's type in words."""
-    return _kind(column.type)
-
-
-def _kind(type: pa.DataType) -> str:
-    if pa.types.is_dictionary(type):
-        type = type.value_type
-    if pa.types.is_list(type):
-        inside = type.value_type
-        return "list of objects" if pa.types.is_struct(inside) else f"list of {_kind(inside)}s"
-    for test, text in (
-        (pa.types.is_string, "text"),
-        (pa.types.is_integer, "whole number"),
-        (pa.types.is_floating, "number"),
-        (pa.types.is_boolean, "true or false"),
-    ):
-        if test(type):
-            return text
-    return "time"
-
-
 def rows(one: Described) -> Iterator[dict[str, str]]:
     """What `extrapolate columns --json` prints of a table: a row for each column."""
     for group in one.groups:
@@ -188,33 +155,7 @@ def rows(one: Described) -> Iterator[dict[str, str]]:
             }  # fmt: skip
 
 
-def column_lines(columns: Iterable[Column]) -> Iterator[str]:
-    """A table of Markdown that says what each column is."""
-    yield "| column | type | unit | what it holds | empty where |"
-    yield "|---|---|---|---|---|"
-    for c in columns:
-        yield f"| `{c.name}` | {kind(c)} | {c.unit} | {c.meaning} | {c.empty} |"
-
-
 def results_page() -> str:
     """docs/results.md."""
-    return "\n".join([INTRODUCTION, *(line for one in TABLES for line in _section(one)), EXAMPLES])
-
-
-def _section(one: Described) -> Iterator[str]:
-    yield f"## {one.name}\n"
-    yield f"{one.files}. One row stands for {one.row}.\n"
-    for group in one.own():
-        if group.name:
-            yield f"**{group.name}**: {group.meaning}\n"
-        yield from column_lines(group.columns)
-        yield ""
-    if one.base is not None and (shared := one.shared()):
-        whole = [group for group in one.groups if group.name and group in one.base.groups]
-        rest = [c for c in shared if not any(c in group.columns for group in whole)]
-        yield f"As in [{one.base.name}](#{one.base.name}):\n"
-        if whole:
-            yield f"- the groups {', '.join(f'**{group.name}**' for group in whole)}"
-        if rest:
-            yield f"- {', '.join(f'`{c.name}`' for c in rest)}"
-        yield ""
+    tables = (line for one in TABLES for line in section(one, f"## {one.name}", "row"))
+    return "\n".join([INTRODUCTION, EXAMPLES, *tables, *json_section()])

@@ -102,15 +102,15 @@ def columns(
         print_json(row for one in tables for row in results.rows(one))
         return
     for one in tables:
-        heading = f"{one.name}: {one.files.replace('`', '')}. One row stands for {one.row}"
+        heading = f"{one.name}: {one.files.replace('`', '')}. One row per {one.row}"
         if one.groups[0].name:
             print_text(heading)
         for group in one.own() if table is None else one.groups:
             found = [
                 Column("column", [c.name for c in group.columns], Kind.NAME),
                 Column("unit", [c.unit for c in group.columns]),
-                Column("what it holds", [c.meaning for c in group.columns]),
-                Column("empty where", [c.empty for c in group.columns]),
+                Column("meaning", [c.meaning for c in group.columns]),
+                Column("empty if", [c.empty for c in group.columns]),
             ]
             title = f"{one.name}, {group.name}: {group.meaning}" if group.name else heading
             print_columns([column for column in found if any(column.cells)], title)

@@ -108,7 +108,7 @@ def eval_lengths(
 
     hf:NAME_OR_FOLDER is a checkpoint of Hugging Face, of a kind that docs/checkpoints.md names: it becomes the run
     ckpt/hf-NAME.
-    my_model.py:load is a function of your file that returns a model of another library: see docs/other-models.md.
+    my_model.py:load is a function of your file that returns a model of another library: see docs/checkpoints.md.
     """
     from extrapolate.api.evaluate import evaluate_with
     from extrapolate.api.failures import RunsFailed

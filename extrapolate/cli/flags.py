@@ -13,7 +13,7 @@ import typer
 
 from extrapolate.terminal import Terminal
 
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/json.md has their keys")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/results.md has their keys")]
 
 
 class Device(StrEnum):

@@ -83,7 +83,7 @@ class Context:
 
 
 class Encoding(nn.Module):
-    """How position enters a model, one instance per layer.
+    """The base class of encodings: how position enters a model, one instance per layer.
 
     Every hook is the identity, or None for "nothing"; an encoding overrides what its paper changes. The order
     of the hooks is the order of the tensors in the forward pass. Keyword-only arguments of the constructor are

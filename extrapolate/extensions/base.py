@@ -16,7 +16,7 @@ LONGEST = 24  # characters of an argument in a label
 
 
 class Extension(ABC):
-    """Something applied at inference to reach beyond the training length.
+    """The base class of extensions, which are applied at inference to reach beyond the training length.
 
     Keyword-only arguments of the constructor are the configuration, as for encodings.
     """

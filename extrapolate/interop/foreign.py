@@ -158,7 +158,7 @@ def foreign(
     device: str = "cpu",
     out: str | Path | None = None,
 ) -> ForeignRun:
-    """A model that another library runs, to be evaluated like a run: whatever maps token ids to logits.
+    """Wraps a model of another library, anything that maps token ids to logits, to be evaluated like a run.
 
     call: takes token ids, a torch tensor int64 [B, T], and gives logits [B, T, V], as a torch tensor, a NumPy array or
     an object with `logits`, as the models of `transformers` do. A torch module is put in eval mode. name: the model's

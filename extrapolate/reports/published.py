@@ -17,24 +17,24 @@ _NO_CELL = "no cell of the study repeats the row"
 CELLS = Table(
     groups=(
         Group(
-            "table", "what was published, and of what",
+            "table", "what was published",
             (
-                named("table", "The table's name, as a study's file has it."),
-                always("title", TEXT, "", "What the table is called."),
-                always("source", TEXT, "", "Where it is from: an arXiv id, where there is one."),
-                always("theirs", TEXT, "", "What was trained there."),
-                always("note", TEXT, "", "What else a reader must know of it."),
+                named("table", "The table's name in the study's file."),
+                always("title", TEXT, "", "The table's title."),
+                always("source", TEXT, "", "Its source, such as an arXiv id."),
+                always("theirs", TEXT, "", "What the paper trained."),
+                always("note", TEXT, "", "A note on the table."),
             ),
         ),
         Group(
-            "number", "one number of it",
+            "number", "one of its numbers",
             (
                 always("row", TEXT, "", "The row's name in the table."),
                 always("column", TEXT, "", "The column's name in the table."),
-                always("group", TEXT, "", "Rows of one group are compared; an empty text where all are one group."),
+                always("group", TEXT, "", "The group of rows that are compared; an empty string if all are."),
                 named(
-                    "quantity", "`loss` (nats per token), `perplexity`, or `time`: the training time divided by that "
-                    "of the group's first row.", "loss|perplexity|time",
+                    "quantity", "`loss` (nats per token), `perplexity`, or `time`, relative to the group's first row.",
+                    "loss|perplexity|time",
                 ),
                 sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
                 always("value", REAL, "", "The published number."),
@@ -44,8 +44,8 @@ CELLS = Table(
             "cell", "a cell of the study that repeats it",
             (
                 sometimes("run", TEXT, "", "The name of the cell's run.", _NO_CELL),
-                sometimes("extension", TEXT, "", "What is applied to it at inference.", _NO_CELL),
-                sometimes("text", TEXT, "", "The source of the text that it is trained on.", _NO_CELL),
+                sometimes("extension", TEXT, "", "What is applied at inference.", _NO_CELL),
+                sometimes("text", TEXT, "", "The source of its training text.", _NO_CELL),
             ),
         ),
     ),

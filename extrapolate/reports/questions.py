@@ -20,13 +20,13 @@ QUESTIONS = Table(
         Group(
             "", "",
             (
-                always("question", INT, "", "The question's number in the study's file, from 0."),
-                always("a", TEXT, "", "The one model, as the file has it."),
-                always("b", TEXT, "", "The other one."),
+                always("question", INT, "", "The question's index in the study's file, from 0."),
+                always("a", TEXT, "", "One model, as in the file."),
+                always("b", TEXT, "", "The other."),
                 always("factor", REAL, "", "The evaluation length divided by the training length."),
-                named("side", "a or b.", "a|b"),
+                named("side", "`a` or `b`.", "a|b"),
                 always("run", TEXT, "", "A run of that model."),
-                always("extension", TEXT, "", "What is applied to it at inference."),
+                always("extension", TEXT, "", "What is applied at inference."),
             ),
         ),
     ),

@@ -1,15 +1,19 @@
 """What is said of a table beside its columns, for the list that `extrapolate columns` prints and docs/results.md."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from extrapolate.results.columns import Column, Group
 
 
 @dataclass(frozen=True)
 class Described:
-    """One table: its files, what a row of it is, its groups of columns, and the table whose columns it does not repeat.
+    """One table: its files, its groups of columns, and the table whose columns it does not repeat.
 
-    A table of few columns has one group, without a name: see `plain`.
+    `row` says what there is a row for, as in "one row per protocol and length". A table of few columns has one group,
+    without a name: see `plain`.
     """
 
     name: str
@@ -41,3 +45,49 @@ class Described:
 def plain(*columns: Column) -> tuple[Group, ...]:
     """The groups of a table of few columns: one, without a name."""
     return (Group("", "", columns),)
+
+
+def kind(column: Column) -> str:
+    """A column's type in words."""
+    return _kind(column.type)
+
+
+def _kind(type: pa.DataType) -> str:
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    if pa.types.is_list(type):
+        inside = type.value_type
+        return "list of objects" if pa.types.is_struct(inside) else f"list of {_kind(inside)}s"
+    for test, text in (
+        (pa.types.is_string, "text"),
+        (pa.types.is_integer, "whole number"),
+        (pa.types.is_floating, "number"),
+        (pa.types.is_boolean, "true or false"),
+    ):
+        if test(type):
+            return text
+    return "time"
+
+
+def section(one: Described, heading: str, each: str) -> Iterator[str]:
+    """The lines of a table's section in Markdown: its files, what there is one of `each` for, and its columns."""
+    yield f"{heading}\n"
+    yield f"{one.files}. One {each} per {one.row}.\n"
+    for group in one.own():
+        if group.name:
+            yield f"**{group.name}**: {group.meaning}\n"
+        yield from map(_line, group.columns)
+        yield ""
+    if one.base is not None and (shared := one.shared()):
+        whole = [group for group in one.groups if group.name and group in one.base.groups]
+        rest = [c for c in shared if not any(c in group.columns for group in whole)]
+        groups = [f"the groups {', '.join(f'**{group.name}**' for group in whole)}"] if whole else []
+        columns = [", ".join(f"`{c.name}`" for c in rest)] if rest else []
+        above = heading.replace(one.name, one.base.name).lstrip("# ")
+        yield f"As in [{one.base.name}](#{above.lower().replace(' ', '-')}): {'; '.join(groups + columns)}.\n"
+
+
+def _line(column: Column) -> str:
+    unit = f", {column.unit}" if column.unit else ""
+    empty = f" Empty if {column.empty}." if column.empty else ""
+    return f"- `{column.name}` ({kind(column)}{unit}). {column.meaning}{empty}"

@@ -10,8 +10,9 @@ from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.metrics.base import columns as metric_columns
 from extrapolate.results.speed import MOST_TAKEN
 
-_NO_OPTIMUM = "the corpus is not a `synthetic:` one"
+_NO_OPTIMUM = "the corpus is not `synthetic:`"
 _IMPORTED = "the run was imported"
+_OLDER = "an older version evaluated the row"
 
 
 def _setting(*own: Column) -> Group:
@@ -20,20 +21,20 @@ def _setting(*own: Column) -> Group:
         "setting", "what was evaluated, and how",
         (
             always("run", TEXT, "", "The name of the run's folder."),
-            always("model", TEXT, "", "The encoding and what was applied to it, as tables show them: `RoPE + YaRN`."),
+            always("model", TEXT, "", "The encoding and what is applied to it, as in tables: `RoPE + YaRN`."),
             always(
                 "extension", TEXT, "",
                 f"What was applied at inference, as `--extend` takes it. `{names.AS_TRAINED}`: nothing but the run's "
-                f"own extension. `{names.WITHOUT_OWN}`: the run's own extension was left out.",
+                f"own extension, if it has one; `{names.WITHOUT_OWN}`: not even that.",
             ),
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
             always("length", INT, "tokens", "The evaluation length: the inputs in a window."),
             named("split", "The held-out split that was evaluated: `test` or `validation`."),
-            always("step", INT, "optimiser steps", "The training step of the checkpoint; 0 where it was imported."),
+            always("step", INT, "optimiser steps", "The training step of the checkpoint; 0 if it was imported."),
             named("precision", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
             always(
-                "targets_hash", TEXT, "", "Identifies the scored targets. Compare only rows whose hashes are equal."
+                "targets_hash", TEXT, "", "Identifies the scored targets; compare only rows in which it is equal."
             ),
         ),
     )  # fmt: skip
@@ -41,7 +42,7 @@ def _setting(*own: Column) -> Group:
 
 def _place(*own: Column) -> Group:
     document = always("document", TEXT, "", "The document's name in the corpus.")
-    return Group("place", "where in its document and its window a target is", (document, *own))
+    return Group("place", "where a target is in its document and window", (document, *own))
 
 
 def _without(group: Group, name: str) -> Group:
@@ -60,60 +61,57 @@ def _key(own: str) -> tuple[str, ...]:
 
 
 _PROTOCOL = named(
-    "protocol", "Which tokens were scored, with which context, as `--protocol` takes it: `windows`, "
-    "`sliding:stride=16`.", SPEC,
+    "protocol", "Which tokens were scored with which context, as `--protocol` takes it: `sliding:stride=16`.", SPEC,
 )  # fmt: skip
 _LOSSES = Group(
-    "losses", "of the model, and what to compare it with",
+    "losses", "of the model, and to compare it with",
     (
         sometimes("loss", REAL, "nats per target", "The mean negative log-likelihood of the targets.", ENDS),
         always(
             "control_loss", REAL, "nats per target",
-            "The loss of the plain model on the same targets, its context cut back to between L/2 and L tokens.",
+            "The plain model's loss on the same targets, with its context cut to between L/2 and L tokens.",
         ),
         sometimes(
-            "optimum_loss", REAL, "nats per target", "The least loss that is possible with the row's windows.",
-            f"{_NO_OPTIMUM}, or windows begin with a token that is not of the text",
+            "optimum_loss", REAL, "nats per target", "The lowest loss possible with the row's windows.",
+            f"{_NO_OPTIMUM}, or `bos_token` is set",
         ),
     ),
 )  # fmt: skip
 _MISSING = Group(
-    "missing", "why there may be no loss",
+    "missing", "why there is no loss",
     (sometimes("reason", TEXT, "", "Why a row has no loss.", "there is one"),),
 )  # fmt: skip
 _COUNTS = "how much was scored"
 _N_TARGETS = always("n_targets", INT, "targets", "How many tokens were scored.")
-_N_BYTES = sometimes(
-    "n_bytes", REAL, "bytes", "How many bytes of text the targets stand for.", "the tokenizer is lossy"
-)
+_N_BYTES = sometimes("n_bytes", REAL, "bytes", "The bytes of text that the targets cover.", "the tokenizer is lossy")
 
 _MODEL = Group(
-    "model", "which encoding, and what belongs to the run",
+    "model", "the encoding and the run",
     (
         always("encoding", TEXT, "", "The encoding's name, as `--pe` takes it."),
-        always("encoding_arguments", TEXT, "JSON", "All of the encoding's arguments, as resolved for this run."),
-        always("display", TEXT, "", "The encoding's name as it is printed."),
-        always("caption", TEXT, "", "What a table with this encoding must say about it; often an empty text."),
-        always("seq_len", INT, "tokens", "The training length L, which factors count in."),
-        always("trained_length", INT, "tokens", "The length of the training windows: not L where the run was tuned."),
-        sometimes("layers", INT, "", "The number of the model's blocks.", "another library runs the model"),
+        always("encoding_arguments", TEXT, "JSON", "All arguments of the encoding, as resolved for this run."),
+        always("display", TEXT, "", "The encoding's name in tables."),
+        always("caption", TEXT, "", "A note to print below every table with this encoding; often an empty string."),
+        always("seq_len", INT, "tokens", "The training length L, the unit of `factor`."),
+        always("trained_length", INT, "tokens", "The length of the training windows; not L if the run was tuned."),
+        sometimes("layers", INT, "", "The number of blocks.", "another library runs the model"),
         sometimes(
-            "parameters", INT, "", "The number of the model's parameters; shared ones count once.",
-            "another library runs the model, and it is no torch module",
+            "parameters", INT, "", "The number of parameters; shared ones count once.",
+            "another library runs the model and it is not a torch module",
         ),
-        sometimes("origin", TEXT, "", "The name of the run that this one continues.", "the run continues no other"),
+        sometimes("origin", TEXT, "", "The name of the run that this one continues.", "there is none"),
         sometimes(
             "own_extension", TEXT, "", "The extension that belongs to the run and is always applied.",
-            "the run has none",
+            "there is none",
         ),
         sometimes(
             "extension_sha256", TEXT, "",
-            "The SHA-256 of the user's own file that `extension` names; several are joined by `+`. The run keeps a "
-            "copy, `extensions/<SHA-256>.py`.", "the extension is not of a user's own file",
+            "The SHA-256 of the Python file that `extension` names; several are joined by `+`. The run keeps a copy, "
+            "`extensions/<SHA-256>.py`.", "`extension` names no file",
         ),
         sometimes(
-            "imported", TEXT, "", "Where an imported checkpoint, or a model of another library, came from.",
-            "the run was trained by this program",
+            "imported", TEXT, "", "Where a checkpoint or a model of another library came from.",
+            "extrapolate trained the run",
         ),
     ),
 )  # fmt: skip
@@ -121,22 +119,22 @@ _TRAINING = Group(
     "training", "how the weights were made",
     (
         sometimes("tokens", INT, "tokens", "How many tokens the checkpoint was trained on.", _IMPORTED),
-        sometimes("seed", INT, "", "The seed of the weights, the order and dropout.", _IMPORTED),
+        sometimes("seed", INT, "", "The seed of the weights, the data order and dropout.", _IMPORTED),
         sometimes("preset", TEXT, "", "The preset whose sizes the model has.", _IMPORTED),
         sometimes("training_precision", TEXT, "", "The precision of the training: `fp32` or `bf16`.", _IMPORTED),
         sometimes(
-            "training_seconds", REAL, "seconds", "How long training took: the median step time times the steps.",
-            "the run was imported, continues another, or shared the machine with others",
+            "training_seconds", REAL, "seconds", "The training time: the median step time times the number of steps.",
+            "the run was imported, continues another, or shared the machine",
         ),
         sometimes(
-            "training_taken", REAL, "share", "How much of the time in which the training wanted to compute other "
-            f"programs took. Above {MOST_TAKEN:g}, how long it took is not known.",
-            "the run was imported, or continues another, or the system does not tell",
+            "training_taken", REAL, "share", "The share of the training's time in which it had to wait for other "
+            f"programs. Above {MOST_TAKEN:g}, the training time counts as unknown.",
+            "the run was imported or continues another, or the system does not report it",
         ),
-        sometimes("training_version", TEXT, "", "The version of this program that trained the run.", _IMPORTED),
+        sometimes("training_version", TEXT, "", "The version of extrapolate that trained the run.", _IMPORTED),
         sometimes(
-            "training_commit", TEXT, "", "The commit that trained the run; `+` after it: with changes. An empty text "
-            "where the program was not run from its repository.", _IMPORTED,
+            "training_commit", TEXT, "", "The commit that trained the run, with `+` if there were changes; an empty "
+            "string outside a repository.", _IMPORTED,
         ),
         sometimes("training_machine", TEXT, "", "The machine that trained the run.", _IMPORTED),
     ),
@@ -146,33 +144,30 @@ _COST = Group(
     (
         sometimes(
             "tokens_per_s", REAL, "inputs per second", "The speed of the evaluation.",
-            "every window came with a longer one that starts at its place, other work of a study ran beside, or "
-            f"{ENDS}",
+            f"every window was part of a longer one, other cells of a study ran at the same time, or {ENDS}",
         ),
         sometimes(
             "peak_mib", REAL, "MiB",
-            "The most memory that was held during the evaluation: by the whole process, or on the device for it.",
-            f"the system does not tell, or {ENDS}",
+            "The peak memory of the evaluation: of the whole process, or on the device.",
+            f"the system does not report it, or {ENDS}",
         ),
     ),
 )  # fmt: skip
 _IDENTITY = Group(
-    "identity", "hashes: equal ones stand for equal things",
+    "identity", "hashes, equal for equal things",
     (
-        always("config_hash", TEXT, "", "Identifies everything that decides the weights but the seed."),
-        always(
-            "setting_hash", TEXT, "", "Identifies everything that decides the weights but the encoding and the seed."
-        ),
-        always("corpus_hash", TEXT, "", "Identifies the corpus. Losses on different corpora cannot be compared."),
+        always("config_hash", TEXT, "", "Identifies everything that decides the weights, without the seed."),
+        always("setting_hash", TEXT, "", "Identifies everything that decides the weights, without encoding and seed."),
+        always("corpus_hash", TEXT, "", "Identifies the corpus; losses on different corpora cannot be compared."),
         always("weights_sha256", TEXT, "", "Identifies the weights that were evaluated."),
     ),
 )  # fmt: skip
 _PROVENANCE = Group(
-    "provenance", "what evaluated, and when",
+    "provenance", "the version and machine that evaluated, and when",
     (
-        always("version", TEXT, "", "The version of this program that evaluated."),
-        always("commit", TEXT, "", "The commit that evaluated, as `training_commit`."),
-        always("machine", TEXT, "", "The machine that evaluated."),
+        always("version", TEXT, "", "The version of extrapolate that evaluated the row."),
+        always("commit", TEXT, "", "The commit that evaluated the row, as `training_commit`."),
+        always("machine", TEXT, "", "The machine that evaluated the row."),
         always("evaluated_at", pa.timestamp("s", tz="UTC"), "UTC", "When the evaluation of this row ended."),
     ),
 )  # fmt: skip
@@ -182,36 +177,35 @@ EVALS = Table(
     groups=(
         _setting(_PROTOCOL),
         Group(
-            "windows", "how they lie, and how they begin",
+            "windows", "how they are placed, and how they begin",
             (
                 sometimes(
-                    "stride", INT, "tokens", "How far windows of N tokens move on.",
-                    "the protocol's windows do not move by a stride, or a version that did not write it evaluated",
+                    "stride", INT, "tokens", "How far each window moves past the one before.",
+                    f"the protocol has no stride, or {_OLDER}",
                 ),
                 sometimes(
-                    "bos_token", INT, "", "The number of the token that is every window's first input, in the place of "
-                    "the text's own.", "windows begin with the text's own token",
+                    "bos_token", INT, "", "The id of the token that replaces the first input of every window.",
+                    "windows begin with the text's own token",
                 ),
             ),
         ),
         _LOSSES,
         _MISSING,
         Group(
-            "plan", "whether the length matters in itself",
+            "plan", "whether the loss depends on the length itself",
             (
                 sometimes(
                     "plan_hash", TEXT, "",
-                    "Identifies what computed the loss. Where two rows of a run and a checkpoint have the same value, "
-                    "a token has the same loss in windows of both lengths that start at the same place.",
-                    "the model looks at the window's length in itself, the row has no loss, or it is of a version "
-                    "that did not write it",
+                    "Identifies what computed the loss. If two rows of a checkpoint share it, a token has the same "
+                    "loss in windows of both lengths that start at the same place.",
+                    f"the model uses the window's length itself, there is no loss, or {_OLDER}",
                 ),
             ),
         ),
-        Group("metrics", "what else follows from the losses of the targets", metric_columns()),
+        Group("metrics", "other figures from the losses of the targets", metric_columns()),
         Group(
             "counts", _COUNTS,
-            (_N_TARGETS, always("n_documents", INT, "documents", "How many documents they come from."), _N_BYTES),
+            (_N_TARGETS, always("n_documents", INT, "documents", "How many documents they are from."), _N_BYTES),
         ),
         *_RUN,
     ),
@@ -225,15 +219,15 @@ EVAL_DOCUMENTS = Table(
         _place(
             always(
                 "block", INT, "stretches of 16 L tokens",
-                "The stretch of the document in which the window begins, counted from 0.",
+                "The stretch of the document in which the window begins, from 0.",
             ),
             always(
                 "position", INT, "tokens",
-                "Where a bucket of inputs begins in its window. A target is in the bucket of the input before it.",
+                "The start of a bucket of inputs in the window; a target is in the bucket of the input before it.",
             ),
             sometimes(
-                "bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise.",
-                "a version that did not write it evaluated: L/2",
+                "bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default.",
+                f"{_OLDER} (then it is L/2)",
             ),
         ),
         _LOSSES,
@@ -247,8 +241,8 @@ EVAL_TARGETS = Table(
         _as_labels(_setting(_PROTOCOL)),
         _as_labels(
             _place(
-                always("place", INT, "tokens", "The target's place in the document, counted from 0."),
-                always("position", INT, "tokens", "The place in its window of the input before it, counted from 0."),
+                always("place", INT, "tokens", "The target's index in the document, from 0."),
+                always("position", INT, "tokens", "The index in its window of the input before it, from 0."),
             )
         ),
         Group(
@@ -263,22 +257,22 @@ PROBES = Table(
     groups=(
         _setting(
             named("probe", "The probe, as `--probes` takes it.", SPEC),
-            always("depth", REAL, "", "Where the block lies: at 0 farthest from the question, at 1 next to it."),
+            always("depth", REAL, "", "Where the block is: 0 is farthest from the question, 1 next to it."),
         ),
         Group(
-            "accuracies", "of the model, and what to compare it with",
+            "accuracies", "of the model, and to compare it with",
             (
                 sometimes(
-                    "accuracy", REAL, "share", "The share of windows that are right; of a probe whose answers count "
-                    "one by one, the share of answers.", ENDS,
+                    "accuracy", REAL, "share", "The share of windows answered correctly, or of answers if the probe "
+                    "counts them one by one.", ENDS,
                 ),
                 sometimes("low", REAL, "share", "The lower end of Wilson's 95 % interval of the accuracy.", ENDS),
                 sometimes("high", REAL, "share", "The upper end of the same interval.", ENDS),
                 always(
                     "control_accuracy", REAL, "share",
-                    "The accuracy of the plain model that sees the last L tokens alone.",
+                    "The accuracy of the plain model if it sees only the last L tokens.",
                 ),
-                always("chance", REAL, "share", "The accuracy of an answer that is drawn blindly."),
+                always("chance", REAL, "share", "The accuracy of random guessing."),
             ),
         ),
         Group(
@@ -287,7 +281,7 @@ PROBES = Table(
                 sometimes("loss", REAL, "nats per answer", "The mean negative log-likelihood of the answers.", ENDS),
                 always(
                     "control_loss", REAL, "nats per answer",
-                    "The loss of the plain model that sees the last L tokens alone.",
+                    "The loss of the plain model if it sees only the last L tokens.",
                 ),
             ),
         ),
@@ -295,8 +289,8 @@ PROBES = Table(
         Group(
             "counts", _COUNTS,
             (
-                always("n_trials", INT, "windows", "How many windows were asked."),
-                always("n_answers", INT, "tokens", "How many answers they have."),
+                always("n_trials", INT, "windows", "The number of windows."),
+                always("n_answers", INT, "tokens", "The number of answers in them."),
             ),
         ),
         *_RUN,
@@ -306,10 +300,10 @@ PROBES = Table(
 )  # fmt: skip
 
 _ASKED = _setting(
-    always("task", TEXT, "", "The task, or the group of tasks, as lm-eval calls it."),
-    always("metric", TEXT, "", "The metric, as lm-eval calls it: `acc`, `acc_norm`."),
-    always("filter", TEXT, "", "What lm-eval did with the answers before it scored them; `none` where nothing."),
-    always("shots", INT, "examples", "How many examples with answers stood before each question."),
+    always("task", TEXT, "", "The task or group of tasks, by lm-eval's name."),
+    always("metric", TEXT, "", "The metric, by lm-eval's name: `acc`, `acc_norm`."),
+    always("filter", TEXT, "", "The filter that lm-eval applied to the answers before scoring, or `none`."),
+    always("shots", INT, "examples", "How many solved examples precede each question."),
 )
 TASKS = Table(
     groups=(
@@ -318,8 +312,8 @@ TASKS = Table(
         Group(
             "score", "what was found",
             (
-                always("value", REAL, "", "The metric's value: of an accuracy, the share of questions that are right."),
-                sometimes("stderr", REAL, "", "Its standard error over questions.", "lm-eval gives none"),
+                always("value", REAL, "", "The metric's value; an accuracy is a share of the questions."),
+                sometimes("stderr", REAL, "", "Its standard error over questions.", "lm-eval reports none"),
             ),
         ),
         Group(
@@ -328,7 +322,7 @@ TASKS = Table(
                 always("n_questions", INT, "questions", "How many questions were asked."),
                 always(
                     "n_cut", INT, "questions",
-                    "How many of them were longer than `length`, so that their first tokens were cut off.",
+                    "How many of them exceeded `length` and lost their first tokens.",
                 ),
             ),
         ),
@@ -336,10 +330,10 @@ TASKS = Table(
             "task", "which edition of the task",
             (
                 sometimes(
-                    "group", TEXT, "", "The group that the task was asked in.",
-                    "it was asked by itself, or the group has no score",
+                    "group", TEXT, "", "The group through which the task was requested.",
+                    "it was requested by itself, or the group has no score",
                 ),
-                sometimes("task_version", TEXT, "", "The version that the task says.", "it says none"),
+                sometimes("task_version", TEXT, "", "The task's own version.", "it has none"),
                 always("lm_eval_version", TEXT, "", "The version of lm-eval."),
             ),
         ),
@@ -351,13 +345,13 @@ TASKS = Table(
 
 _INSPECTED = _setting(
     named("measurement", "What was measured, as `--measure` takes it."),
-    named("quantity", "Which quantity of the measurement: docs/measurements.md explains each, and its unit."),
-    sometimes("layer", INT, "", "The layer, counted from 0.", "the quantity is of the whole model"),
-    sometimes("head", INT, "", "The head, counted from 0.", "the quantity is of the whole layer or model"),
+    named("quantity", "The quantity of the measurement: docs/inspection.md defines each, with its unit."),
+    sometimes("layer", INT, "", "The layer, from 0.", "the quantity is of the whole model"),
+    sometimes("head", INT, "", "The head, from 0.", "the quantity is of the whole layer or model"),
     sometimes(
         "at", REAL, "",
-        "Where the value is: a distance, a length or the number of a frequency, as the measurement says.",
-        "the quantity has one value for each head, layer or model",
+        "A distance, a length or the index of a frequency, depending on the measurement.",
+        "there is one value per head, layer or model",
     ),
 )  # fmt: skip
 INSPECTIONS = Table(
@@ -367,21 +361,21 @@ INSPECTIONS = Table(
             "values", "what was found",
             (
                 sometimes(
-                    "value", REAL, "", "The quantity; a mean over windows where each window has one.",
-                    "`reason` says why",
+                    "value", REAL, "", "The quantity, averaged over windows if each has its own.",
+                    "`reason` explains it",
                 ),
                 sometimes(
-                    "error", REAL, "", "The standard error of that mean, by the spread over windows.",
+                    "error", REAL, "", "The standard error of that mean.",
                     "there is one window, or the quantity is not a mean over windows",
                 ),
             ),
         ),
         Group(
-            "missing", "why there may be no value",
+            "missing", "why there is no value",
             (sometimes("reason", TEXT, "", "Why there is no value.", "there is one"),),
         ),
         Group(
-            "counts", "how much was looked at",
+            "counts", "how much was read",
             (always("n_windows", INT, "windows", "How many windows were read."),),
         ),
         _MODEL, _TRAINING, _IDENTITY, _PROVENANCE,

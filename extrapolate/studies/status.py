@@ -36,7 +36,7 @@ class CellStatus:
 
 
 def status(folder: str | Path) -> pd.DataFrame:
-    """How far a study is: a row for each cell. Another process may be at work on it.
+    """Returns how far each cell of a study is, even while another process works on it.
 
     folder: the study's, as `sweep` makes it. The rows have the cell, its status, the tokens that it was trained on and
     of how many, its last losses in nats, and why it failed. A status is `done`; `running`; `failed`; `diverged`, for

@@ -79,7 +79,7 @@ def sweep(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> Swept:
-    """Trains and evaluates every cell of a study, and writes a report on them.
+    """Trains and evaluates every cell of a study and writes a report on them.
 
     study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
     name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
@@ -156,7 +156,7 @@ def estimate_sweep(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> tuple[pd.DataFrame, Estimate]:
-    """What a study would take: a row for each of its cells, and the estimate of the whole. Nothing is written.
+    """Estimates the time and memory of a study, by cell and as a whole, without writing anything.
 
     The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
     training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,

@@ -168,7 +168,7 @@ def test_every_option_is_documented_and_every_table_belongs_to_one():
     group = typer.main.get_group(app)
     having = {name for name, command in group.commands.items() if any("--json" in o.opts for o in command.params)}
     assert {"eval-lengths", *(command for command, _, _ in COMMANDS)} <= having
-    said = printed.json_page()
+    said = "\n".join(printed.json_section())
     assert all(f"`extrapolate {name}" in said for name in having)
     assert {described.name for _, _, described in COMMANDS} == {one.name for one in printed.PRINTED}
 

@@ -17,7 +17,7 @@ from extrapolate.interop.foreign import ForeignRun
 from extrapolate.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "other-models.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
 FACTORS = (1, 2, 4)
 FEWER = dict(factors=FACTORS, max_targets=512)
 

@@ -16,18 +16,21 @@ from extrapolate.inspection.subject import Chunk, Inspected
 
 @measurements.register("attention")
 class Attention(Measurement):
-    """Attention by distance, its entropy, and its mass beyond L and on the first token, by layer and head."""
+    """Attention by distance, its entropy, and its mass beyond L and on the first token, for each layer and head."""
 
     quantities: ClassVar = {
-        "mass": ("share", "The attention on keys that are `at` tokens back or more, up to the next `at`."),
+        "mass": ("share", "The attention on keys from `at` tokens back to just before the next `at`."),
         "entropy": ("nats", "The entropy of the attention of a query."),
-        "beyond": ("share", "The attention on keys that are L tokens back or more: no query of the training had any."),
+        "beyond": ("share", "The attention on keys at least L tokens back, which no query had in training."),
         "first": ("share", "The attention on the first token of the window."),
-        "uniform_entropy": ("nats", "The entropy of a head that attends evenly to all tokens up to the query."),
-        "uniform_beyond": ("share", "The mass beyond L of that head."),
-        "uniform_first": ("share", "The mass on the first token of that head."),
+        "uniform_entropy": (
+            "nats",
+            "The entropy of a uniform head, which attends evenly to all tokens up to the query.",
+        ),
+        "uniform_beyond": ("share", "The mass beyond L of a uniform head."),
+        "uniform_first": ("share", "The mass on the first token of a uniform head."),
     }
-    at = "the least distance, in tokens: 0 is the query's own token"
+    at = "the smallest distance in tokens, 0 for the query's own token"
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:

@@ -20,20 +20,20 @@ from extrapolate.inspection.subject import Chunk, Inspected, is_decoder, without
 class Frequencies(Measurement):
     """The mean 2-norm of queries and keys in the channels of each frequency, and its share of the scores.
 
-    The product of both norms bounds what a frequency adds to a score. What it does add is measured too: the scores of
-    a query vary over the keys it sees, and their variance is the sum over frequencies of the covariance of a
-    frequency's part with the whole. A share is that covariance over the variance: shares add up to 1, and one below 0
-    works against the others. Where rotations shrink as well, as in xPos, norms are those after it.
+    The product of the two norms bounds what a frequency can add to a score; the share is what it does add. It is the
+    covariance of the frequency's part with the whole score over the keys that a query sees, divided by the variance of
+    the score, so the shares of a head sum to 1 and a negative one works against the others. If rotations also scale, as
+    in xPos, norms are taken afterwards.
     """
 
     quantities: ClassVar = {
-        "query_norm": ("", "The mean 2-norm of the queries' two channels of the frequency."),
-        "key_norm": ("", "The mean 2-norm of the keys' two channels."),
-        "score_share": ("share", "The frequency's share of the variance of the scores over keys, mean over queries."),
-        "radians": ("radians a token", "The frequency; 0 where the channels are not rotated."),
+        "query_norm": ("", "The mean 2-norm of the frequency's two channels of queries."),
+        "key_norm": ("", "The same for keys."),
+        "score_share": ("share", "Its share of the variance of the scores over keys, averaged over queries."),
+        "radians": ("radians per token", "The frequency, 0 if the channels are not rotated."),
     }
-    at = "the number of the frequency, from 0 on, the fastest first as the encoding lists them"
-    source = "norms: arXiv 2410.06205; the share of the variance is our reading of which frequencies carry attention"
+    at = "the index of the frequency from 0, in the encoding's order, fastest first"
+    source = "arXiv 2410.06205 for the norms; the share of the variance is our own"
 
     @staticmethod
     def refusal(inspected: Inspected) -> str | None:

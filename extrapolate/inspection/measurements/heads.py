@@ -19,17 +19,17 @@ PLACES = {"own": "the query's own token", "previous": "the token before it", "fi
 class Heads(Measurement):
     """How much each head attends to its own, the previous and the first token, in text and in random tokens.
 
-    A score is (mass - u) / (1 - u), where mass is the attention on that token. A head that attends evenly to tokens
-    0..i gives it u = 1 / (i + 1). So 1 is all of the attention, 0 no more than even, below 0 less. A head attends by
-    position alone where a score is at least 0.5 in text, and also where every token is replaced with a random one.
+    A score is (mass - u) / (1 - u), with mass the attention on that token and u = 1 / (i + 1) that of a uniform head
+    over tokens 0..i: 1 is all of the attention, 0 as much as a uniform head gives. A head attends by position alone if
+    one score is at least 0.5 both in text and after every token is replaced with a random one.
     """
 
     quantities: ClassVar = {
         **{name: ("", f"The score of {what}, in text.") for name, what in PLACES.items()},
         **{f"{name}_random": ("", f"The score of {what}, in random tokens.") for name, what in PLACES.items()},
-        "overlap": ("share", "How much of a query's attention stays where it was when all tokens become random ones."),
+        "overlap": ("share", "How much of the attention stays in place if all tokens become random."),
     }
-    source = "the patterns are those of arXiv 2410.06205; scores and criterion are our reading"
+    source = "arXiv 2410.06205 for the patterns; the scores and the criterion are our own"
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:

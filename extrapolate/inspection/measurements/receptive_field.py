@@ -26,17 +26,17 @@ MEASURED = (512, 1024)
 class ReceptiveField(Measurement):
     """How many of the last tokens hold 99 % of the gradient of the window's last loss.
 
-    The gradient is by each input's embedding. Its 2-norms are divided by their sum in the window, averaged over
-    windows, and added up from the last token back. Beside that, how far back any gradient goes at all.
+    The 2-norms of the gradient with respect to each input embedding are divided by their sum in the window, averaged
+    over windows, and summed from the last token back.
     """
 
     quantities: ClassVar = {
-        "cumulative": ("share", "The share of the gradient that the last `at` tokens hold."),
-        "receptive_field": ("tokens", "The least number of last tokens that hold 99 % of the gradient."),
-        "reach": ("tokens", "The least number of last tokens that hold all of it, in any window."),
+        "cumulative": ("share", "The share of the gradient in the last `at` tokens."),
+        "receptive_field": ("tokens", "The smallest number of last tokens that hold 99 % of it."),
+        "reach": ("tokens", "The smallest number that holds all of it in every window."),
     }
-    at = "the number of tokens, the last input included"
-    source = "arXiv 2212.10356; norm and mean are our reading"
+    at = "the number of tokens, including the last input"
+    source = "arXiv 2212.10356; the norm and the mean are our reading"
 
     @staticmethod
     def refusal(inspected: Inspected) -> str | None:

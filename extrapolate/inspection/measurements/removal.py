@@ -19,15 +19,15 @@ from extrapolate.inspection.subject import Inspected
 class Removal(Measurement):
     """How much the loss rises when the tokens at a distance are replaced with random ones.
 
-    The last L/8 targets of a window are scored. The tokens that are d to 4d - 1 before the first input of these, for d
-    = 1, 4, 16, ..., give way to tokens drawn from all windows: their content is lost, and no other token moves.
+    The last L/8 targets of a window are scored. For d = 1, 4, 16, ..., the tokens d to 4d - 1 before their first input
+    are replaced with tokens drawn from all windows, so their content is lost but no other token moves.
     """
 
     quantities: ClassVar = {
-        "rise": ("nats per target", "The loss without the tokens at this distance minus the loss of the text."),
-        "loss": ("nats per target", "The loss of the text; `at` is empty."),
+        "rise": ("nats per target", "The loss with these tokens replaced minus the loss of the text."),
+        "loss": ("nats per target", "The loss of the text, with `at` empty."),
     }
-    at = "d, in tokens: those from d to 4d - 1 before the first scored input are replaced"
+    at = "d, in tokens"
 
     @staticmethod
     def refusal(inspected: Inspected) -> str | None:

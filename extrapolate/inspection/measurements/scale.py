@@ -20,22 +20,22 @@ from extrapolate.model.decoder import Attention, Block
 
 @measurements.register("scale")
 class Scale(Measurement):
-    """The size of what passes through a model, by layer: what is not position should be as large in every encoding.
+    """The size of what passes through a model, by layer: apart from position, encodings should not differ in it.
 
-    Sizes are root mean squares over channels and inputs.
+    Sizes are root mean squares over channels and inputs, unless a standard deviation is named.
     """
 
     quantities: ClassVar = {
-        "embedding": ("", "Of the token embeddings."),
-        "added": ("", "Of what the encoding changes them by, before the first block."),
-        "stream": ("", "Of the residual stream that enters a layer; without a layer, that leaves the last one."),
-        "value_input": ("", "Of what W_v reads."),
-        "query": ("", "Of the queries, as they are scored."),
-        "key": ("", "Of the keys, as they are scored."),
-        "value": ("", "Of the values."),
+        "embedding": ("", "The token embeddings."),
+        "added": ("", "The encoding's change to them, before the first block."),
+        "stream": ("", "The residual stream into a layer, or out of the last one if the layer is empty."),
+        "value_input": ("", "The input of W_v."),
+        "query": ("", "The queries, as scored."),
+        "key": ("", "The keys, as scored."),
+        "value": ("", "The values."),
         "score": ("", "The standard deviation of a query's scores over the keys that it sees."),
-        "attention_output": ("", "Of what attention adds to the stream, before any norm of it."),
-        "feed_forward_output": ("", "Of what the feed-forward network adds to it, before any norm of it."),
+        "attention_output": ("", "What attention adds to the stream, before any norm."),
+        "feed_forward_output": ("", "What the feed-forward network adds to it, before any norm."),
         "logit": ("", "The standard deviation of the logits over the vocabulary."),
     }
 

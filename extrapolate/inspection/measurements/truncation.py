@@ -19,19 +19,22 @@ PLACES = 4  # predictions looked at in a window
 
 @measurements.register("truncation")
 class Truncation(Measurement):
-    """The distance in total variation of predictions with the context cut at t from those with all of it.
+    """The distance in total variation between predictions from the last t tokens and from the whole context.
 
-    No labels are needed: where the distance is 0 the model ignores what lies further back than t, and where it is not
-    0 the model uses it, well or badly. The gain tells which: by how much the loss at the same places is lower with all
-    of the context. Four predictions of each window are looked at, spread over its last L/2 inputs.
+    If the distance is 0, the model ignores what lies further back than t. If not, the gain tells whether it uses that
+    well or badly: it is how much lower the loss at the same places is with the whole context. Four predictions of each
+    window are measured, spread over its last L/2 inputs.
     """
 
     quantities: ClassVar = {
-        "tv": ("", "Half the sum over the vocabulary of the difference in probability, from 0 to 1."),
-        "gain": ("nats per target", "The loss with the context cut minus that with all of it: below 0 it does harm."),
-        "loss": ("nats per target", "The loss with the context cut at `at`; with all of it where `at` is empty."),
+        "tv": ("", "The distance: half the sum over the vocabulary of the absolute difference in probability."),
+        "gain": (
+            "nats per target",
+            "The loss with the context cut minus that with all of it; below 0, far context does harm.",
+        ),
+        "loss": ("nats per target", "The loss with the context cut, or with all of it if `at` is empty."),
     }
-    at = "t, the tokens of context that are left, the last input included"
+    at = "t, the tokens of context that are left, including the last input"
 
     @staticmethod
     def refusal(inspected: Inspected) -> str | None:

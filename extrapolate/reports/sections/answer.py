@@ -13,7 +13,7 @@ from extrapolate.results import verdicts
 from extrapolate.results.described import Described
 
 ASKED = Described(
-    "questions", "`questions.parquet` of a study that asks something", "a run of one side of a question",
+    "questions", "`questions.parquet` of a study with a `[[question]]`", "run on one side of a question",
     QUESTIONS.groups,
 )  # fmt: skip
 

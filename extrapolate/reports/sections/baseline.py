@@ -13,24 +13,24 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.statistics.comparison import p_text
 
-_NO_INTERVAL = "no interval can be made: the baseline has no rows of documents, or there are fewer than 10 of them"
+_NO_INTERVAL = "the baseline has fewer than 10 documents, or no rows of documents"
 CHECK = Described(
-    "check", "`check.parquet` of a report with `--check`", "a protocol, a length and a model that the baseline has",
+    "check", "`check.parquet` of a report with `--check`", "protocol, length and model of the baseline",
     plain(
-        Column("protocol", TEXT, meaning="Which tokens were scored, with which context."),
+        Column("protocol", TEXT, meaning="Which tokens were scored with which context."),
         Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
-        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
-        Column("before", REAL, "nats per target", meaning="The baseline's loss, the mean over the seeds of both."),
-        Column("now", REAL, "nats per target", False, "The same of this report.", "it is gone"),
-        Column("difference", REAL, "nats per target", False, "`now` less `before`.", "the loss is gone"),
+        Column("model", TEXT, meaning="The model's name; runs that differ only in the seed are one model."),
+        Column("before", REAL, "nats per target", meaning="The baseline's loss: the mean over shared seeds."),
+        Column("now", REAL, "nats per target", False, "The loss in this report.", "it is gone"),
+        Column("difference", REAL, "nats per target", False, "`now` minus `before`.", "`now` is empty"),
         Column("low", REAL, "nats per target", False, "The lower end of its 95 % interval.", _NO_INTERVAL),
         Column("high", REAL, "nats per target", False, "The upper end of the same interval.", _NO_INTERVAL),
         Column(
-            "p_corrected", REAL, "", False, "The difference's p value, corrected for the number of rows (Holm).",
+            "p_corrected", REAL, "", False, "The p value of the difference, corrected for the number of rows (Holm).",
             _NO_INTERVAL,
         ),
-        Column("seeds", INT, meaning="How many seeds the means are over: those that both have."),
-        Column("seeds_gone", TEXT, "", False, "The seeds of the baseline that have no row now.", "none is gone"),
+        Column("seeds", INT, meaning="The number of shared seeds."),
+        Column("seeds_gone", TEXT, "", False, "The seeds of the baseline that have no row now.", "there is none"),
         Column("verdict", TEXT, meaning="`better`, `worse`, `equivalent` or `undecided`, with the tolerance given."),
     ),
 )  # fmt: skip

@@ -25,15 +25,15 @@ MOST_COLUMNS = 10  # of tokens, in a table of the page
 TOKENS, FAILS, HOLDS = "Tokens", "Failure length", "Holds to"
 CHECKPOINTS = Described(
     "checkpoints", "`checkpoints.parquet` of a report for `windows`, `checkpoints.PROTOCOL.parquet` for the others, "
-    "where checkpoints along the way were evaluated", "a model and a checkpoint",
+    "if intermediate checkpoints were evaluated", "model and checkpoint",
     plain(
         MODEL,
         Column(TOKENS, INT, "tokens", meaning="How many tokens the checkpoint was trained on."),
         LOSS,
         Column(
             FAILS, INT, "tokens", False,
-            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows, "
-            "where a model has several.",
+            "As `fails_from` of `failure_lengths`, at 95 % for all models at one checkpoint; in the longest windows if "
+            "a model has several.",
             "no bucket fails, or the protocol has no losses by position",
         ),
         Column(

@@ -21,20 +21,20 @@ from extrapolate.statistics.seeds import counts
 
 TRAINING, SPEED = "Training seconds", "Training tokens/s"
 MEASURED = {"tokens_per_s": "Evaluation inputs/s", "peak_mib": "Evaluation MiB"}  # a column for every length
-_BESIDE = "it is not known, other work ran beside, or it was measured on another machine than most"
+_BESIDE = "it is not known, other work ran at the same time, or the machine is not the one of most rows"
 COST = Described(
-    "cost", "`cost.parquet` of a report", "a model",
+    "cost", "`cost.parquet` of a report", "model",
     plain(
         MODEL,
-        Column(TRAINING, REAL, "seconds", False, "How long the training took; the mean over seeds.", _BESIDE),
-        Column(SPEED, REAL, "tokens per second", False, "The tokens of the training by these seconds.", _BESIDE),
+        Column(TRAINING, REAL, "seconds", False, "The training time; the mean over seeds.", _BESIDE),
+        Column(SPEED, REAL, "tokens per second", False, "The training tokens divided by these seconds.", _BESIDE),
         Column(
             f"{MEASURED['tokens_per_s']} (ev=K)", REAL, "inputs per second", False, "The speed of the evaluation at K "
-            "times the training length; the mean over seeds. A column for every K.", f"no loss there, or {_BESIDE}",
+            "times the training length; the mean over seeds.", f"there is no loss, or {_BESIDE}",
         ),
         Column(
-            f"{MEASURED['peak_mib']} (ev=K)", REAL, "MiB", False, "The most memory that was held during it; the mean "
-            "over seeds. A column for every K.", "no loss there, or the system does not tell",
+            f"{MEASURED['peak_mib']} (ev=K)", REAL, "MiB", False, "Its peak memory; the mean over seeds.",
+            "there is no loss, or the system does not report it",
         ),
         Column("Loss (ev=K)", REAL, "nats per target", False, "The mean loss over seeds, at the shortest and the "
                "longest length.", "the encoding ends before this length"),

@@ -11,23 +11,23 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.statistics.effective import effective_lengths
 
-_HOLDS = "no probe fails up to the longest length that was evaluated"
+_HOLDS = "no probe fails at any evaluated length"
 _ENDS = f"{_HOLDS}, or the encoding ends before this length"
 EFFECTIVE_LENGTHS = Described(
-    "effective_lengths", "`effective_lengths.parquet` of a report with probes", "a model",
+    "effective_lengths", "`effective_lengths.parquet` of a report with probes", "model",
     plain(
-        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
-        Column("probes", INT, meaning="How many probes it was asked."),
+        Column("model", TEXT, meaning="The model's name; runs that differ only in the seed are one model."),
+        Column("probes", INT, meaning="The number of probes."),
         Column("threshold", REAL, "share", meaning="The accuracy that passes a probe, as `--threshold` takes it."),
         Column(
             "length", INT, "tokens", False,
-            "The effective length: up to it, every probe has an accuracy of `threshold` or more, surely.",
+            "The effective length: up to it, the accuracy of every probe is surely at least `threshold`.",
             "a probe fails at the shortest length",
         ),
-        Column("factor", REAL, "", False, "The same divided by the training length L.", "`length` is empty"),
-        Column("ends_at", INT, "tokens", False, "The next length that was evaluated: a probe fails there.", _HOLDS),
-        Column("fails", TEXT, "", False, "The probe with the lowest accuracy at that length.", _HOLDS),
-        Column("accuracy", REAL, "share", False, "Its accuracy there, the mean over depths and seeds.", _ENDS),
+        Column("factor", REAL, "", False, "`length` divided by the training length L.", "`length` is empty"),
+        Column("ends_at", INT, "tokens", False, "The next evaluated length, at which a probe fails.", _HOLDS),
+        Column("fails", TEXT, "", False, "The probe with the lowest accuracy there.", _HOLDS),
+        Column("accuracy", REAL, "share", False, "Its accuracy, the mean over depths and seeds.", _ENDS),
         Column("low", REAL, "share", False, "The lower end of its 95 % interval.", _ENDS),
         Column("high", REAL, "share", False, "The upper end of the same interval.", _ENDS),
     ),

@@ -20,17 +20,17 @@ from extrapolate.statistics.comparable import strict_mean
 MODEL, PLAIN, HELPS, HARMS, SEEDS = "Model", "As trained", "Helps at", "Harms at", "Seeds"
 EXTENSIONS = Described(
     "extensions", "`extensions.parquet` of a report for `windows`, `extensions.PROTOCOL.parquet` for the others, "
-    "where extensions were evaluated", "a model with an extension",
+    "if extensions were evaluated", "model with an extension",
     plain(
         Column(MODEL, TEXT, meaning="The model's name, with its extension."),
-        Column(PLAIN, TEXT, meaning="The same run as it was trained."),
+        Column(PLAIN, TEXT, meaning="The same model as it was trained."),
         Column(
-            "Difference (ev=K)", REAL, "nats per target", False, "The loss with the extension less that without, at "
-            "K times the training length; the mean over seeds. A column for every K.", "one of the two has no loss",
+            "Difference (ev=K)", REAL, "nats per target", False, "The loss with the extension minus that without "
+            "it, at K times the training length; the mean over seeds.", "one of the two has no loss",
         ),
-        Column(HELPS, TEXT, meaning=f"The lengths at which the difference is -{LEAST:g} or less; `none` without one."),
-        Column(HARMS, TEXT, meaning=f"The lengths at which it is {LEAST:g} or more; `none` without one."),
-        Column(SEEDS, INT, meaning="How many seeds the means are over."),
+        Column(HELPS, TEXT, meaning=f"The lengths at which the difference is -{LEAST:g} or less, or `none`."),
+        Column(HARMS, TEXT, meaning=f"The lengths at which it is {LEAST:g} or more, or `none`."),
+        Column(SEEDS, INT, meaning="The number of seeds in the means."),
     ),
 )  # fmt: skip
 EXPLAINED = f"""\

@@ -16,22 +16,22 @@ from extrapolate.statistics.ranks import rank_intervals
 from extrapolate.statistics.seeds import seeds_of
 from extrapolate.statistics.sums import Setting, Sums
 
-_NO_INTERVAL = "there are fewer than 10 documents or stretches, or models share no seed"
+_NO_INTERVAL = "`n_clusters` is below 10, or models share no seed"
 LEADERBOARD = Described(
-    "leaderboard", "`leaderboard.parquet` of a report with `--leaderboard`", "a protocol, a length and a model",
+    "leaderboard", "`leaderboard.parquet` of a report with `--leaderboard`", "protocol, length and model",
     plain(
-        Column("protocol", TEXT, meaning="Which tokens were scored, with which context."),
+        Column("protocol", TEXT, meaning="Which tokens were scored with which context."),
         Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
-        Column("model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model."),
+        Column("model", TEXT, meaning="The model's name; runs that differ only in the seed are one model."),
         Column("rank", INT, meaning="Its rank by mean loss among the models that reach this length; 1 is the lowest."),
         Column("low", INT, "", False, "The lower end of the rank's 95 % interval.", _NO_INTERVAL),
         Column("high", INT, "", False, "The upper end of the same interval.", _NO_INTERVAL),
-        Column("models", INT, meaning="How many models reach this length."),
+        Column("models", INT, meaning="The number of models that reach this length."),
         Column("loss", REAL, "nats per target", meaning="The mean loss over seeds."),
-        Column("seeds", INT, meaning="How many seeds the means are over."),
+        Column("seeds", INT, meaning="The number of seeds in the mean."),
         Column("clusters", TEXT, meaning="What was resampled: `documents`, or `stretches` of 16 L tokens."),
-        Column("n_clusters", INT, meaning="How many of them."),
-        Column("runs", TEXT, meaning="The names of the model's runs; `evals.parquet` says who made them."),
+        Column("n_clusters", INT, meaning="The number of them."),
+        Column("runs", TEXT, meaning="The names of the model's runs, as in `evals.parquet`."),
     ),
 )  # fmt: skip
 

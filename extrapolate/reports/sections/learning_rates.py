@@ -15,23 +15,23 @@ from extrapolate.results.described import Described, plain
 FILE = "learning_rates.parquet"
 INTERVAL = "± (95 %)"
 RATES = Described(
-    "learning_rates", "`learning_rates.parquet` of a study and of a report on one", "a model and a learning rate",
+    "learning_rates", "`learning_rates.parquet` of a study and of a report on one", "model and learning rate",
     plain(
-        Column("Model", TEXT, meaning="What the cells are called that differ in learning rate and seed alone."),
+        Column("Model", TEXT, meaning="The common name of cells that differ only in learning rate and seed."),
         Column("Learning rate", REAL, meaning="The peak learning rate."),
         Column(
             "Validation loss", REAL, "nats per token", False, "The mean over seeds, at the end of training.",
             "the training of a seed failed",
         ),
         Column(
-            INTERVAL, REAL, "nats per token", False, "Half the width of that mean's 95 % interval over seeds, by "
-            "Student's t.", "there is one seed, or the training of one failed",
+            INTERVAL, REAL, "nats per token", False, "Half the width of its 95 % interval over seeds (Student's t).",
+            "there is one seed, or the training of one failed",
         ),
-        Column("Seeds", INT, meaning="How many seeds that is the mean of."),
+        Column("Seeds", INT, meaning="The number of seeds in the mean."),
         Column(
             "Taken", TEXT, meaning="`yes` for the rate with the lowest validation loss; `yes, the lowest tried` or "
-            "`yes, the highest tried` if no lower or higher rate was tried, so that a better one may exist. "
-            "`diverged`: the loss of a training became infinite. Empty for the others.",
+            "`yes, the highest tried` at the end of the range, where a better one may lie beyond; `diverged` if the "
+            "loss of a training became infinite; else an empty string.",
         ),
     ),
 )  # fmt: skip

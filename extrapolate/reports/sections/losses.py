@@ -24,24 +24,23 @@ from extrapolate.statistics.comparison import Comparison
 MOST_TICKS = 9
 _DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
 LOSS_AXIS = "loss (nats per token)"
-MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
+MODEL = Column("Model", TEXT, meaning="The model's name; runs that differ only in the seed are one model.")
 LOSS = Column(
     "Loss (ev=K)", REAL, "nats per target", False,
-    "The mean loss over seeds at K times the training length; a column for every K.",
+    "The mean loss over seeds at K times the training length.",
     "the encoding ends before this length",
 )  # fmt: skip
-SEEDS = Column("Seeds", INT, meaning="How many seeds the means are over.")
+SEEDS = Column("Seeds", INT, meaning="The number of seeds in the means.")
 LOSS_BY_EV = Described(
     "loss_by_ev", "`loss_by_ev.parquet` of a report for `windows`, `loss_by_ev.PROTOCOL.parquet` for the others",
-    "a model",
+    "model",
     plain(
         MODEL,
         LOSS,
         Column(
             "Training time", REAL, "ratio", False,
             "The training time divided by the baseline's (RoPE, or `--baseline`).",
-            "there is no baseline, the model was trained on another machine or beside other programs, or its "
-            "training time is not known",
+            "there is no baseline, the training time is not known, or training shared the machine or used another one",
         ),
         SEEDS,
     ),

@@ -16,15 +16,14 @@ from extrapolate.statistics.seeds import counts
 
 OPTIMUM_BY_EV = Described(
     "optimum_by_ev", "`optimum_by_ev.parquet`, `optimum_by_ev.PROTOCOL.parquet` of a report on `synthetic:` text",
-    "a model, and the optimum first",
+    "model, the optimum first",
     plain(
         MODEL,
         LOSS,
         Column(
             "Gain captured (ev=K)", REAL, "ratio", False,
-            "The share of what longer windows offer that the model took; the row `optimum` has the least possible "
-            "losses.",
-            "the row is `optimum`, or windows of this length offer nothing",
+            "The share of the possible gain from longer windows that the model achieved.",
+            "the row is `optimum`, or no gain is possible at this length",
         ),
         Column("Seeds", INT, "", False, SEEDS.meaning, "the row is `optimum`"),
     ),

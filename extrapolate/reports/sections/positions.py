@@ -20,30 +20,30 @@ _CURVE = (
     Column(
         "windows",
         TEXT,
-        meaning="Of which windows a failure length is: `up to 16x`, of all lengths, because a token's loss does not "
-        "depend on how long its window is; `16x`, of this length alone.",
+        meaning="The windows that the row is about: all lengths (`up to 16x`) if a token's loss does not depend on the "
+        "length of its window, else one length (`16x`).",
     ),
     Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
     Column("length", INT, "tokens", meaning="The evaluation length."),
-    Column("clusters", INT, meaning="How many clusters of targets the intervals come from."),
-    Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` where there are few of those."),
-    Column("seeds", INT, meaning="How many runs were averaged."),
+    Column("clusters", INT, meaning="The number of clusters behind the intervals."),
+    Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` if there are few documents."),
+    Column("seeds", INT, meaning="The number of runs averaged."),
 )
 _TOO_FEW = "there are too few clusters"
 LOSS_BY_POSITION = Described(
     "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
-    "a model, a length and a bucket of positions",
+    "model, length and bucket of positions",
     plain(
-        Column("position", INT, "tokens", meaning="Where a bucket of inputs begins in the window."),
-        Column("bucket", INT, "tokens", meaning="How many inputs a bucket has: L/2, unless asked otherwise."),
+        Column("position", INT, "tokens", meaning="The start of a bucket of inputs in the window."),
+        Column("bucket", INT, "tokens", meaning="The number of inputs in a bucket, L/2 by default."),
         Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
         Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
-        Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "the loss is empty"),
+        Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "`loss` is empty"),
         Column(
             "low", REAL, "nats per target", False,
-            "The lower end of a 95 % band around the difference that holds for all its rows at once, of all models.",
-            "the bucket begins before L, the difference is infinite, `windows` are of all lengths and a shorter one "
-            f"has the bucket too, or {_TOO_FEW}",
+            "The lower end of a 95 % band around the difference, simultaneous over all rows of all models.",
+            "the bucket begins before L, the difference is infinite, a shorter length of the same `windows` has the "
+            f"bucket, or {_TOO_FEW}",
         ),
         Column("high", REAL, "nats per target", False, "The upper end of the same band.", "`low` is empty"),
         Column("n_targets", INT, "targets", meaning="How many tokens were scored."),
@@ -52,23 +52,23 @@ LOSS_BY_POSITION = Described(
 )  # fmt: skip
 FAILURE_LENGTHS = Described(
     "failure_lengths", "`failure_lengths.parquet` of a report, protocol `windows`",
-    "a model, or a model and a length beyond L (see `windows`)",
+    "model, or model and length beyond L (see `windows`)",
     plain(
         *_CURVE,
         Column(
             "fails_from", INT, "tokens", False,
-            "The failure length: where the first bucket begins whose loss is surely above the control's, by 0.01 or "
-            "more. Surely is said at 95 % of all buckets of all models at once.",
-            f"no bucket is, or {_TOO_FEW}",
+            "The failure length: the start of the first bucket whose loss is surely (at 95 %, over all buckets of all "
+            "models) above the control's, by 0.01 or more.",
+            f"there is no such bucket, or {_TOO_FEW}",
         ),
         Column(
             "holds_to", INT, "tokens", False,
-            "Up to where, from L on, every bucket is surely less than 0.01 above the control.",
+            "The length up to which, from L on, every bucket is surely less than 0.01 above the control.",
             f"the first bucket beyond L is not, or {_TOO_FEW}",
         ),
         Column(
-            "by_seed", TEXT, "tokens", meaning="The failure length of each seed, in their order; an empty text where "
-            "there is one seed.",
+            "by_seed", TEXT, "tokens", meaning="The failure length of each seed, in order; an empty string if there is "
+            "one seed.",
         ),
     ),
     base=LOSS_BY_POSITION,

@@ -23,13 +23,13 @@ from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.seeds import in_words as seeds_in_words
 from extrapolate.statistics.seeds import seeds_of
 
-_TABLE = Column("table", TEXT, meaning="The table's name, as a study's file has it.")
+_TABLE = Column("table", TEXT, meaning="The table's name in the study's file.")
 PUBLISHED_CELLS = Described(
     "published_cells", "`published_cells.parquet` of a study that names a published table",
-    "a number of the table and a cell that repeats it", CELLS.groups,
+    "number of the table and cell that repeats it", CELLS.groups,
 )  # fmt: skip
 PUBLISHED = Described(
-    "published", "`published.parquet` of a report on a study that names a published table", "a number of the table",
+    "published", "`published.parquet` of a report on a study that names a published table", "number of the table",
     plain(
         _TABLE,
         Column("row", TEXT, meaning="The row's name in the table."),
@@ -37,31 +37,31 @@ PUBLISHED = Described(
         Column("quantity", TEXT, meaning="`loss` (nats per token), `perplexity` or `time` (a ratio)."),
         Column("factor", REAL, "", False, "The evaluation length divided by the training length.", "it is a time"),
         Column("published", REAL, meaning="The published number."),
-        Column("model", TEXT, "", False, "What ours is called in tables.", "we have none"),
-        Column("ours", REAL, "", False, "Our number: the mean over seeds.", "we have none, or it was not measured"),
+        Column("model", TEXT, "", False, "The name of the study's model.", "there is none"),
+        Column("ours", REAL, "", False, "The study's number, the mean over seeds.", "it was not measured"),
     ),
 )  # fmt: skip
 PUBLISHED_PAIRS = Described(
-    "published_pairs", "`published_pairs.parquet` of the same report", "two numbers that the paper orders",
+    "published_pairs", "`published_pairs.parquet` of the same report", "pair of numbers that the paper orders",
     plain(
         _TABLE,
-        Column("where", TEXT, meaning="The column of both, or the columns of both lengths."),
+        Column("where", TEXT, meaning="Their column, or the columns of both lengths."),
         Column("lower", TEXT, meaning="The row of the number that is lower in the paper."),
-        Column("higher", TEXT, meaning="The row of the other; the same row where it is about two lengths."),
-        Column("published", REAL, meaning="The lower number less the other."),
+        Column("higher", TEXT, meaning="The row of the other; the same row if two lengths are compared."),
+        Column("published", REAL, meaning="The lower number minus the other."),
         Column(
-            "ours", REAL, "", False, "The same difference of ours: of losses, nats, also where the paper has "
-            "perplexities; of times, of ratios.", "one of ours is missing",
+            "ours", REAL, "", False, "The same difference in the study: of losses in nats, even if the paper "
+            "has perplexities, or of ratios of times.", "one of the two is missing",
         ),
-        Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time, or has no interval"),
+        Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time or has no interval"),
         Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
         Column(
-            "order", TEXT, meaning="How ours are ordered: `same` as in the paper, `reversed`, `equivalent` if they "
-            f"surely differ by less than {verdicts.LEAST:g} nats, `undecided`, or `missing`.",
+            "order", TEXT, meaning="The order in the study: `same` as in the paper, `reversed`, `equivalent` if the "
+            f"whole interval is below {verdicts.LEAST:g} nats, `undecided` or `missing`.",
         ),
         Column(
-            "sure", TEXT, meaning="Whether the order remains after Holm's correction for the number of "
-            "differences in the table: `yes`, `no`.",
+            "sure", TEXT, meaning="Whether the order holds after Holm's correction for all differences in the "
+            "table: `yes` or `no`.",
         ),
     ),
 )  # fmt: skip

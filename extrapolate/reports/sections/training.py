@@ -27,23 +27,23 @@ SETTLED = 0.3  # of the tokens: from there on the averages decide the scale of t
 NEEDED = ("step", "tokens", "loss")
 MODEL, SEEDS = "Model", "Seeds"
 TRAINING = Described(
-    "training", "`training.parquet` of a report on runs that were trained here", "a model",
+    "training", "`training.parquet` of a report on runs that were trained here", "model",
     plain(
-        Column(MODEL, TEXT, meaning="The model's name, as it was trained."),
-        Column("Tokens", INT, "tokens", meaning="How many tokens all of its seeds were trained on."),
+        Column(MODEL, TEXT, meaning="The model's name, as trained."),
+        Column("Tokens", INT, "tokens", meaning="The tokens that every seed was trained on."),
         Column(
-            "Training loss", REAL, "nats per target", meaning="The exponential moving average at the end: each logged "
-            f"step keeps {KEPT:g} of it. The mean over seeds.",
+            "Training loss", REAL, "nats per target", meaning="The exponential moving average at the end, of which "
+            f"each logged step keeps {KEPT:g}; the mean over seeds.",
         ),
         Column(
-            "Validation loss", REAL, "nats per target", False, "On the validation split, the last that all seeds have; "
-            "the mean over seeds.", "a run has no validation",
+            "Validation loss", REAL, "nats per target", False, "The last that all seeds have; the mean over seeds.",
+            "a run has no validation",
         ),
         Column(
-            "Seconds per 1,000 steps", REAL, "seconds", False, "By the median speed of a step; the mean over seeds.",
-            "other trainings of a study ran beside",
+            "Seconds per 1,000 steps", REAL, "seconds", False, "From the median step time; the mean over seeds.",
+            "other cells of a study ran at the same time",
         ),
-        Column(SEEDS, INT, meaning="How many seeds the means are over."),
+        Column(SEEDS, INT, meaning="The number of seeds in the means."),
     ),
 )  # fmt: skip
 

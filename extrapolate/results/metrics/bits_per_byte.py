@@ -11,7 +11,7 @@ class BitsPerByte(Metric):
 
     unit = "bits"
     meaning = "The loss per byte of text, in bits: comparable between tokenizers."
-    empty = "the targets stand for no bytes, or the tokenizer is lossy: decoding does not give the text back"
+    empty = "the targets have no bytes, or the tokenizer is lossy: decoding does not restore the text"
 
     @staticmethod
     def of(scored: Scored) -> float | None:

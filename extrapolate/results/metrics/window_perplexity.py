@@ -12,8 +12,8 @@ class WindowPerplexity(Metric):
     """exp(mean of the windows' mean losses), as eval/perplexity.py of github.com/jquesnelle/yarn averages."""
 
     meaning = (
-        "e to the power of the mean of the windows' mean losses: every window weighs the same, however many targets it "
-        "has, as in YaRN's script. It equals `perplexity` where all windows have equally many."
+        "e to the power of the mean of the windows' mean losses, as in YaRN's script. It equals `perplexity` if all "
+        "windows have the same number of targets."
     )
 
     @staticmethod

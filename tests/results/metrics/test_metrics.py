@@ -46,7 +46,7 @@ def test_a_column_says_when_it_is_empty() -> None:
     empty = {column.name: column.empty for column in columns()}
     assert list(empty) == metrics.names()
     assert empty["perplexity"] == "the encoding ends before this length"
-    assert empty["bits_per_byte"].startswith(f"{empty['perplexity']}, or the targets stand for no bytes, or the tok")
+    assert empty["bits_per_byte"].startswith(f"{empty['perplexity']}, or the targets have no bytes, or the tok")
 
 
 def test_two_metrics_of_one_name_are_refused() -> None:
