@@ -24,7 +24,7 @@ QUESTIONS = Table(
                 always("a", TEXT, "", "One model, as in the file."),
                 always("b", TEXT, "", "The other."),
                 always("factor", REAL, "", "The evaluation length divided by the training length."),
-                named("side", "`a` or `b`.", "a|b"),
+                named("side", "Which of the two the row is of.", "a|b"),
                 always("run", TEXT, "", "A run of that model."),
                 always("extension", TEXT, "", "What is applied at inference."),
             ),
