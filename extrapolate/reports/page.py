@@ -213,12 +213,13 @@ class Code(Block):
 class Switch(Block):
     """Several views of one thing, of which the HTML page shows one: each one's name, and its blocks. No Markdown.
 
-    name: no other switch of the page has it.
+    name: no other switch of the page has it. chosen: the number of the view that is shown first.
     """
 
     name: str
     label: str
     views: Mapping[str, Sequence[Block]]
+    chosen: int = 0
 
     def markdown(self) -> str:
         return ""
@@ -226,7 +227,7 @@ class Switch(Block):
     def html(self) -> Markup:
         buttons, panels = Markup(), Markup()
         for at, (name, blocks) in enumerate(self.views.items()):
-            chosen = at == 0
+            chosen = at == self.chosen
             buttons += Markup('<label><input type="radio" name="{}" value="{}"{}><span>{}</span></label>').format(
                 self.name, at, Markup(" checked") if chosen else "", _line(name)
             )

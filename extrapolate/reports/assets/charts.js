@@ -41,7 +41,7 @@ function placed(layout, width, names, height) {
   return found;
 }
 
-// The exponential moving average, whose weights add up to 1 from the first value on, as training.smoothed of Python.
+// The exponential moving average, whose weights add up to 1 from the first value on, as chart.smoothed of Python.
 // An infinite value, which JSON has as null, ends it: an average without it would look as if nothing had happened.
 function smoothed(values, kept) {
   let total = 0, weight = 0, ended = false;
@@ -53,7 +53,7 @@ function smoothed(values, kept) {
   });
 }
 
-// Each line's average, but for those behind a mean (traces.thin of Python), which stay as they are.
+// Each line's average. Lines behind a mean stay as they are.
 function averaged(traces, kept) {
   return traces.map((trace) => trace.hoverinfo === "skip" ? trace : { ...trace, y: smoothed(trace.y, kept) });
 }
@@ -96,8 +96,7 @@ function addTools(plot, traces, kept, moved) {
 
 function drawChart(figure) {
   const plot = figure.querySelector(".plot");
-  const { traces, layout, smoothing } = JSON.parse(figure.querySelector("script").textContent, escaped);
-  const kept = 0.9;
+  const { traces, layout, kept } = JSON.parse(figure.querySelector("script").textContent, escaped);
   const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))
     .map(([name, axis]) => [name, { automargin: true, ...axis }]));
   const whole = { margin: { l: 60, r: 20, t: 30, b: 50 }, autosize: true, ...layout, ...axes };
@@ -106,7 +105,7 @@ function drawChart(figure) {
   const named = (trace) => trace.type === "heatmap"
     ? { texttemplate: room(trace) ? "%{text}" : "", hoverinfo: "text", ...trace }
     : { hovertemplate: "%{fullData.name}<br>%{x}: %{y}%{text}<extra></extra>", text: "", ...trace };
-  const drawn = (smoothing ? averaged(traces, kept) : traces).map(named);
+  const drawn = (kept ? averaged(traces, kept) : traces).map(named);
   // Named one by one: plotly's own choice has a button that sends the data to a host.
   const options = { displaylogo: false, displayModeBar: plot.clientWidth < 640 ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d", "resetScale2d"]] };
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap").length;
@@ -123,7 +122,7 @@ function drawChart(figure) {
       width = plot.clientWidth;
       look().then(() => Plotly.Plots.resize(plot));
     }).observe(plot);
-    if (smoothing) {
+    if (kept) {
       addTools(plot, traces, kept, (byTime) => {
         whole.xaxis.title = { text: byTime ? "training time (seconds)" : counted };
         Plotly.relayout(plot, { "xaxis.autorange": true }).then(look);
