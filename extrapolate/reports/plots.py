@@ -11,7 +11,7 @@ import pandas as pd
 from extrapolate import files
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series, smoothed
 from extrapolate.reports.names import label
-from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable, spread
 
 # Inches. Every picture has panels of one height, so that the same number of names fits beside them.
 HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide if it is the only one
@@ -204,24 +204,6 @@ def _points(line: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _far(value: float) -> str:
     return f"{'-' if value < 0 else ''}infinity" if abs(value) >= FURTHEST else f"{value:.3g}"
-
-
-def spread(wanted_N: np.ndarray, gap: float, room: float) -> np.ndarray:
-    """The places nearest to those wanted (least squares) that are `gap` apart and within 0 and `room`, in one order.
-
-    Where they do not all fit, the room ends later.
-    """
-    order_N = np.argsort(wanted_N, kind="stable")
-    blocks: list[list[float]] = []  # sum, count: neighbours that push each other share their mean
-    for at, place in enumerate(wanted_N[order_N]):
-        blocks.append([place - at * gap, 1])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + count]
-    means_N = np.repeat([total / count for total, count in blocks], [int(count) for _, count in blocks])
-    found_N = np.empty(len(wanted_N))
-    found_N[order_N] = np.clip(means_N, 0, max(0, room - (len(wanted_N) - 1) * gap)) + gap * np.arange(len(wanted_N))
-    return found_N
 
 
 def _is_grey(one: Series) -> bool:

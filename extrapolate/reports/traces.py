@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
 from extrapolate.reports.names import short
 from extrapolate.reports.page import Block, Picture, Switch
-from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable
+from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
 MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a line, and of a chart: a page must open
+MOST_ENDS, LONGEST_END = 20, 32  # names at the ends of lines: how many have room, and their characters
 ABREAST = 2  # panels side by side; of more, the page shows one at a time
 _SYMBOLS = dict(
     zip(
@@ -76,6 +78,12 @@ def figure(chart: Chart) -> dict[str, Any]:
             layout[f"yaxis{number}"]["anchor"] = f"x{number}"
         if gone := _gone(panel):
             layout["annotations"].append(_note(f"Off the scale: {gone} points. Double click: all.", number))
+    if len(chart.panels) == 1 and chart.kept is None and (names := _ends(chart.panels[0])):
+        layout["annotations"] += names
+        layout |= {
+            "showlegend": False,
+            "margin": {"l": 60, "r": 30 + 7 * max(len(one["text"]) for one in names), "t": 30, "b": 50},
+        }
     return {"traces": traces, "layout": layout, "kept": chart.kept}
 
 
@@ -186,6 +194,26 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.range is not None:
         made["range"] = numbers(axis.range)
     return made
+
+
+def _ends(panel: Panel) -> list[dict[str, Any]]:
+    """Names at the right, each at the height at which its line ends; none if they do not fit, or a line ends early."""
+    named = [one for one in panel.series if not one.is_behind and (one.style is not None or one.is_reference)]
+    if panel.y.range is None or not 0 < len(named) <= MOST_ENDS:
+        return []
+    low, high = panel.y.range
+    last = [pd.Series(list(one.y), dtype=float).iloc[-1:] for one in named]
+    wanted_N = np.array([(drawable(y).iloc[0] - low) / (high - low) if len(y) else np.nan for y in last]).clip(0, 1)
+    if np.isnan(wanted_N).any() or max(len(short(one.name)) for one in named) > LONGEST_END:
+        return []
+    return [
+        {
+            "text": short(one.name), "xref": "paper", "yref": "paper", "x": 1.01, "y": round(float(height), 3),
+            "xanchor": "left", "yanchor": "middle", "showarrow": False,
+            "font": {"size": 12, "color": GREY if one.style is None else one.style["color"]},
+        }
+        for one, height in zip(named, spread(wanted_N, 1 / MOST_ENDS, 1), strict=True)
+    ]  # fmt: skip
 
 
 def _gone(panel: Panel) -> int:

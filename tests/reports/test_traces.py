@@ -233,7 +233,8 @@ def test_of_more_than_two_panels_the_page_shows_the_last_first() -> None:
 def test_what_leaves_the_range_is_counted() -> None:
     lines = [Series("RoPE", [1, 2, 3], [9.0, 4.0, 9.0]), Series("seed", [1], [99.0], kind="reference")]
     chart = Chart("text", "a.png", [Panel(lines, Axis(), Axis(range=(3.0, 5.0)), since=2)])
-    (note,) = figure(chart)["layout"]["annotations"]
+    note, name = figure(chart)["layout"]["annotations"]
+    assert (name["text"], name["y"]) == ("seed", 1)
     assert note["text"].startswith("Off the scale: 1 points")
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from extrapolate.reports import plots, styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import MODEL, SEEDS
 from extrapolate.reports.seeds import counts
@@ -79,7 +79,7 @@ class Cost(Section):
             for column in losses:
                 found = table[MODEL.name][front(table[TRAINING], table[column])]
                 blocks.append(Text(FRONT.format(float(column[len("Loss (ev=") : -1]), ", ".join(found))))
-        blocks += [Text(EXPLAINED), Table(_shown(table, [TRAINING, SPEED, *losses]))]
+        blocks += [Table(_shown(table, [TRAINING, SPEED, *losses])), Details([Text(EXPLAINED)])]
         for name in MEASURED.values():
             columns = [str(column) for column in table if str(column).startswith(name)]
             if table[columns].notna().any(axis=None):

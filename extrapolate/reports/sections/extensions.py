@@ -10,7 +10,7 @@ from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports import plots
 from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.tables import strict_mean
 from extrapolate.reports.traces import Plot
@@ -69,9 +69,9 @@ class Extensions(Section):
         blocks: list[Block] = [
             Heading(2, f"Extensions against the models as trained, protocol {subject}"),
             Plot(drawn),
-            Text(EXPLAINED),
             *([Text(FEWER.format(len(shown), len(table)))] if len(table) > len(shown) else []),
             Table(texts),
+            Details([Text(EXPLAINED)]),
         ]
         return Part(blocks, {f"{stem}.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
 

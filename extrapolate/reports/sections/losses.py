@@ -13,7 +13,7 @@ from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.comparison import Comparison
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
@@ -22,7 +22,7 @@ from extrapolate.results.described import Described, plain
 
 MOST_TICKS = 9
 _DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
-BEST_CONTROL = "best control (L/2 to L tokens)"
+BEST_CONTROL = "best control"
 LOSS_AXIS = "loss (nats per token)"
 MODEL = Column("Model", TEXT, meaning="The model's name. Runs that differ in the seed alone are one model.")
 LOSS = Column(
@@ -48,7 +48,7 @@ LOSS_BY_EV = Described(
 )  # fmt: skip
 
 CONTROL_TEXT = """\
-Difference to the control, with its 95 % interval. The control is the plain model on the same targets, with its context
+The control is the plain model on the same targets, with its context
 cut back to between L/2 and L tokens. Under windows, rows at 1x score worse than the control, because every window
 starts without context; longer windows start less often. Under fixed-target, a row above the control is harmed by
 length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
@@ -80,7 +80,7 @@ class Losses(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return list(material.rows)
+        return material.protocols()
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -90,23 +90,22 @@ class Losses(Section):
         blocks: list[Block] = [
             Heading(2, f"Protocol {subject}"),
             Table(table, f"{subject}, loss in nats per token"),
-            Text(said),
+            Details([Text(said)]),
         ]
         if known_by(subject).by_window:
             blocks += [Text(BY_WINDOW_TEXT), Table(tables.by_window(rows), f"{subject}, perplexity")]
         if (spread := tables.seed_spread(rows)) is not None:
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
+        stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in compared) else []
         drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")
         blocks += [
-            Plot(drawn),
-            *_about_seeds(rows, material.styles),
-            Text(CONTROL_TEXT),
+            # The first screen has the charts, and in Markdown the first one.
+            *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),
+            Text("Difference to the control, with its 95 % interval:"),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
-            Text(comparison.marked(against)),
+            Details([Text(CONTROL_TEXT), Text(comparison.marked(against)), *stretches]),
         ]
-        if any(one.clusters == "stretches" for one in compared):
-            blocks.append(Text(STRETCHES))
         picture = partial(plots.draw, drawn)
         return Part(
             blocks,
@@ -136,7 +135,7 @@ def _around(rows: pd.DataFrame, style: Mapping[str, Style], bands: pd.DataFrame 
     return found if bands is None else found.join(bands.set_index(["model", "factor"]))
 
 
-def _about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
+def about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
     """What the lines and bands of seeds are; nothing where each model has one seed."""
     found = _bands(rows, style)
     if found is None:

@@ -10,7 +10,7 @@ from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import plots, styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.positions import OF_ALL, Failure, by_position, failure_table, failures, furthest, with_seeds
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
 from extrapolate.reports.styles import MOST_BANDS, Style
@@ -114,11 +114,11 @@ class Positions(Section):
             table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
-                Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len)),
                 Table(
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
+                Details([Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len))]),
                 Plot(beyond),
             ]
             files[f"failure_lengths{end}.parquet"] = parquet(table)

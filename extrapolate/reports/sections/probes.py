@@ -10,7 +10,7 @@ from extrapolate import results
 from extrapolate.reports import plots, probes
 from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.traces import Plot
 
@@ -38,7 +38,7 @@ class Probes(Section):
         blocks = [
             Heading(2, f"Probe {subject}"),
             Table(by_length, f"probe {subject}, accuracy"),
-            Text(probes.caption(rows)),
+            Details([Text(probes.caption(rows))]),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
             Plot(drawn),
             *([Text(FEWER.format(len(map_.rows), len(by_depth)))] if len(map_.rows) < len(by_depth) else []),

@@ -13,7 +13,7 @@ from extrapolate.evaluation.names import AS_TRAINED
 from extrapolate.reports import plots, styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.styles import Style
 from extrapolate.reports.tables import strict_mean
@@ -84,9 +84,8 @@ class Training(Section):
         blocks = [
             Heading(2, "Training"),
             Plot(drawn),
-            Text(EXPLAINED),
-            Text(THINNED.format(most_points(drawn))),
             Table(shown),
+            Details([Text(EXPLAINED), Text(THINNED.format(most_points(drawn)))]),
         ]
         return Part(blocks, {"training.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
 
