@@ -197,15 +197,15 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _ends(panel: Panel) -> list[dict[str, Any]]:
-    """Names at the right, each at the height at which its line ends; none if they do not fit, or a line ends early."""
+    """Names at the right, each at the height at which its line ends; none if they do not fit."""
     named = [one for one in panel.series if not one.is_behind and (one.style is not None or one.is_reference)]
     if panel.y.range is None or not 0 < len(named) <= MOST_ENDS:
         return []
-    low, high = panel.y.range
-    last = [pd.Series(list(one.y), dtype=float).iloc[-1:] for one in named]
-    wanted_N = np.array([(drawable(y).iloc[0] - low) / (high - low) if len(y) else np.nan for y in last]).clip(0, 1)
-    if np.isnan(wanted_N).any() or max(len(short(one.name)) for one in named) > LONGEST_END:
+    if max(len(short(one.name)) for one in named) > LONGEST_END:
         return []
+    low, high = panel.y.range
+    last = [pd.Series(list(one.y), dtype=float).dropna() for one in named]
+    wanted_N = np.array([(drawable(y).iloc[-1] - low) / (high - low) if len(y) else 0.0 for y in last]).clip(0, 1)
     return [
         {
             "text": short(one.name), "xref": "paper", "yref": "paper", "x": 1.01, "y": round(float(height), 3),

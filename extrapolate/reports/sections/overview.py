@@ -25,7 +25,7 @@ this table. {} Red cells are losses above that at 1x. A click on a column's name
 HOLDS = f"""\
 A model holds to a length if, at it and all shorter ones, its loss is surely less than {LEAST:g} nats above that of the
 control, by the 95 % interval of the difference. The control is the plain model on the same targets, with its context
-cut back to between L/2 and L tokens."""
+cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
@@ -118,17 +118,20 @@ class _Cells:
         return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
 
     def holds(self, model: str) -> Cell:
-        """Up to which factor the loss is surely less than LEAST above the control's."""
-        held = 1.0
+        """Up to which factor the loss is surely less than LEAST above the control's: `≥ 1x` if no later one is told."""
+        held, least = 1.0, ""
         for factor in (factor for factor in self.factors if factor > 1):
             one = self._to_control.get((model, factor))
-            high = None if one is None or one.difference is None else one.difference.high
-            if high is None and one is not None:
+            found = None if one is None else one.difference
+            if found is None:
+                break  # the model ends before
+            if found.low is None or found.high is None:
                 return Cell(NOTHING)
-            if high is None or high >= LEAST:
+            if found.high >= LEAST:
+                least = "≥ " if found.low <= 0 else ""
                 break
             held = factor
-        return Cell(f"{held:g}x", held, kind="good" if held == self.factors[-1] else "")
+        return Cell(f"{least}{held:g}x", held, kind="good" if held == self.factors[-1] else "")
 
     def loss(self, model: str, factor: float) -> Cell:
         loss = self._losses.get((model, factor), math.nan)

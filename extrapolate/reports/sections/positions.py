@@ -142,9 +142,7 @@ def losses_chart(
     shown = curves[curves["factor"].isin(factors)]
     best = shown.groupby(["factor", "position"])["control_loss"].min()
     y = Axis("loss (nats per token)", range=styles.limits(shown["loss"], best))
-    x = Axis(
-        f"position in the window / L (L = {seq_len} tokens)" if len(factors) == 1 else "position in the window / L"
-    )
+    x = Axis(f"position in the window / L (L = {seq_len})")
     panels = []
     for factor in factors:
         here, control = shown[shown["factor"] == factor], best.loc[factor]
