@@ -1,31 +1,157 @@
-"""Pictures that the HTML page draws itself, and that the reader can read off."""
+"""What a chart shows, described once: `traces` draws it for the page, and `plots` as a picture."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
-from markupsafe import Markup
+import numpy as np
+import pandas as pd
 
-from extrapolate.reports.page import Picture
+from extrapolate.reports.styles import Style, drawable
+
+MOST_ROWS = 40  # of a map that can still be read
+BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # of a map's cells; the ink can be read on all of them
+INK = "#101214"
 
 
 @dataclass(frozen=True)
-class Chart(Picture):
-    """A picture in Markdown, and a chart in the HTML page: traces and a layout in plotly's schema, as JSON has it.
+class Axis:
+    """One axis of a panel. The renderer chooses what is not given.
 
-    smoothing: the chart has a slider for the exponential moving average, and a switch between tokens and time.
+    scale: `even` puts all `ticks` at the same distance from each other; every x of the panel is one of them.
+    ticks: value -> label. range: the values that are shown; points outside are marked or counted.
     """
 
-    traces: Sequence[Mapping[str, Any]] = ()
-    layout: Mapping[str, Any] = field(default_factory=dict)
-    smoothing: bool = False
+    title: str = ""
+    scale: Literal["linear", "log", "even"] = "linear"
+    ticks: Mapping[float, str] = field(default_factory=dict)
+    range: tuple[float, float] | None = None
 
-    def html(self) -> Markup:
-        drawn = {"traces": self.traces, "layout": self.layout, "smoothing": self.smoothing}
-        # Within a script nothing but its end is read, which no JSON needs to hold as it is.
-        data = Markup(json.dumps(drawn, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
-        return Markup(
-            '<figure class="chart"><div class="plot" role="img" aria-label="{}"></div>'
-            '<script type="application/json">{}</script><figcaption>{}</figcaption></figure>'
-        ).format(self.text, data, self.text)
+
+@dataclass(frozen=True)
+class Series:
+    """A line or some points, named at the end of the line or in the legend.
+
+    style: None for a thin grey line that has no name in the picture. low, high: a band around y.
+    texts: for each point, what the page says when the reader points at it. seconds: for each point, the training time.
+
+    kind: `line`, `points`; `thin`, a line behind the one with the same name, such as one seed; `crosses`, marks on the
+    line with the same name; `reference`, a grey dashed line that stands for no model, and `steps`, the same as a
+    staircase.
+    """
+
+    name: str
+    x: Iterable[float]
+    y: Iterable[float]
+    style: Style | None = None
+    kind: Literal["line", "points", "thin", "crosses", "reference", "steps"] = "line"
+    low: Iterable[float] | None = None
+    high: Iterable[float] | None = None
+    texts: Sequence[str] = ()
+    seconds: Iterable[float] | None = None
+
+    def band(self) -> pd.DataFrame:
+        """x, low and high of the points where the band has both ends; empty without a band."""
+        if self.style is None or self.low is None or self.high is None:
+            return pd.DataFrame(columns=["x", "low", "high"])
+        ends = pd.DataFrame({"x": list(self.x), "low": list(self.low), "high": list(self.high)}, dtype=float).dropna()
+        return ends.apply(drawable)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it stands for no model."""
+        return self.kind in ("reference", "steps")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it belongs to another line, and has no name of its own."""
+        return self.kind in ("thin", "crosses")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Series on one pair of axes. since: points further to the left may leave the range of y unmentioned.
+
+    title: above the picture; the page has it in place of a title of y that is missing, and to choose between panels.
+    """
+
+    series: Sequence[Series]
+    x: Axis
+    y: Axis = field(default_factory=Axis)
+    title: str = ""
+    zero: bool = False  # whether a line marks y = 0
+    since: float = -np.inf
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Numbers by row and column, each in a cell whose colour says how large it is.
+
+    values_RC: NaN for an empty cell. most: the value with the strongest colour. signed: whether -most is strong too,
+    in another colour. digits: decimals in a cell. title: above the picture. below: what the columns are.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values_RC: np.ndarray
+    most: float
+    signed: bool = False
+    digits: int = 3
+    below: str = "evaluation length / training length"
+
+    def texts(self) -> list[list[str]]:
+        """What the cells say."""
+        sign = "+" if self.signed else ""
+        return [["" if value != value else f"{value:{sign}.{self.digits}f}" for value in row] for row in self.values_RC]
+
+    def colours(self) -> list[str]:
+        """From the least value to the most."""
+        return [BETTER, NEITHER, WORSE] if self.signed else [NEITHER, BETTER]
+
+    def ends(self) -> tuple[float, float]:
+        """The values of the first and the last colour."""
+        return (-self.most if self.signed else 0.0), self.most
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a chart shows, and the name of its picture's file.
+
+    text: in a few words, for those who do not see it. panels: with one y-axis, its scale is shared; the names of series
+    stand beside the last one. kept: lines are exponential moving averages that keep this share at each point, and the
+    page lets the reader change it.
+    """
+
+    text: str
+    file: str
+    panels: Sequence[Panel] | Heat
+    kept: float | None = None
+
+
+def seeds(rows: pd.DataFrame, model: str, style: Style | None, against: str = "factor") -> list[Series]:
+    """A thin line for each run of a named model, of its losses against a column; none if it has one run."""
+    if style is None or rows["run"].nunique() < 2:
+        return []
+    runs = rows.sort_values(against).groupby("run")
+    return [Series(model, mine[against], mine["loss"], style, "thin") for _, mine in runs]
+
+
+def differences(title: str, table: pd.DataFrame, rows: Sequence[str]) -> Heat:
+    """A table of differences as a map, with names for its rows.
+
+    The strongest colour is that of the 90th percentile, so that one large difference does not make the others pale.
+    """
+    values_RC = table.to_numpy(float)
+    sizes = np.abs(values_RC[np.isfinite(values_RC)])
+    most = max(0.01, float(np.quantile(sizes, 0.9))) if len(sizes) else 1.0
+    return Heat(title, list(rows), [str(name) for name in table.columns], values_RC, most, signed=True)
+
+
+def smoothed(losses: "pd.Series[float]", kept: float) -> "pd.Series[float]":
+    """The exponential moving average, whose weights add up to 1 from the first point on.
+
+    It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
+    """
+    ended = np.isinf(losses.to_numpy()).cumsum() > 0  # pandas alone would leave it out
+    return losses.ewm(alpha=1 - kept).mean().mask(ended, np.inf)

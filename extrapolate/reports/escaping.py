@@ -46,9 +46,13 @@ def in_order(name: str) -> list[tuple[str, int]]:
     return [(words, int(digits or 0)) for words, digits in _DIGITS.findall(name)]
 
 
-def label(name: str) -> str:
-    """The name for matplotlib: it is no formula, it is not too long, and it has its place in the legend."""
+def short(name: str) -> str:
+    """The name in a chart: in one line, and not too long."""
     name = one_line(name)
-    if len(name) > LONGEST:
-        name = f"{name[: LONGEST - 1]}…"
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def label(name: str) -> str:
+    """The same for matplotlib: it is no formula, and it has its place in the legend."""
+    name = short(name)
     return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")

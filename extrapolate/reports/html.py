@@ -8,8 +8,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from extrapolate.reports.chart import Chart
 from extrapolate.reports.page import Block, Heading, within
+from extrapolate.reports.traces import Plot
 
 _ASSETS = resources.files("extrapolate.reports") / "assets"
 
@@ -21,7 +21,7 @@ def html(blocks: Sequence[Block], title: str) -> str:
     taken for markup would still do nothing.
     """
     scripts = [_asset("page.js")]
-    if any(isinstance(block, Chart) for block in within(blocks)):
+    if any(isinstance(block, Plot) for block in within(blocks)):
         scripts = [_plotly(), _asset("charts.js"), *scripts]
     environment = Environment(
         loader=PackageLoader("extrapolate.reports", "assets"), autoescape=True, undefined=StrictUndefined

@@ -29,6 +29,13 @@ from extrapolate.statistics.effective import THRESHOLD
 from extrapolate.statistics.seeds import on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
 
+ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
+
+
+def isolates(protocol: str) -> bool:
+    """Whether a protocol scores the same targets at every length, each with more context; with whatever arguments."""
+    return protocol.partition(":")[0] == ISOLATES
+
 
 @dataclass(frozen=True)
 class Material:
@@ -65,6 +72,10 @@ class Material:
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of all tables of the protocol."""
         return list(self.losses[protocol]["Model"])
+
+    def protocols(self) -> list[str]:
+        """The protocols in the order of the page: the one that the answer is about, which isolates length, first."""
+        return sorted(self.rows, key=lambda protocol: not isolates(protocol))
 
     def of_studies(self, file: str, table: Table) -> pd.DataFrame:
         """The rows of such a file of all studies whose runs are in the report, with `study`, their folder.

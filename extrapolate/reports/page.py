@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from extrapolate.reports import escaping, tables
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
+_INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 
@@ -72,23 +73,40 @@ class Text(Block):
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell. value: what rows are sorted by, the text where it is None. note: what the reader can ask for.
+    """A table's cell. value: what rows are sorted by; the text if it is None. note: what the reader can ask for.
 
-    kind: `best`, or `near` for what is not surely worse; empty otherwise.
+    kind: `best`, `near` if it is not surely worse, or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
     """
 
     text: str
     value: float | None = None
     note: str = ""
     kind: str = ""
+    harm: float = 0.0
+    colour: str = ""
 
     def html(self) -> Markup:
         """The cell as an element of a row."""
-        value = "" if self.value is None else Markup(' data-value="{}"').format(f"{self.value:.9g}")
+        value = Markup() if self.value is None else Markup(' data-value="{}"').format(f"{self.value:.9g}")
+        if self.harm:
+            value += Markup(' style="--harm: {}"').format(f"{self.harm:.2f}")
         kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
         mark = Markup(' <span class="mark">≈</span>') if (self.kind == "near") else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
-        return Markup("<td{}{}>{}{}{}</td>").format(value, kind, _line(self.text), mark, note)
+        return Markup("<td{}{}>{}{}{}</td>").format(value, kind, self._shown(), mark, note)
+
+    def _shown(self) -> Markup:
+        """The text, with an interval below its number."""
+        found = _INTERVAL.fullmatch(_line(self.text))
+        if found is None:
+            return escape(_line(self.text))
+        number, interval, rest = found.groups()
+        return Markup('{}{}<span class="interval">{}</span>').format(number, rest, interval)
+
+    def head(self) -> Markup:
+        """The cell as the name of a row."""
+        dot = Markup('<i style="background: {}"></i>').format(self.colour) if self.colour else ""
+        return Markup('<th scope="row">{}{}</th>').format(dot, _line(self.text))
 
 
 @dataclass(frozen=True)
@@ -126,14 +144,16 @@ class Table(Block):
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A table of the HTML page alone, whose cells have marks and notes; each row begins with its name."""
+    """A table whose cells have marks and notes in the HTML page; each row begins with its name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
 
     def markdown(self) -> str:
-        return ""
+        return Table(
+            pd.DataFrame([[cell.text for cell in row] for row in self.rows], columns=list(self.columns))
+        ).markdown()
 
     def html(self) -> Markup:
         head = Markup().join(
@@ -141,16 +161,12 @@ class Grid(Block):
             for name in self.columns
         )
         body = Markup("\n").join(
-            Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-                _line(first.text), Markup().join(cell.html() for cell in rest)
-            )
+            Markup("<tr>{}{}</tr>").format(first.head(), Markup().join(cell.html() for cell in rest))
             for first, *rest in self.rows
         )
         tools = Markup()
         if any(cell.note for row in self.rows for cell in row):
-            tools += Markup(
-                '<label><input type="checkbox" class="notes"> show intervals and seeds in the table</label>'
-            )
+            tools += Markup('<label><input type="checkbox" class="notes"> intervals and seeds</label>')
         if len(self.rows) > _FEW_ROWS:
             tools += Markup('<label>only rows with <input type="search" class="filter"></label>')
         if tools:
@@ -211,22 +227,23 @@ class Code(Block):
 
 @dataclass(frozen=True)
 class Switch(Block):
-    """Several views of one thing, of which the HTML page shows one: each one's name, and its blocks. No Markdown.
+    """Several views of one thing, each with its name: the HTML page shows one at a time, Markdown has the first shown.
 
-    name: no other switch of the page has it.
+    name: no other switch of the page has it. chosen: the number of the view that is shown first.
     """
 
     name: str
     label: str
     views: Mapping[str, Sequence[Block]]
+    chosen: int = 0
 
     def markdown(self) -> str:
-        return ""
+        return markdown(list(self.views.values())[self.chosen]).rstrip("\n") if self.views else ""
 
     def html(self) -> Markup:
         buttons, panels = Markup(), Markup()
         for at, (name, blocks) in enumerate(self.views.items()):
-            chosen = at == 0
+            chosen = at == self.chosen
             buttons += Markup('<label><input type="radio" name="{}" value="{}"{}><span>{}</span></label>').format(
                 self.name, at, Markup(" checked") if chosen else "", _line(name)
             )
@@ -240,8 +257,38 @@ class Switch(Block):
 
 
 @dataclass(frozen=True)
+class Beside(Block):
+    """Two columns of blocks, one below the other on a phone and in Markdown."""
+
+    left: Sequence[Block]
+    right: Sequence[Block]
+
+    def markdown(self) -> str:
+        return markdown([*self.left, *self.right]).rstrip("\n")
+
+    def html(self) -> Markup:
+        columns = [Markup("\n").join(block.html() for block in side) for side in (self.left, self.right)]
+        return Markup('<div class="beside"><div>{}</div><div>{}</div></div>').format(*columns)
+
+
+@dataclass(frozen=True)
+class Details(Block):
+    """Words that the HTML page shows when the reader asks for them."""
+
+    blocks: Sequence[Block]
+    summary: str = "How is this measured?"
+
+    def markdown(self) -> str:
+        return markdown(self.blocks).rstrip("\n")
+
+    def html(self) -> Markup:
+        content = Markup("\n").join(block.html() for block in self.blocks)
+        return Markup("<details><summary>{}</summary>{}</details>").format(self.summary, content)
+
+
+@dataclass(frozen=True)
 class OnlyMarkdown(Block):
-    """A block in place of which the HTML page has others: a picture of several charts."""
+    """A block that the HTML page has in another place."""
 
     block: Block
 
@@ -271,6 +318,10 @@ def within(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block
         if isinstance(block, OnlyHtml):
             yield from within([block.block])
+        if isinstance(block, Beside):
+            yield from within([*block.left, *block.right])
+        if isinstance(block, Details):
+            yield from within(block.blocks)
         if isinstance(block, Switch):
             for view in block.views.values():
                 yield from within(view)

@@ -1,7 +1,7 @@
-"""What all pictures of a report share: panels in a row, lines, and their names at the right end. By matplotlib."""
+"""Draws charts as pictures with matplotlib: panels in a row with the names at the ends of their lines, and maps."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,120 +9,116 @@ import numpy as np
 import pandas as pd
 
 from extrapolate import files
+from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series, smoothed
 from extrapolate.reports.escaping import label
-from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MOST_MARKERS, Style, drawable, limits
+from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable, spread
 
-MOST_PANELS = 6
-# Inches. Every picture has panels of one height, so that so many names fit beside them.
-HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide where it is the only one
+# Inches. Every picture has panels of one height, so that the same number of names fits beside them.
+HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide if it is the only one
 LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts
 SHARED_GAP, OWN_GAP = 0.2, 0.75  # between panels with one scale, and with scales of their own
 LEADER, SAMPLE, ROW, NOTE = 0.3, 0.35, 0.16, 0.17  # from a line's end to its name, beside it, and below it
+CELL, SLIM, FEW_COLUMNS = (0.75, 0.24), 0.28, 14  # of a map; of one with more columns, whose cells have no text
 DARK_GREY = "#5C6066"  # of notes
 SMALL = 8  # points
 DOTS = 150  # an inch
 
 
-class Sheet:
-    """A picture in the making: so many panels in a row, from bottom to top on one scale, or each on its own.
+def draw(chart: Chart, path: Path) -> None:
+    """Draws a chart. The file's suffix decides its format."""
+    with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = _map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure
+    save(figure, path)
 
-    style: how each model is drawn. named: the models that are coloured, with their names at the right of the last
-    panel, each at the height at which its line ends. All others are thin and grey, and counted in words. What leaves
-    a panel is marked at its edge.
+
+class _Sheet:
+    """The picture of some panels.
+
+    Series with a style have their names at the right of the last panel, each at the height at which its line ends. All
+    others are thin and grey, and counted in words. What leaves a panel is marked at its edge.
     """
 
-    def __init__(self, count: int, style: Mapping[str, Style], named: Sequence[str], *, one_scale: bool = True) -> None:
+    def __init__(self, chart: Chart) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
+        panels = chart.panels
+        assert not isinstance(panels, Heat)
+        one_scale = all(panel.y == panels[0].y for panel in panels)
         self.figure: Any = Figure()
         FigureCanvasAgg(self.figure)  # measures texts
-        self.panels: list[Any] = list(self.figure.subplots(1, count, squeeze=False, sharey=one_scale)[0])
-        self._style, self._named, self._gap = style, set(named), SHARED_GAP if one_scale else OWN_GAP
-        self._curves: list[tuple[Any, str, Any]] = []  # panel, name, line
-        self._references: list[tuple[Any, pd.Series[Any]]] = []  # panel, values
+        self._axes: list[Any] = list(self.figure.subplots(1, len(panels), squeeze=False, sharey=one_scale)[0])
+        self._kept, self._gap = chart.kept, SHARED_GAP if one_scale else OWN_GAP
+        self._lines: list[tuple[Any, Series, Any]] = []  # with a name, or grey: axes, series, line
         self._left: dict[str, float] = {}  # what leaves a panel, and to where
         self._notes: list[str] = []
-        for panel in self.panels:
-            panel.grid(alpha=0.3)
-            panel.tick_params(labelsize=SMALL)
+        for axes, panel in zip(self._axes, panels, strict=True):
+            self._draw(axes, panel)
+        self._axes[0].set_ylabel(panels[0].y.title)
+        self._lay_out()
 
-    def curve(self, panel: Any, x: Any, y: "pd.Series[Any]", model: str, **changed: Any) -> None:
-        """Draws a model's line, thin and grey where the model is not named."""
-        if model in self._named:
-            every = max(1, len(y) // MOST_MARKERS)  # of a long line, some points have its marker
-            style = {"markersize": 4, "linewidth": 1.5, "markevery": every, **self._style[model], **changed}
-        else:
-            style = {"color": GREY, "linewidth": 0.6, "alpha": 0.5, "zorder": 1.2}
-            style |= {"marker": "o", "markersize": 3} if len(y) == 1 else {}  # a line of one point is not seen
-        (line,) = panel.plot(x, drawable(y), **style)
-        self._curves.append((panel, model, line))
+    def _draw(self, axes: Any, panel: Panel) -> None:
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=SMALL)
+        if panel.zero:
+            axes.axhline(0, color="grey", linewidth=1)
+        crowded = self._kept is not None and sum(not one.is_behind for one in panel.series) > MANY
+        for one in panel.series:
+            if one.kind == "thin" and crowded:
+                continue  # the steps of many models would hide the averages
+            x, y = _places(panel.x, one.x), pd.Series(list(one.y), dtype=float)
+            if self._kept is not None and not one.is_behind:
+                y = smoothed(y, self._kept)
+            if one.style is not None and len(band := one.band()):
+                colour = one.style["color"]
+                within = {"facecolor": (colour, 0.1), "edgecolor": (colour, 0.5), "linewidth": 0.7, "linestyle": ":"}
+                axes.fill_between(_places(panel.x, band["x"]), band["low"], band["high"], **within)
+            (line,) = axes.plot(x, drawable(y), **self._look(one, len(y)))
+            if not one.is_behind:
+                self._lines.append((axes, one, line))
+        several = len(self._axes) > 1
+        axes.set_title(panel.title, fontsize="medium" if several else None)
+        axes.set_xlabel(panel.x.title, fontsize=SMALL if several else None)
+        _scale(axes, panel.x)
+        if panel.y.range is not None:
+            axes.set_ylim(*panel.y.range)
+            for where, one, line in self._lines:
+                if where is axes:
+                    self._mark(axes, one.name, line, panel.y.range, panel.since)
 
-    def reference(self, panel: Any, x: Any, y: "pd.Series[Any]", name: str) -> None:
-        """Draws a line that is no model's, grey and dashed. A panel shows it in any case."""
-        (line,) = panel.plot(x, drawable(y), color=GREY, linestyle="--", linewidth=1, label=name)
-        self._curves.append((panel, name, line))
-        self._references.append((panel, y))
-        self._named.add(name)
+    def _look(self, one: Series, points: int) -> dict[str, Any]:
+        """How a series is drawn, by matplotlib's words."""
+        if one.is_reference:
+            stairs = {"drawstyle": "steps-post"} if one.kind == "steps" else {}
+            return {"color": GREY, "linestyle": "--", "linewidth": 1, **stairs}
+        alone = one.kind == "points"
+        if one.style is None:
+            dot = {"marker": "o", "markersize": 3} if points == 1 or alone else {}  # a line of one point is not seen
+            grey = {"color": GREY, "linewidth": 0.6, "alpha": 0.5, "zorder": 1.2}
+            return grey | dot | ({"linestyle": ""} if alone else {})
+        if one.kind == "thin":
+            width = 0.6 if self._kept is None else 0.4
+            return {"color": one.style["color"], "linewidth": width, "alpha": 0.5, "zorder": 1.5}
+        if one.kind == "crosses":
+            cross = {"marker": "X", "markersize": 8, "markeredgecolor": "white", "linestyle": ""}
+            return {"color": one.style["color"], **cross}
+        every = max(1, points // MOST_MARKERS)  # of a long line, some points have its marker
+        look = {"markersize": 4, "linewidth": 1.5, "markevery": every, **one.style}
+        return look | ({"linestyle": "", "markersize": 6} if alone else {})
 
-    def band(self, panel: Any, x: Any, low: "pd.Series[Any]", high: "pd.Series[Any]", model: str) -> None:
-        """Fills the room between two lines in a model's colour, where both have values."""
-        color = self._style[model]["color"]
-        within = {"facecolor": (color, 0.1), "edgecolor": (color, 0.5), "linewidth": 0.7, "linestyle": ":"}
-        panel.fill_between(x, drawable(low), drawable(high), **within)
-
-    def seeds(self, panel: Any, rows: pd.DataFrame, model: str, against: str = "factor") -> None:
-        """Draws a named model's losses against a column, a thin line for each of its runs; nothing where it has one."""
-        if model not in self._named or rows["run"].nunique() < 2:
-            return
-        for _, mine in rows.sort_values(against).groupby("run"):
-            self.thin(panel, mine[against], mine["loss"], model)
-
-    def thin(self, panel: Any, x: Any, y: "pd.Series[Any]", model: str, width: float = 0.6) -> None:
-        """Draws a thin line of a named model behind its own: a seed, say."""
-        if model in self._named:
-            panel.plot(x, drawable(y), color=self._style[model]["color"], linewidth=width, alpha=0.5, zorder=1.5)
-
-    def fit(
-        self, panel: Any, values: "pd.Series[Any]", around: pd.DataFrame | None = None, since: float = -np.inf
-    ) -> None:
-        """Lets a panel, and those that share its scale, show these values but for a few that are far from the rest.
-
-        around: the seeds and bands of the values, see `styles.limits`. What leaves it at `since` or further to the
-        right is marked, and said in words.
-        """
-        shared = panel.get_shared_y_axes().get_siblings(panel)
-        references = [y for where, y in self._references if where in shared]
-        if (ends := limits(values, *references, around=around)) is None:
-            return
-        panel.set_ylim(*ends)
-        for where, name, line in self._curves:
-            if where in shared:
-                self._mark(where, name, line, ends, since)
-
-    def _mark(self, panel: Any, name: str, line: Any, ends: tuple[float, float], since: float) -> None:
+    def _mark(self, axes: Any, name: str, line: Any, ends: tuple[float, float], since: float) -> None:
         """Marks at a panel's edge where a line is last beyond its ends, and keeps how far it goes."""
         x_N, y_N = _points(line)
         for beyond_N, end, marker in ((y_N > ends[1], ends[1], "^"), (y_N < ends[0], ends[0], "v")):
             gone_N = beyond_N & (x_N >= since)
             if gone_N.any():
                 style = {"color": line.get_color(), "alpha": line.get_alpha(), "marker": marker, "markersize": 4}
-                panel.plot(x_N[gone_N][-1:], [end], linestyle="", clip_on=False, **style)
+                axes.plot(x_N[gone_N][-1:], [end], linestyle="", clip_on=False, **style)
                 self._left[name] = max([self._left.get(name, 0.0), *y_N[gone_N]], key=abs)
 
-    def note(self, text: str) -> None:
-        """A line of text below the panels."""
-        self._notes.append(text)
-
-    def save(self, path: Path) -> None:
-        """Puts everything in its place, and writes the picture. The file's suffix decides its format."""
-        with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self._lay_out()
-        save(self.figure, path)
-
     def _lay_out(self) -> None:
-        figure, count = self.figure, len(self.panels)
+        figure, count = self.figure, len(self._axes)
         self._say_what_is_grey()
         width = WIDE if count == 1 else NARROW
         right = LEFT + count * width + (count - 1) * self._gap
@@ -140,28 +136,29 @@ class Sheet:
         ends = [text.get_window_extent(renderer).x1 / DOTS for text in [*texts, *notes]]
         whole = (max([right, *ends]) + 0.1, below + HEIGHT + ABOVE)
         figure.set_size_inches(*whole)
-        for at, panel in enumerate(self.panels):
+        for at, axes in enumerate(self._axes):
             left = LEFT + at * (width + self._gap)
-            panel.set_position([left / whole[0], below / whole[1], width / whole[0], HEIGHT / whole[1]])
+            axes.set_position([left / whole[0], below / whole[1], width / whole[0], HEIGHT / whole[1]])
         self._place(texts, right, width, below)
 
     def _say_what_is_grey(self) -> None:
-        grey = {name for _, name, _ in self._curves} - self._named
+        grey = {one.name for _, one, _ in self._lines if _is_grey(one)}
         gone = [value for name, value in self._left.items() if name in grey]
         if grey:
             out = f"; off the scale: {len(gone)}, to {_far(max(gone, key=abs))}" if gone else ""
-            for _, name, line in self._curves:
-                if name in grey and len(grey) > CROWD:
+            for _, one, line in self._lines:
+                if one.name in grey and len(grey) > CROWD:
                     line.set_alpha(0.2)
             models = "a model" if len(grey) == 1 else f"{len(grey)} models"
-            self.note(f"Grey: {models} that the picture does not name{out}. The table has all.")
+            self._notes.append(f"Grey: {models} that the picture does not name{out}. The table has all.")
 
     def _names(self) -> list[tuple[str, Any]]:
         """The text of each name, and the line that it stands beside: the last panel's, if it has points."""
         found: dict[str, Any] = {}
-        for panel, name, line in self._curves:
-            if name in self._named and (name not in found or (panel is self.panels[-1] and len(_points(line)[0]))):
-                found[name] = line
+        for axes, one, line in self._lines:
+            last = axes is self._axes[-1] and len(_points(line)[0])
+            if not _is_grey(one) and (one.name not in found or last):
+                found[one.name] = line
         return [
             (label(name) + (f"  (to {_far(self._left[name])})" if name in self._left else ""), line)
             for name, line in found.items()
@@ -171,7 +168,7 @@ class Sheet:
         """Moves the names to where their lines end, none over another, and leads each line to its name."""
         from matplotlib.lines import Line2D
 
-        last, inches = self.panels[-1], self.figure.dpi_scale_trans
+        last, inches = self._axes[-1], self.figure.dpi_scale_trans
         lines = [line for _, line in self._names()]
         to_share = last.transScale + last.transLimits
         ends = []
@@ -209,31 +206,56 @@ def _far(value: float) -> str:
     return f"{'-' if value < 0 else ''}infinity" if abs(value) >= FURTHEST else f"{value:.3g}"
 
 
-def spread(wanted_N: np.ndarray, gap: float, room: float) -> np.ndarray:
-    """The places nearest to those wanted (least squares) that are `gap` apart and within 0 and `room`, in one order.
-
-    Where they do not all fit, the room ends later.
-    """
-    order_N = np.argsort(wanted_N, kind="stable")
-    blocks: list[list[float]] = []  # sum, count: neighbours that push each other share their mean
-    for at, place in enumerate(wanted_N[order_N]):
-        blocks.append([place - at * gap, 1])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + count]
-    means_N = np.repeat([total / count for total, count in blocks], [int(count) for _, count in blocks])
-    found_N = np.empty(len(wanted_N))
-    found_N[order_N] = np.clip(means_N, 0, max(0, room - (len(wanted_N) - 1) * gap)) + gap * np.arange(len(wanted_N))
-    return found_N
+def _is_grey(one: Series) -> bool:
+    return one.style is None and not one.is_reference
 
 
-def tokens_below(panel: Any) -> None:
-    """Says that the axis below a panel counts training tokens: 200k, 1.5M."""
+def _places(axis: Axis, x: Any) -> list[float]:
+    """Where an axis has its values."""
+    places = {value: float(at) for at, value in enumerate(axis.ticks)}
+    return [places[value] for value in x] if axis.scale == "even" else [float(value) for value in x]
+
+
+def _scale(axes: Any, axis: Axis) -> None:
+    """The scale, ticks and range of x. Large numbers are 200k and 1.5M."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    panel.set_xlabel("training tokens", fontsize=SMALL)
-    panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if axis.scale == "log":
+        axes.set_xscale("log", base=2)
+    if axis.ticks:
+        axes.set_xticks(_places(axis, axis.ticks), list(axis.ticks.values()))
+        axes.minorticks_off()
+    elif max(map(abs, axes.get_xlim())) >= 10_000:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if axis.range is not None:
+        axes.set_xlim(*axis.range)
+
+
+def _map(heat: Heat) -> Any:
+    """The picture of a map."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    few = len(heat.columns) <= FEW_COLUMNS
+    width, height = (CELL[0] if few else SLIM) * len(heat.columns), CELL[1] * len(heat.rows)
+    names = [label(name) for name in heat.rows]
+    left, above, below = 0.3 + 0.068 * max(map(len, names)), 0.4, 0.5
+    whole = (left + max(width, 3.0) + 0.2, above + height + below)
+    figure = Figure(figsize=whole)
+    axes = figure.add_axes((left / whole[0], below / whole[1], width / whole[0], height / whole[1]))
+    colours = LinearSegmentedColormap.from_list("", heat.colours())
+    low, high = heat.ends()
+    axes.imshow(np.clip(heat.values_RC, low, high), cmap=colours, vmin=low, vmax=high, aspect="auto")
+    for row, texts in enumerate(heat.texts() if few else []):
+        for column, text in enumerate(texts):
+            axes.text(column, row, text, ha="center", va="center", fontsize=SMALL, color=INK)
+    axes.set_xticks(range(len(heat.columns)), heat.columns, fontsize=SMALL)
+    axes.set_yticks(range(len(names)), names, fontsize=SMALL)
+    axes.set_xlabel(heat.below, fontsize=SMALL)
+    axes.tick_params(length=0)
+    figure.text(0.1 / whole[0], 1 - 0.1 / whole[1], heat.title, va="top")
+    return figure
 
 
 def save(figure: Any, path: Path) -> None:

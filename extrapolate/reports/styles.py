@@ -109,3 +109,21 @@ def _finite(values: "pd.Series[Any]") -> "pd.Series[float]":
     """Those that can be drawn where they are."""
     numbers = drawable(values).dropna()
     return numbers[numbers.abs() < FURTHEST]
+
+
+def spread(wanted_N: np.ndarray, gap: float, room: float) -> np.ndarray:
+    """The places nearest to those wanted (least squares) that are `gap` apart and within 0 and `room`, in one order.
+
+    If they do not all fit, the room ends later.
+    """
+    order_N = np.argsort(wanted_N, kind="stable")
+    blocks: list[list[float]] = []  # sum, count: neighbours that push each other share their mean
+    for at, place in enumerate(wanted_N[order_N]):
+        blocks.append([place - at * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + count]
+    means_N = np.repeat([total / count for total, count in blocks], [int(count) for _, count in blocks])
+    found_N = np.empty(len(wanted_N))
+    found_N[order_N] = np.clip(means_N, 0, max(0, room - (len(wanted_N) - 1) * gap)) + gap * np.arange(len(wanted_N))
+    return found_N

@@ -1,20 +1,28 @@
-"""What charts of the HTML page are made of: traces and layouts in plotly's schema, as JSON has it.
+"""Draws charts for the HTML page: traces and layouts in plotly's schema, as JSON has it.
 
 Names stand in them as they are. assets/charts.js shows every text as text, and gives the colours of axes and grids.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
-from extrapolate.reports.escaping import LONGEST, one_line
-from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, Style, drawable, limits
+from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
+from extrapolate.reports.escaping import short
+from extrapolate.reports.page import Block, Picture, Switch
+from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
-EDGE = 0.7  # the width of a band's
+MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a line, and of a chart: a page must open
+MOST_ENDS, LONGEST_END = 20, 32  # names at the ends of lines: how many have room, and their characters
+ABREAST = 2  # panels side by side; of more, the page shows one at a time
 _SYMBOLS = dict(
     zip(
         MARKERS,
@@ -28,6 +36,63 @@ _SYMBOLS = dict(
 _DASH = {"-": "solid", **dict(zip(DASHES, ("dot", "dash", "dashdot", "longdash"), strict=True))}
 
 
+@dataclass(frozen=True)
+class Plot(Block):
+    """A chart: its picture in Markdown, and drawn by the browser in the HTML page."""
+
+    chart: Chart
+
+    def markdown(self) -> str:
+        return Picture(self.chart.text, self.chart.file).markdown()
+
+    def html(self) -> Markup:
+        panels = self.chart.panels
+        if not isinstance(panels, Heat) and len(panels) > ABREAST:
+            views = {one.title: [Plot(replace(self.chart, panels=[one]))] for one in panels}
+            return Switch(self.chart.file, f"{self.chart.text}:", views, len(views) - 1).html()
+        # Within a script nothing but its end is read, which no JSON needs to hold as it is.
+        data = json.dumps(figure(self.chart), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        return Markup(
+            '<figure class="chart"><div class="plot" role="img" aria-label="{}"></div>'
+            '<script type="application/json">{}</script><figcaption>{}</figcaption></figure>'
+        ).format(self.chart.text, Markup(data), self.chart.text)
+
+
+def figure(chart: Chart) -> dict[str, Any]:
+    """The traces and the layout of a chart of one map, or of a few panels side by side; and `kept`, see `Chart`."""
+    if isinstance(chart.panels, Heat):
+        return _map(chart.panels)
+    traces: list[Trace] = []
+    layout: dict[str, Any] = {"hovermode": "closest", "annotations": []}
+    most = most_points(chart)
+    for at, panel in enumerate(chart.panels):
+        number = "" if at == 0 else str(at + 1)
+        here = {"xaxis": f"x{number}", "yaxis": f"y{number}"} if number else {}
+        behind = {"showlegend": False} if at else {}  # the first panel's names are those of all
+        drawn = [trace for one in panel.series for trace in _traces(one, most, chart.kept)]
+        traces += [trace | here | behind for trace in _arranged(drawn)]
+        layout[f"xaxis{number}"] = _axis(panel.x)
+        layout[f"yaxis{number}"] = _axis(panel.y if panel.y.title else replace(panel.y, title=panel.title))
+        if len(chart.panels) > 1:
+            layout[f"xaxis{number}"] |= {"domain": [0.56, 1] if at else [0, 0.44], "anchor": f"y{number}"}
+            layout[f"yaxis{number}"]["anchor"] = f"x{number}"
+        if gone := _gone(panel):
+            layout["annotations"].append(_note(f"Off the scale: {gone} points. Double click: all.", number))
+    if len(chart.panels) == 1 and chart.kept is None and (names := _ends(chart.panels[0])):
+        layout["annotations"] += names
+        layout |= {
+            "showlegend": False,
+            "margin": {"l": 60, "r": 30 + 7 * max(len(one["text"]) for one in names), "t": 30, "b": 50},
+        }
+    return {"traces": traces, "layout": layout, "kept": chart.kept}
+
+
+def most_points(chart: Chart) -> int:
+    """How many points of a line are drawn at most."""
+    lines = 1 if isinstance(chart.panels, Heat) else sum(len(panel.series) for panel in chart.panels)
+    return min(MOST_POINTS, max(2, MOST_OF_ALL // max(1, lines)))
+
+
 def numbers(values: Iterable[Any], digits: int = DIGITS) -> list[float | None]:
     """The values rounded, for JSON: None where there is none, or it is infinite."""
     found = drawable(pd.Series(list(values), dtype=float))
@@ -39,107 +104,157 @@ def _short(value: float) -> float:
     return int(value) if value.is_integer() else value
 
 
-def shown(name: str) -> str:
-    """A name in a chart: in one line, and not too long."""
-    name = one_line(name)
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+def _traces(one: Series, most: int, kept: float | None) -> list[Trace]:
+    """The band of a series, and its line. Of more points than `most` those that are equally far apart."""
+    x, y = list(one.x), list(one.y)
+    every = slice(None, None, -(-len(x) // most) or 1)
+    trace: Trace = {"type": "scatter", "name": short(one.name), "x": numbers(x[every]), "y": numbers(y[every])}
+    if one.seconds is not None and any(seconds := numbers(list(one.seconds)[every], digits=1)):
+        trace["meta"] = {"seconds": seconds}
+    if any(one.texts):
+        trace["text"] = list(one.texts[every])
+    if kept is None:
+        trace = _compact(trace)
+    return [*_band(one), trace | _look(one)]
 
 
-def curve(name: str, x: Iterable[Any], y: Iterable[Any], style: Style | None) -> Trace:
-    """A model's line. Without a style it is grey, behind the others, and named where the reader points at it.
+def _look(one: Series) -> Trace:
+    """How a series is drawn. A line behind another, and a mark on it, come and go with it."""
+    if one.is_reference:
+        line = {"color": GREY, "dash": "dash", "width": 1.5} | ({"shape": "hv"} if one.kind == "steps" else {})
+        return {"mode": "lines", "line": line, "legendgroup": one.name}
+    if one.style is None:  # behind the others, and named where the reader points at it
+        shape = (
+            {"marker": {"size": 6, "color": GREY}} if one.kind == "points" else {"line": {"color": GREY, "width": 1}}
+        )
+        return {"mode": _mode(one), "opacity": 0.4, "showlegend": False} | shape
+    colour = one.style["color"]
+    look: Trace = {"mode": _mode(one), "legendgroup": one.name}
+    if one.kind == "thin":
+        line = {"color": colour, "width": 0.8}
+        return look | {"line": line, "opacity": 0.6, "hoverinfo": "skip", "showlegend": False}
+    if one.kind == "crosses":
+        return look | {"marker": {"symbol": "x", "size": 9, "color": colour}, "showlegend": False}
+    # Of a long line, some points have its marker, which tells apart models of one colour.
+    look["marker"] = {"symbol": _SYMBOLS[one.style["marker"]], "size": 7, "maxdisplayed": MOST_MARKERS, "color": colour}
+    return look | {"line": {"color": colour, "dash": _DASH[one.style["linestyle"]], "width": 2}}
 
-    Of a long line, some points have its marker, which tells apart models of one colour.
-    """
-    trace: Trace = {"type": "scatter", "name": shown(name), "x": numbers(x), "y": numbers(y), "mode": "lines"}
-    if style is None:
-        return trace | {"line": {"color": GREY, "width": 1}, "opacity": 0.4, "showlegend": False}
-    marker = {"symbol": _SYMBOLS[style["marker"]], "size": 7, "maxdisplayed": MOST_MARKERS}
-    line = {"color": style["color"], "dash": _DASH[style["linestyle"]], "width": 2}
-    return trace | {"mode": "lines+markers", "line": line, "marker": marker, "legendgroup": name}
+
+def _mode(one: Series) -> str:
+    if one.kind in ("points", "crosses"):
+        return "markers"
+    return "lines+markers" if one.kind == "line" and one.style is not None else "lines"
 
 
-def compact(trace: Trace) -> Trace:
+def _compact(trace: Trace) -> Trace:
     """The trace with the first x and the distance in place of all, where they are equally far apart."""
     x = trace["x"]
-    steps = {round(after - before, DIGITS) for before, after in pairwise(x)}
-    if len(steps) != 1:
+    steps = {None if None in pair else round(pair[1] - pair[0], DIGITS) for pair in pairwise(x)}
+    if len(x) < 4 or len(steps) != 1 or None in steps:
         return trace
     return {name: value for name, value in trace.items() if name != "x"} | {"x0": x[0], "dx": steps.pop()}
 
 
-def thin(name: str, x: Iterable[Any], y: Iterable[Any], style: Style) -> Trace:
-    """A line behind a model's own, which comes and goes with it: a seed."""
-    return {
-        "type": "scatter", "mode": "lines", "x": numbers(x), "y": numbers(y), "legendgroup": name, "showlegend": False,
-        "name": shown(name), "line": {"color": style["color"], "width": 0.8}, "opacity": 0.6, "hoverinfo": "skip",
-    }  # fmt: skip
-
-
-def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any], style: Style) -> list[Trace]:
+def _band(one: Series) -> list[Trace]:
     """The room between two lines, which comes and goes with a model's line. Where an end is missing, there is none."""
-    ends = pd.DataFrame({"x": list(x), "low": numbers(low), "high": numbers(high)}).dropna()
+    ends = one.band()
+    if one.style is None or ends.empty:
+        return []
+    colour = one.style["color"]
     common = {
-        "type": "scatter", "mode": "lines", "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
-        "line": {"color": style["color"], "width": EDGE, "dash": "dot"}, "x": numbers(ends["x"]),
+        "type": "scatter", "mode": "lines", "legendgroup": one.name, "showlegend": False, "hoverinfo": "skip",
+        "name": short(one.name), "line": {"color": colour, "width": 0.7, "dash": "dot"}, "x": numbers(ends["x"]),
     }  # fmt: skip
-    inside = f"rgba({', '.join(str(int(style['color'][at : at + 2], 16)) for at in (1, 3, 5))}, 0.1)"
+    inside = f"rgba({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))}, 0.1)"
     return [
         common | {"y": numbers(ends["low"])},
         common | {"y": numbers(ends["high"]), "fill": "tonexty", "fillcolor": inside},
     ]
 
 
-def arranged(lines: Sequence[Trace]) -> list[Trace]:
-    """The lines in front of bands, and both in front of grey lines, which are paler where they are a crowd."""
-    grey = [line for line in lines if line.get("line", {}).get("color") == GREY]
+def _arranged(traces: Sequence[Trace]) -> list[Trace]:
+    """Lines in front of bands, and both in front of grey lines, which are paler if they are many."""
+    grey = [trace for trace in traces if "legendgroup" not in trace]
     pale = {"opacity": 0.15} if len(grey) > CROWD else {}
-    behind = [line | pale if "opacity" in line else line for line in grey]
-    rest = [line for line in lines if line.get("line", {}).get("color") != GREY]
-    return [*behind, *sorted(rest, key=lambda line: line.get("line", {}).get("width") != EDGE)]
+    rest = [trace for trace in traces if "legendgroup" in trace]
+    return [
+        *(trace | pale for trace in grey),
+        *sorted(rest, key=lambda trace: trace.get("line", {}).get("width") != 0.7),
+    ]
 
 
-def reference(name: str, x: Iterable[Any], y: Iterable[Any]) -> Trace:
-    """A line that is no model's, grey and dashed."""
-    return {
-        "type": "scatter", "mode": "lines", "name": name, "x": numbers(x), "y": numbers(y),
-        "line": {"color": GREY, "dash": "dash", "width": 1.5},
-    }  # fmt: skip
-
-
-def layout(
-    x: str, y: str, values: "pd.Series[Any]", *shown: "pd.Series[Any]", around: pd.DataFrame | None = None, **more: Any
-) -> dict[str, Any]:
-    """The axes' titles, and a range of the losses in which what diverged does not flatten the rest.
-
-    What leaves it is counted in the chart, which shows all after a double click. shown: other values that the range
-    has too, such as a reference's. around: the seeds and bands of the values, see `styles.limits`. more: what else the
-    layout has.
-    """
-    made: dict[str, Any] = {
-        "xaxis": {"title": {"text": x}} | more.pop("xaxis", {}),
-        "yaxis": {"title": {"text": y}},
-        "hovermode": "closest",
-        **more,
-    }
-    if (ends := limits(values, *shown, around=around)) is not None:
-        made["yaxis"]["range"] = numbers(ends)
-        gone = int((~drawable(values).dropna().between(*ends)).sum())
-        if gone:
-            made["annotations"] = [note(f"Off the scale: {gone} points. Double click: all.")]
+def _axis(axis: Axis) -> dict[str, Any]:
+    made: dict[str, Any] = {"title": {"text": axis.title}}
+    if axis.scale == "even":
+        return made | {"type": "category", "categoryorder": "array", "categoryarray": numbers(axis.ticks)}
+    if axis.scale == "log":
+        made["type"] = "log"
+    if axis.ticks:
+        made |= {"tickvals": list(axis.ticks), "ticktext": list(axis.ticks.values())}
+    if axis.range is not None:
+        made["range"] = numbers(axis.range)
     return made
 
 
-def note(text: str) -> dict[str, Any]:
-    """A line of small text above the chart, at its left."""
+def _ends(panel: Panel) -> list[dict[str, Any]]:
+    """Names at the right, each at the height at which its line ends; none if they do not fit."""
+    named = [one for one in panel.series if not one.is_behind and (one.style is not None or one.is_reference)]
+    if panel.y.range is None or not 0 < len(named) <= MOST_ENDS:
+        return []
+    if max(len(short(one.name)) for one in named) > LONGEST_END:
+        return []
+    low, high = panel.y.range
+    last = [pd.Series(list(one.y), dtype=float).dropna() for one in named]
+    wanted_N = np.array([(drawable(y).iloc[-1] - low) / (high - low) if len(y) else 0.0 for y in last]).clip(0, 1)
+    return [
+        {
+            "text": short(one.name), "xref": "paper", "yref": "paper", "x": 1.01, "y": round(float(height), 3),
+            "xanchor": "left", "yanchor": "middle", "showarrow": False,
+            "font": {"size": 12, "color": GREY if one.style is None else one.style["color"]},
+        }
+        for one, height in zip(named, spread(wanted_N, 1 / MOST_ENDS, 1), strict=True)
+    ]  # fmt: skip
+
+
+def _gone(panel: Panel) -> int:
+    """How many points of lines leave the range of y."""
+    if panel.y.range is None:
+        return 0
+    gone = 0
+    for one in panel.series:
+        if one.is_behind or one.is_reference:
+            continue
+        points = pd.DataFrame({"x": list(one.x), "y": list(one.y)}, dtype=float).dropna()
+        gone += int((~drawable(points["y"][points["x"] >= panel.since]).between(*panel.y.range)).sum())
+    return gone
+
+
+def _note(text: str, number: str) -> dict[str, Any]:
+    """A line of small text above a panel, at its left."""
     return {
-        "text": text, "xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom",
-        "showarrow": False, "font": {"size": 11},
+        "text": text, "xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0, "y": 1, "xanchor": "left",
+        "yanchor": "bottom", "showarrow": False, "font": {"size": 11},
     }  # fmt: skip
 
 
-def by_factor(factors: Sequence[float], seq_len: int) -> Mapping[str, Any]:
-    """The axis of evaluation lengths: 1x, 2x, 4x."""
-    return {
-        "title": {"text": f"evaluation length / training length (L = {seq_len} tokens)"},
-        "type": "log", "tickvals": list(factors), "ticktext": [f"{factor:g}x" for factor in factors],
+def _map(heat: Heat) -> dict[str, Any]:
+    """Every cell says its row and column where the reader points at it."""
+    cells, rows = heat.texts(), [short(name) for name in heat.rows]
+    said = [
+        [f"{name}, {column}: {cell or 'n/a'}" for column, cell in zip(heat.columns, mine, strict=True)]
+        for name, mine in zip(rows, cells, strict=True)
+    ]
+    (low, high), colours = heat.ends(), heat.colours()
+    trace = {
+        "type": "heatmap", "z": [numbers(row) for row in heat.values_RC], "text": cells, "hovertext": said,
+        "zmin": low, "zmax": high, "showscale": False, "xgap": 1, "ygap": 1, "textfont": {"color": INK},
+        "colorscale": [[at / (len(colours) - 1), colour] for at, colour in enumerate(colours)],
     }  # fmt: skip
+    bare = {"showgrid": False, "zeroline": False}
+    layout = {
+        "height": 130 + 26 * len(rows),
+        "xaxis": bare
+        | {"title": {"text": heat.below}, "tickvals": [*range(len(heat.columns))], "ticktext": [*heat.columns]},
+        "yaxis": bare | {"tickvals": [*range(len(rows))], "ticktext": rows, "autorange": "reversed"},
+    }
+    return {"traces": [trace], "layout": layout, "kept": None}

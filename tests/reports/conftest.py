@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.reports.chart import Chart
+from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.page import (
     Block,
     Cell,
@@ -24,6 +24,7 @@ from extrapolate.reports.page import (
     Table,
     Text,
 )
+from extrapolate.reports.traces import Plot
 
 KEPT = Path(__file__).parents[1] / "fixtures/format-1/rope"
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ HOSTILE = [
 def blocks_about(name: str) -> list[Block]:
     frame = pd.DataFrame({"Model": [name, "x"], name + " ": ["1", name], "loss": [1.5, float("nan")]})
     cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "near")]]
-    chart = Chart(name, "c.png", [{"x": [1], "y": [2], "name": name}], {"title": {"text": name}})
+    chart = Plot(Chart(name, "c.png", [Panel([Series(name, [1], [2])], Axis(name), title=name)]))
     return [
         Heading(1, f"a {name}"), Text(name), Text(name, strong=True), Table(frame, name),
         Grid(["Model", name], cells, name),

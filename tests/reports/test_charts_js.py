@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import traces
-from extrapolate.reports.chart import Chart
-from extrapolate.reports.sections.training import smoothed
+from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
+from extrapolate.reports.sections.training import KEPT
+from extrapolate.reports.traces import Plot
 
 pytest.importorskip("selenium")
 pytestmark = pytest.mark.skipif(
@@ -28,16 +28,21 @@ PAGE = """<!doctype html><meta charset="utf-8"><style>
 </style><div>%s</div><div id="tab" hidden>%s</div><script>%s</script><script>%s; drawCharts();</script>"""
 
 
-def charts() -> tuple[Chart, Chart]:
-    x = [1.0, 2.0]
-    lines = [traces.curve(name, x, [4.0, 4.5], STYLE) for name in NAMES]
-    first = Chart("names", "a.png", lines, traces.layout("<i>x</i>", "y", pd.Series(x)))
-    steps = traces.curve("RoPE", np.arange(50), LOSSES, STYLE) | {"meta": {"seconds": [*range(100, 150)]}}
-    diverged = traces.curve("NoPE", np.arange(50), np.where(np.arange(50) < 10, LOSSES, np.inf), STYLE)
-    diverged["y"][30:] = traces.numbers(LOSSES[30:])
-    shape = traces.layout("training tokens", "loss", pd.Series(LOSSES))
-    behind = traces.thin("RoPE", np.arange(50), LOSSES + 1, STYLE)
-    return first, Chart("training", "b.png", [behind, steps, diverged], shape, smoothing=True)
+def charts() -> tuple[Plot, Plot]:
+    lines = [Series(name, [1.0, 2.0], [4.0, 4.5], STYLE) for name in NAMES]
+    first = Chart("names", "a.png", [Panel(lines, Axis("<i>x</i>"), Axis("y"))])
+    steps = Series("RoPE", np.arange(50), LOSSES, STYLE, seconds=range(100, 150))
+    diverged = np.where(np.arange(50) == 10, np.inf, LOSSES)
+    panel = Panel(
+        [
+            Series("RoPE", np.arange(50), LOSSES + 1, STYLE, "thin"),
+            steps,
+            Series("NoPE", np.arange(50), diverged, STYLE),
+        ],
+        Axis("training tokens"),
+        Axis("loss"),
+    )
+    return Plot(first), Plot(Chart("training", "b.png", [panel], kept=KEPT))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +108,7 @@ def test_a_hidden_chart_is_drawn_when_it_is_shown_and_smoothed_as_the_reader_wis
     y = "return arguments[0].data.map((line) => [...line.y])"
     behind, average, ended = page.execute_script(y, plot)
     assert behind == (LOSSES + 1).round(4).tolist()
-    assert average == pytest.approx(smoothed(pd.Series(LOSSES)).tolist())
+    assert average == pytest.approx(smoothed(pd.Series(LOSSES), KEPT).tolist())
     assert ended == [*average[:10], *[None] * 40]  # at the first infinite loss, as in the picture
     slider = page.find_element("css selector", "input[type=range]")
     page.execute_script("arguments[0].value = 0; arguments[0].dispatchEvent(new Event('input'))", slider)

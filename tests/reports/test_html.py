@@ -7,10 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from extrapolate.reports import escaping
-from extrapolate.reports.chart import Chart
 from extrapolate.reports.html import html
 from extrapolate.reports.page import Text
 
@@ -74,8 +71,3 @@ def test_a_charts_data_come_back_as_they_were(page) -> None:
     name = "</script><b>&amp;"
     found = re.findall(r'<script type="application/json">(.*?)</script>', html(page(name), "a"), re.DOTALL)
     assert [json.loads(one)["traces"][0]["name"] for one in found] == [name]
-
-
-def test_what_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        Chart("a", "a.png", [{"y": [float("nan")]}]).html()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import escaping, plots, position_charts, position_pictures, styles
-from extrapolate.reports.plots import spread
-from extrapolate.reports.sections import checkpoints, losses
-from extrapolate.reports.styles import COLOURS
+from extrapolate.reports import escaping, plots, styles
+from extrapolate.reports.chart import MOST_ROWS, Axis, Chart, Heat, Panel, Series
+from extrapolate.reports.sections import checkpoints, losses, positions
+from extrapolate.reports.styles import COLOURS, spread
+from extrapolate.reports.traces import figure
 
 
 @pytest.fixture
@@ -62,24 +64,32 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def loss_by_length(rows: pd.DataFrame, to: Path) -> None:
-    losses.draw(rows, style_of(rows), "Protocol windows", to)
+def loss_by_length(rows: pd.DataFrame, style: dict[str, styles.Style] | None = None) -> Chart:
+    return losses.chart(rows, style or style_of(rows), [], "Protocol windows", "made.png")
 
 
-def loss_by_position(rows: pd.DataFrame, to: Path) -> None:
-    position_pictures.draw_losses(curves_of(rows), styles.named(style_of(rows), rows), style_of(rows), 64, to)
+def loss_by_position(rows: pd.DataFrame) -> Chart:
+    named = styles.named(style_of(rows), rows)
+    return positions.losses_chart(curves_of(rows), [], named, style_of(rows), 64, "made.png")
 
 
-def differences(rows: pd.DataFrame, to: Path) -> None:
-    position_pictures.draw_differences(curves_of(rows), [], styles.named(style_of(rows), rows), style_of(rows), 64, to)
+def differences(rows: pd.DataFrame) -> Chart:
+    named = styles.named(style_of(rows), rows)
+    return positions.differences_chart(curves_of(rows), [], named, style_of(rows), 64, "made.png")
 
 
-@pytest.mark.parametrize("draw", [loss_by_length, loss_by_position, differences])
+def axis_of(chart: Chart) -> list[float]:
+    """The range of y that the page shows."""
+    found: list[float] = figure(chart)["layout"]["yaxis"]["range"]
+    return found
+
+
+@pytest.mark.parametrize("chart", [loss_by_length, loss_by_position, differences])
 @pytest.mark.parametrize("count", [1, 6, 31, 100])
 def test_a_picture_is_readable_with_any_number_of_models(
-    figures: list[Any], tmp_path: Path, count: int, draw: Callable[[pd.DataFrame, Path], None]
+    figures: list[Any], tmp_path: Path, count: int, chart: Callable[[pd.DataFrame], Chart]
 ) -> None:
-    draw(many(count), tmp_path / "made.png")
+    plots.draw(chart(many(count)), tmp_path / "made.png")
     (figure,) = figures
     width, height = figure.get_size_inches() * plots.DOTS
     assert width < 3500
@@ -100,24 +110,24 @@ def test_a_picture_is_readable_with_any_number_of_models(
 
 
 def test_the_names_stand_where_the_lines_end_and_grey_ones_are_counted(figures: list[Any], tmp_path: Path) -> None:
-    loss_by_length(many(31), tmp_path / "made.png")
+    plots.draw(loss_by_length(many(31)), tmp_path / "made.png")
     texts = {text.get_text(): text.get_position()[1] for text in figures[0].texts}
     (note,) = [text for text in texts if text.startswith("Grey: ")]
     assert note == "Grey: 11 models that the picture does not name; off the scale: 1, to 50. The table has all."
     assert len(texts) == 1 + styles.MOST_NAMED + 1  # and the control
     few = rows_of({"high": [4.0, 5.0], "low": [4.0, 4.5], "lower": [4.0, 4.49], "diverged": [4.0, 50.0]})
-    loss_by_length(few, tmp_path / "made.png")
+    plots.draw(loss_by_length(few), tmp_path / "made.png")
     texts = {text.get_text(): text.get_position()[1] for text in figures[1].texts}
-    order = ["diverged  (to 50)", "high", "low", "lower", "best control (L/2 to L tokens)"]
+    order = ["diverged  (to 50)", "high", "low", "lower", "best control"]
     assert sorted(texts, key=lambda text: -texts[text]) == order
 
 
 def test_the_best_control_is_in_the_picture_however_far_it_is(figures: list[Any], tmp_path: Path) -> None:
     rows = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.1, 4.3]}).assign(control_loss=1.5)
-    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
-    position_pictures.draw_losses(curves_of(rows), list(style_of(rows)), style_of(rows), 64, tmp_path / "made.png")
-    for figure in figures:
-        for panel in figure.axes:
+    plots.draw(loss_by_length(rows), tmp_path / "made.png")
+    plots.draw(loss_by_position(rows), tmp_path / "made.png")
+    for drawn in figures:
+        for panel in drawn.axes:
             bottom, top = panel.get_ylim()
             assert bottom < 1.5
             assert top < 5
@@ -126,8 +136,8 @@ def test_the_best_control_is_in_the_picture_however_far_it_is(figures: list[Any]
 def test_a_picture_with_fewer_models_keeps_the_others_styles(figures: list[Any], tmp_path: Path) -> None:
     """A model keeps its colour where an earlier one in the order has no rows."""
     rows = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.1, 4.3]})
-    losses.draw(rows[rows["model"] == "ExPE"], style_of(rows), "title", tmp_path / "made.png")
-    assert [text.get_text() for text in figures[0].texts] == ["best control (L/2 to L tokens)", "ExPE"]
+    plots.draw(loss_by_length(rows[rows["model"] == "ExPE"], style_of(rows)), tmp_path / "made.png")
+    assert [text.get_text() for text in figures[0].texts] == ["best control", "ExPE"]
     assert COLOURS[1] in {line.get_color() for line in figures[0].axes[0].get_lines()}
     assert COLOURS[0] not in {line.get_color() for line in figures[0].axes[0].get_lines()}
 
@@ -141,7 +151,7 @@ def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_pat
         }
     )  # fmt: skip
     style = style_of(rows_of({"RoPE": [4.0]}))
-    position_pictures.draw_differences(curves, [], ["RoPE"], style, 64, tmp_path / "made.png")
+    plots.draw(positions.differences_chart(curves, [], ["RoPE"], style, 64, "made.png"), tmp_path / "made.png")
     bottom, top = figures[0].axes[0].get_ylim()
     assert 0.7 < bottom < 0.8
     assert 0.84 < top < 0.9
@@ -150,7 +160,7 @@ def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_pat
 def test_every_seed_is_a_thin_line_behind_the_mean(figures: list[Any], tmp_path: Path) -> None:
     one = rows_of({"RoPE": [4.0, 4.4], "ExPE": [4.0, 4.2]})
     other = one[one["model"] == "RoPE"].assign(run="RoPE-s1", loss=[4.2, 5.0])
-    losses.draw(pd.concat([one, other]), style_of(one), "title", tmp_path / "made.png")
+    plots.draw(loss_by_length(pd.concat([one, other])), tmp_path / "made.png")
     lines = figures[0].axes[0].get_lines()
     *thin, mean = [line for line in lines if line.get_color() == COLOURS[0]]
     assert [line.get_ydata().tolist() for line in thin] == [[4.0, 4.4], [4.2, 5.0]]
@@ -175,17 +185,17 @@ def apart() -> pd.DataFrame:
 def test_seeds_and_bands_are_inside_their_axis_in_their_models_colour(figures: list[Any], tmp_path: Path) -> None:
     """Else the picture shows a clean win where the seeds tell no difference."""
     rows = apart()
-    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
+    chart = loss_by_length(rows)
+    plots.draw(chart, tmp_path / "made.png")
     axes = figures[0].axes[0]
     bottom, top = axes.get_ylim()
-    chart = losses.chart(rows, style_of(rows), [], "made.png")
-    assert chart.layout["yaxis"]["range"] == pytest.approx([bottom, top], abs=1e-3)
+    assert axis_of(chart) == pytest.approx([bottom, top], abs=1e-3)
     reach = 4.3027 * np.std([-1.5, 0, 2], ddof=1) / 3**0.5  # Student's t with two degrees of freedom
     assert bottom < 4.05 + 1 / 6 - reach
     assert top > 4.2 + 1 / 6 + reach
     assert top < 4.2 + 1 / 6 + reach + 1  # what diverged is left out, and said
     assert "diverged  (to 90.2)" in [text.get_text() for text in figures[0].texts]
-    assert chart.layout["annotations"][0]["text"].startswith("Off the scale: 2 points")
+    assert figure(chart)["layout"]["annotations"][0]["text"].startswith("Off the scale: 2 points")
     colours = [band.get_facecolor()[0] for band in axes.collections]
     assert [mpl.colors.to_hex(colour).upper() for colour in colours] == [*COLOURS[:3]]
     assert all(colour[3] <= 0.15 for colour in colours)
@@ -195,12 +205,12 @@ def test_the_bands_of_differences_are_inside_their_axis(figures: list[Any], tmp_
     curves = curves_of(rows_of({"RoPE": [4.0], "ExPE": [4.1], "ALiBi": [4.0], "NoPE": [4.1], "far": [40.0]}))
     curves = curves.assign(low=curves["difference"] - 3, high=curves["difference"] + 5)
     style = style_of(curves)
-    position_pictures.draw_differences(curves, [], [*style], style, 64, tmp_path / "made.png")
+    chart = positions.differences_chart(curves, [], [*style], style, 64, "made.png")
+    plots.draw(chart, tmp_path / "made.png")
     bottom, top = figures[0].axes[0].get_ylim()
     assert -3.6 < bottom < -3
     assert 5.1 < top < 6
-    chart = position_charts.differences(curves, [], [*style], style, 64, "made.png")
-    assert chart.layout["yaxis"]["range"] == pytest.approx([bottom, top], abs=1e-3)
+    assert axis_of(chart) == pytest.approx([bottom, top], abs=1e-3)
 
 
 def test_the_seeds_of_checkpoints_are_inside_their_axes(figures: list[Any], tmp_path: Path) -> None:
@@ -208,12 +218,14 @@ def test_the_seeds_of_checkpoints_are_inside_their_axes(figures: list[Any], tmp_
     rows["seed"] = rows["run"].str[-1].astype(int)
     table = checkpoints.by_checkpoint(rows, ["RoPE", "ExPE"], {})
     rows = rows[rows["model"] != "diverged"]
-    checkpoints.draw(rows, table, style_of(rows), tmp_path / "made.png")
+    chart = checkpoints.chart(rows, table, style_of(rows), "made.png")
+    plots.draw(chart, tmp_path / "made.png")
     for panel, top in zip(figures[0].axes, (6.0, 6.2), strict=True):
         assert panel.get_ylim()[0] < 2.6
         assert panel.get_ylim()[1] > top
-    shown = checkpoints.chart(rows, table, style_of(rows), "made.png").layout["yaxis"]["range"]
-    assert shown == pytest.approx(figures[0].axes[1].get_ylim(), abs=1e-3)
+    shown = figure(chart)["layout"]
+    for panel, axis in zip(figures[0].axes, ("yaxis", "yaxis2"), strict=True):
+        assert shown[axis]["range"] == pytest.approx(panel.get_ylim(), abs=1e-3)
 
 
 @pytest.mark.filterwarnings("error")
@@ -236,28 +248,31 @@ def test_a_loss_that_cannot_be_drawn_leaves_the_picture_aloud(tmp_path: Path, mo
     monkeypatch.setattr(
         plots, "save", lambda figure, path: (shown.extend(t.get_text() for t in figure.texts), save(figure, path))
     )
-    losses.draw(rows, style_of(rows), "title", tmp_path / "made.png")
+    plots.draw(loss_by_length(rows), tmp_path / "made.png")
     assert (tmp_path / "made.png").stat().st_size
     assert said in shown
 
 
 @pytest.mark.filterwarnings("error")
-def test_any_name_can_be_drawn(tmp_path: Path) -> None:
+def test_any_name_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = ["$\\frac{$", "_hidden", "a" * 1000, "x\x1b[31m\ny", "中文", "<script>"]
     rows = rows_of({model: [4.0, 4.1] for model in hostile})
-    sheet = plots.Sheet(1, style_of(rows), hostile)
-    for model in hostile:
-        sheet.curve(sheet.panels[0], [1, 2], pd.Series([4.0, 4.1]), model)
-    sheet.save(tmp_path / "made.svg")
+    lines = [Series(model, [1, 2], [4.0, 4.1], style) for model, style in style_of(rows).items()]
+    shown: list[str] = []
+    save = plots.save
+    monkeypatch.setattr(
+        plots, "save", lambda figure, path: (shown.extend(t.get_text() for t in figure.texts), save(figure, path))
+    )
+    plots.draw(Chart("text", "made.svg", [Panel(lines, Axis("x"))]), tmp_path / "made.svg")
     assert (tmp_path / "made.svg").stat().st_size
-    assert {text.get_text() for text in sheet.figure.texts} == {escaping.label(name) for name in hostile}
+    assert set(shown) == {escaping.label(name) for name in hostile}
 
 
 @pytest.mark.filterwarnings("error")
 def test_many_factors_are_the_longest_few(figures: list[Any], tmp_path: Path) -> None:
     rows = rows_of({"RoPE": [4.0] * 30}, position=0, bucket=32)
-    position_pictures.draw_losses(rows, ["RoPE"], style_of(rows), 64, tmp_path / "made.png")
-    assert len(figures[0].axes) == plots.MOST_PANELS
+    plots.draw(positions.losses_chart(rows, [], ["RoPE"], style_of(rows), 64, "made.png"), tmp_path / "made.png")
+    assert len(figures[0].axes) == positions.MOST_PANELS
     assert figures[0].axes[-1].get_title() == f"windows of {2.0**29:g}x"
 
 
@@ -269,3 +284,33 @@ def test_names_keep_their_distance_and_move_no_further_than_they_must() -> None:
     assert np.diff(np.sort(placed)).min() > 0.0999
     assert placed.min() >= 0
     assert placed.max() <= 2.0 + 1e-9
+
+
+MAP = Heat(
+    "a title", ["a long name $x$ _"], ["1x", "4x", "16x"], np.array([[0.01, math.nan, math.inf]]), 0.3, signed=True
+)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rows", [1, MOST_ROWS])
+def test_the_picture_of_a_map_has_readable_cells(figures: list[Any], tmp_path: Path, rows: int) -> None:
+    map_ = replace(MAP, rows=list(MAP.rows) * rows, values_RC=np.repeat(MAP.values_RC, rows, axis=0))
+    plots.draw(Chart("text", "made.png", map_), tmp_path / "made.png")
+    (figure,) = figures
+    figure.dpi = plots.DOTS
+    (panel,) = figure.axes
+    box = panel.get_window_extent()
+    assert box.height / rows > 30
+    cells = [text.get_window_extent() for text in panel.texts if text.get_text()]
+    assert len(cells) == 2 * rows
+    assert not any(one.overlaps(other) for at, one in enumerate(cells) for other in cells[:at])
+    names = [text.get_window_extent() for text in panel.get_yticklabels()]
+    assert all(name.x0 >= 0 and name.x1 <= box.x0 for name in names)
+    assert max(figure.get_size_inches()) < 15
+
+
+def test_a_map_of_many_columns_fits_without_texts(figures: list[Any], tmp_path: Path) -> None:
+    many = Heat("title", ["queries", "keys"], [str(at) for at in range(32)], np.ones((2, 32)), 1.0)
+    plots.draw(Chart("text", "made.png", many), tmp_path / "made.png")
+    assert not figures[0].axes[0].texts
+    assert max(figures[0].get_size_inches()) < 15

@@ -2,14 +2,18 @@
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import inspection_charts, position_charts, styles, traces
-from extrapolate.reports.chart import Chart
-from extrapolate.reports.sections import checkpoints, losses, training
+from extrapolate.reports import styles, traces
+from extrapolate.reports.chart import Axis, Chart, Heat, Panel, Series
+from extrapolate.reports.sections import checkpoints, inspection, losses, positions, training
+from extrapolate.reports.traces import Plot, figure
 from extrapolate.statistics.comparison import CONTROL, Comparison
 from extrapolate.statistics.intervals import Interval
 from extrapolate.statistics.positions import Failure
@@ -32,8 +36,14 @@ def style_of(rows: pd.DataFrame) -> dict[str, styles.Style]:
     return styles.styles(rows, list(dict.fromkeys(rows["model"])))
 
 
-def written(chart: Chart) -> str:
-    return json.dumps([chart.traces, chart.layout], allow_nan=False)
+def lines_of(chart: Chart) -> list[dict[str, Any]]:
+    """The traces, as a browser reads them."""
+    found: list[dict[str, Any]] = json.loads(json.dumps(figure(chart), allow_nan=False))["traces"]
+    return found
+
+
+def losses_chart(rows: pd.DataFrame, against: Sequence[Comparison] = ()) -> Chart:
+    return losses.chart(rows, style_of(rows), against, "title", "a.png")
 
 
 def test_numbers_are_those_of_json() -> None:
@@ -41,19 +51,17 @@ def test_numbers_are_those_of_json() -> None:
     assert json.dumps(found, allow_nan=False) == "[1, 2.1235, null, null, null, null, 4096000, null]"
 
 
-def test_equal_distances_are_written_once() -> None:
-    even = traces.compact({"x": [0.25, 0.75, 1.25], "y": [1, 2, 3]})
-    assert even == {"x0": 0.25, "dx": 0.5, "y": [1, 2, 3]}
-    uneven = {"x": [0.25, 0.75, 1.3], "y": [1, 2, 3]}
-    assert traces.compact(uneven) == uneven
+@pytest.mark.parametrize(("x", "even"), [([0.25, 0.75, 1.25, 1.75], True), ([0.25, 0.75, 1.25, 1.8], False)])
+def test_equal_distances_are_written_once(x: list[float], even: bool) -> None:
+    (line,) = lines_of(Chart("text", "a.png", [Panel([Series("a", x, [1, 2, 3, 4])], Axis())]))
+    assert (line.get("x0"), line.get("dx"), line.get("x")) == ((0.25, 0.5, None) if even else (None, None, x))
 
 
 def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
     rows = rows_of(2)
     rows = pd.concat([rows, rows[rows["model"] == "m1"].assign(run="m1-s1", loss=[4.3, 4.35, math.inf])])
     against = [Comparison("windows", 2.0, "m0", CONTROL, Interval(0.05, 0.03, 0.07, 40), "documents", ())]
-    made = losses.chart(rows, style_of(rows), against, "a.png")
-    low, high, first, *seeds, mean = [line for line in made.traces if line.get("name", "m1").startswith("m")]
+    low, high, first, *seeds, mean = [line for line in lines_of(losses_chart(rows, against)) if line["name"][0] == "m"]
     assert first["y"] == [4.0, 4.05, 4.1]
     assert first["text"] == ["", ", against its control +0.050 [+0.030, +0.070]", ""]
     assert [line["y"] for line in seeds] == [[4.1, 4.15, 4.2], [4.3, 4.35, None]]
@@ -61,35 +69,35 @@ def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
     assert (low["x"], high["fill"]) == ([1, 2], "tonexty")  # at 4x a seed is infinite
     assert [low["y"][0], high["y"][0]] == pytest.approx([4.2 - 12.706 * 0.1, 4.2 + 12.706 * 0.1], abs=1e-3)
     assert {line["legendgroup"] for line in (*seeds, low, high, mean)} == {"m1"}
-    assert written(made)
 
 
 def test_the_range_of_a_chart_holds_the_best_control() -> None:
     rows = rows_of(2).assign(control_loss=2.5)
-    low, high = losses.chart(rows, style_of(rows), [], "a.png").layout["yaxis"]["range"]
+    low, high = figure(losses_chart(rows))["layout"]["yaxis"]["range"]
     assert low < 2.5
     assert 4.3 > high > 4.2
     curves = pd.concat(rows.assign(position=position, bucket=32) for position in (0, 32))
-    shape = position_charts.losses(curves, [], ["m0", "m1"], style_of(rows), 64, "a.png").layout
-    assert shape["yaxis"]["range"][0] < 2.5
+    chart = positions.losses_chart(curves, [], ["m0", "m1"], style_of(rows), 64, "a.png")
+    assert not isinstance(chart.panels, Heat)
+    assert all(panel.y.range is not None and panel.y.range[0] < 2.5 for panel in chart.panels)
 
 
 def test_of_many_models_with_seeds_none_has_a_band() -> None:
     rows = rows_of(9)
     rows = pd.concat([rows, rows.assign(run=rows["run"] + "-s1", loss=rows["loss"] + 0.1)])
-    filled = [line for line in losses.chart(rows, style_of(rows), [], "a.png").traces if "fill" in line]
+    filled = [line for line in lines_of(losses_chart(rows)) if "fill" in line]
     assert filled == []
     few = rows[rows["model"] < "m8"]
-    filled = [line for line in losses.chart(few, style_of(rows), [], "a.png").traces if "fill" in line]
+    filled = [line for line in lines_of(losses_chart(few)) if "fill" in line]
     assert len(filled) == 8
 
 
 def test_of_many_models_some_are_grey_behind_the_others() -> None:
     rows = rows_of(30)
-    made = losses.chart(rows, style_of(rows), [], "a.png")
-    grey = [line for line in made.traces if line.get("showlegend") is False]
+    made = lines_of(losses_chart(rows))
+    grey = [line for line in made if line.get("showlegend") is False]
     assert [line["name"] for line in grey] == [f"m{at}" for at in range(20, 30)]
-    assert list(made.traces[:10]) == grey
+    assert made[:10] == grey
 
 
 def test_failure_lengths_are_crosses_on_the_lines() -> None:
@@ -103,13 +111,12 @@ def test_failure_lengths_are_crosses_on_the_lines() -> None:
         Failure("m0", "4x", 4.0, 256, 96, None, 40, "documents", 1),
         Failure("m1", "4x", 4.0, 256, None, 256, 40, "", 1),
     ]
-    for draw in (position_charts.losses, position_charts.differences):
-        made = draw(curves, found, ["m0", "m1"], style_of(curves), 64, "a.png")
-        (cross,) = [line for line in made.traces if line["mode"] == "markers"]
+    for chart in (positions.losses_chart, positions.differences_chart):
+        made = lines_of(chart(curves, found, ["m0", "m1"], style_of(curves), 64, "a.png"))
+        (cross,) = [line for line in made if line["mode"] == "markers"]
         assert cross["x"] == [1.75]
         assert cross["name"] == "m0"
         assert cross["text"] == [", fails from 96 tokens on"]
-        assert written(made)
 
 
 def log(steps: int) -> pd.DataFrame:
@@ -120,9 +127,10 @@ def log(steps: int) -> pd.DataFrame:
 def test_training_curves_are_thinned_and_know_their_time() -> None:
     logs = {"m0": [log(2500)], "m1": [log(3).drop(columns="tokens_per_s")]}
     made = training.chart(logs, style_of(rows_of(2)))
-    assert made.smoothing
-    for long, short in (made.traces[::2], made.traces[1::2]):  # the steps of each run, and their mean
-        assert len(long["x"]) <= training.MOST_POINTS
+    assert figure(made)["kept"] == training.KEPT
+    found = lines_of(made)
+    for long, short in (found[::2], found[1::2]):  # the steps of each run, and their mean
+        assert len(long["x"]) <= traces.MOST_POINTS
         assert long["x"][:2] == [1000, 4000]
         assert long["meta"]["seconds"][:2] == [0.5, 2.0]
         assert short["x"] == [1000, 2000, 3000]
@@ -131,11 +139,11 @@ def test_training_curves_are_thinned_and_know_their_time() -> None:
 
 def test_the_page_smooths_one_mean_over_seeds_which_ends_with_the_first_of_them() -> None:
     logs = {"m0": [log(4).assign(loss=[5.0, 4.0, 3.0, 2.0]), log(3).assign(loss=[5.4, 4.4, 3.4], tokens_per_s=1000.0)]}
-    made = training.chart(logs, style_of(rows_of(1)))
-    *steps, mean = made.traces
+    made = lines_of(training.chart(logs, style_of(rows_of(1))))
+    *steps, mean = made
     assert [line["y"] for line in steps] == [[5, 4, 3, 2], [5.4, 4.4, 3.4]]
     assert all(line["hoverinfo"] == "skip" and line["line"]["width"] < 1 for line in steps)
-    assert [line["name"] for line in made.traces if line.get("showlegend", True)] == ["m0"]
+    assert [line["name"] for line in made if line.get("showlegend", True)] == ["m0"]
     assert mean["x"] == [1000, 2000, 3000]
     assert mean["y"] == [5.2, 4.2, 3.2]
     assert mean["meta"]["seconds"] == pytest.approx([0.8, 1.5, 2.2], abs=0.051)
@@ -143,7 +151,7 @@ def test_the_page_smooths_one_mean_over_seeds_which_ends_with_the_first_of_them(
 
 @pytest.mark.parametrize("losses_of", [[math.nan] * 3, [5.0, math.inf, math.nan]])
 def test_a_diverged_training_is_still_json(losses_of: list[float]) -> None:
-    assert written(training.chart({"m0": [log(3).assign(loss=losses_of)]}, style_of(rows_of(1))))
+    assert lines_of(training.chart({"m0": [log(3).assign(loss=losses_of)]}, style_of(rows_of(1))))
 
 
 def test_a_large_report_stays_small() -> None:
@@ -157,12 +165,12 @@ def test_a_large_report_stays_small() -> None:
         for at in range(32)
     ).reset_index(drop=True)
     charts = [
-        losses.chart(rows, style, [], "a.png"),
-        position_charts.losses(curves, [], named, style, 64, "b.png"),
-        position_charts.differences(curves, [], named, style, 64, "b.png"),
+        losses_chart(rows),
+        positions.losses_chart(curves, [], named, style, 64, "b.png"),
+        positions.differences_chart(curves, [], named, style, 64, "b.png"),
         training.chart({f"m{at}": [log(2000)] for at in range(100)}, style),
     ]
-    assert sum(len(chart.html()) for chart in charts) < 1_500_000
+    assert sum(len(Plot(chart).html()) for chart in charts) < 1_500_000
 
 
 def inspected() -> pd.DataFrame:
@@ -183,29 +191,22 @@ def inspected() -> pd.DataFrame:
 
 
 def test_attention_by_distance_is_a_mean_over_layers_and_heads() -> None:
-    switch = inspection_charts.curves(inspected(), "by-distance-1", "a.png")
-    ((made,),) = switch.views.values()
-    near, far = made.traces
+    made = figure(inspection.curves(inspected(), "a.png"))
+    near, far = made["traces"]
     assert (near["name"], far["name"]) == ("1x", "4x")
     assert near["x"] == [0, 1, 2]
     assert near["y"] == pytest.approx([1.6, 2.6, 3.6])
     assert far["y"] == pytest.approx([4.6, 5.6, 6.6])
-    assert made.layout["xaxis"]["categoryarray"] == [0, 1, 2]
-    assert written(made)
+    assert made["layout"]["xaxis"]["categoryarray"] == [0, 1, 2]
 
 
 def test_norms_are_means_over_heads_at_the_shortest_length() -> None:
-    made = inspection_charts.norms(inspected(), "a.png")
-    (trace,) = made.traces
-    assert made.layout["yaxis"]["ticktext"] == [
-        "queries, layer 0",
-        "queries, layer 1",
-        "keys, layer 0",
-        "keys, layer 1",
-    ]
-    assert trace["z"][1] == pytest.approx([2.1, 3.1, 4.1])
-    assert made.layout["xaxis"]["ticktext"] == ["0", "1", "2"]
-    assert trace["zmax"] == pytest.approx(4.1)
+    map_ = inspection.norms(inspected(), "a.png").panels
+    assert isinstance(map_, Heat)
+    assert map_.rows == ["queries, layer 0", "queries, layer 1", "keys, layer 0", "keys, layer 1"]
+    assert map_.values_RC[1] == pytest.approx([2.1, 3.1, 4.1])
+    assert map_.columns == ["0", "1", "2"]
+    assert map_.most == pytest.approx(4.1)
 
 
 def test_failure_lengths_along_the_training_have_gaps_where_none_was_found() -> None:
@@ -213,8 +214,30 @@ def test_failure_lengths_along_the_training_have_gaps_where_none_was_found() -> 
     failed = {("m0", 1000): Failure("m0", "up to 4x", 4.0, 256, 96, None, 40, "documents", 1)}
     failed[("m0", 3000)] = Failure("m0", "up to 4x", 4.0, 256, 64, None, 40, "documents", 1)
     table = checkpoints.by_checkpoint(rows.assign(seed=0), ["m0"], failed)
-    made = checkpoints.fails_chart(rows, table, style_of(rows), "a.png")
-    (line,) = made.traces
+    made = checkpoints.chart(rows, table, style_of(rows), "a.png")
+    assert not isinstance(made.panels, Heat)
+    lengths = figure(replace(made, panels=made.panels[:1]))
+    (line,) = lengths["traces"]
     assert (line["x"], line["y"]) == ([1000, 2000, 3000], [96, None, 64])
-    assert made.layout["yaxis"]["rangemode"] == "tozero"
-    assert written(made)
+    assert lengths["layout"]["yaxis"]["range"][0] == 0
+
+
+def test_of_more_than_two_panels_the_page_shows_the_last_first() -> None:
+    panels = [Panel([Series("RoPE", [1.0], [2.0])], Axis(), title=f"{at}x") for at in (1, 2, 4)]
+    made = Plot(Chart("text", "a.png", panels)).html()
+    assert made.count('<figure class="chart">') == 3
+    assert 'value="2" checked><span>4x</span>' in made
+    assert Plot(Chart("text", "a.png", panels[:2])).html().count('<figure class="chart">') == 1
+
+
+def test_what_leaves_the_range_is_counted() -> None:
+    lines = [Series("RoPE", [1, 2, 3], [9.0, 4.0, 9.0]), Series("seed", [1], [99.0], kind="reference")]
+    chart = Chart("text", "a.png", [Panel(lines, Axis(), Axis(range=(3.0, 5.0)), since=2)])
+    note, name = figure(chart)["layout"]["annotations"]
+    assert (name["text"], name["y"]) == ("seed", 1)
+    assert note["text"].startswith("Off the scale: 1 points")
+
+
+def test_what_is_no_number_is_none() -> None:
+    (line,) = lines_of(Chart("text", "a.png", [Panel([Series("a", [1, 2], [math.nan, math.inf])], Axis())]))
+    assert line["y"] == [None, None]

@@ -41,7 +41,7 @@ function placed(layout, width, names, height) {
   return found;
 }
 
-// The exponential moving average, whose weights add up to 1 from the first value on, as training.smoothed of Python.
+// The exponential moving average, whose weights add up to 1 from the first value on, as chart.smoothed of Python.
 // An infinite value, which JSON has as null, ends it: an average without it would look as if nothing had happened.
 function smoothed(values, kept) {
   let total = 0, weight = 0, ended = false;
@@ -53,7 +53,7 @@ function smoothed(values, kept) {
   });
 }
 
-// Each line's average, but for those behind a mean (traces.thin of Python), which stay as they are.
+// Each line's average. Lines behind a mean stay as they are.
 function averaged(traces, kept) {
   return traces.map((trace) => trace.hoverinfo === "skip" ? trace : { ...trace, y: smoothed(trace.y, kept) });
 }
@@ -94,27 +94,39 @@ function addTools(plot, traces, kept, moved) {
   plot.after(tools);
 }
 
+// Whether there is room for names at the ends of lines, and the scale is still the one that they were placed for.
+function namesAtEnds(plot, layout) {
+  const shown = plot.layout.yaxis.range;
+  return plot.clientWidth >= 480 && shown && layout.yaxis.range.every((end, at) => Math.abs(end - shown[at]) < 1e-6);
+}
+
 function drawChart(figure) {
   const plot = figure.querySelector(".plot");
-  const { traces, layout, smoothing } = JSON.parse(figure.querySelector("script").textContent, escaped);
-  const kept = 0.9;
+  const { traces, layout, kept } = JSON.parse(figure.querySelector("script").textContent, escaped);
   const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))
-    .map(([name, axis]) => [name, { automargin: true, ...axis }]));
+    .map(([name, axis]) => [name, { automargin: true, ...structuredClone(axis) }])); // plotly writes into them
   const whole = { margin: { l: 60, r: 20, t: 30, b: 50 }, autosize: true, ...layout, ...axes };
   // Entities in texts that plotly puts into a hover box are read there too.
   const room = (trace) => (plot.clientWidth - 100) / trace.z[0].length > 30; // for a number in a cell
   const named = (trace) => trace.type === "heatmap"
     ? { texttemplate: room(trace) ? "%{text}" : "", hoverinfo: "text", ...trace }
     : { hovertemplate: "%{fullData.name}<br>%{x}: %{y}%{text}<extra></extra>", text: "", ...trace };
-  const drawn = (smoothing ? averaged(traces, kept) : traces).map(named);
+  const drawn = (kept ? averaged(traces, kept) : traces).map(named);
   // Named one by one: plotly's own choice has a button that sends the data to a host.
   const options = { displaylogo: false, displayModeBar: plot.clientWidth < 640 ? false : "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d", "resetScale2d"]] };
+  const ends = layout.showlegend === false; // names stand at the ends of lines
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap").length;
   const height = layout.height || Math.max(plot.clientHeight, 360);
   plot.style.minHeight = "0"; // which kept its place until now
   const counted = whole.xaxis.title && whole.xaxis.title.text;
   Plotly.newPlot(plot, drawn, whole, options).then(() => {
-    const look = () => Plotly.relayout(plot, { ...themed(whole), ...placed(whole, plot.clientWidth, names, height) });
+    const look = () => {
+      const found = { ...themed(whole) };
+      const beside = ends && namesAtEnds(plot, layout);
+      if (ends) Object.assign(found, beside ? { showlegend: false, annotations: layout.annotations, "margin.r": layout.margin.r }
+        : { showlegend: true, annotations: [], "margin.r": 20 });
+      return Plotly.relayout(plot, { ...found, ...placed(whole, plot.clientWidth, beside ? 0 : names, height) });
+    };
     look();
     document.addEventListener("themechange", look);
     let width = plot.clientWidth;
@@ -123,10 +135,15 @@ function drawChart(figure) {
       width = plot.clientWidth;
       look().then(() => Plotly.Plots.resize(plot));
     }).observe(plot);
-    if (smoothing) {
+    if (kept) {
       addTools(plot, traces, kept, (byTime) => {
         whole.xaxis.title = { text: byTime ? "training time (seconds)" : counted };
         Plotly.relayout(plot, { "xaxis.autorange": true }).then(look);
+      });
+    }
+    if (ends) {
+      plot.on("plotly_relayout", (change) => {
+        if (Object.keys(change).some((name) => /^yaxis\.(range|autorange)/.test(name))) look();
       });
     }
     plot.dataset.drawn = "yes";

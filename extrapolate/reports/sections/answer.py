@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from extrapolate.reports.answer import CUT_BACK, ISOLATES, Answer, answer, isolates
+from extrapolate.reports.answer import CUT_BACK, Answer, answer
 from extrapolate.reports.family import Family
-from extrapolate.reports.material import Material
-from extrapolate.reports.page import Quotable, Text
+from extrapolate.reports.material import ISOLATES, Material, isolates
+from extrapolate.reports.page import Details, Quotable, Text
 from extrapolate.reports.questions import QUESTIONS
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.sections.learning_rates import at_edge
@@ -33,15 +33,16 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        said = " ".join(filter(None, [found.text, at_edge(material)]))
-        return Part([*(Quotable(text, strong=True) for text in (*found.asked, said)), Text(explained(found))])
+        said = [*found.asked, *filter(None, [found.text, at_edge(material)])]
+        how = Details([Text(explained(found))], "How sure is this?")
+        return Part([*(Quotable(text, strong=True) for text in said), how])
 
 
 def explained(found: Answer) -> str:
     """What the answer rests on, and what its words mean."""
     said = (
-        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} A model holds if its loss is surely less "
-        f"than {verdicts.LEAST:g} nats above that with {CUT_BACK} (the control). "
+        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} A model loses nothing if its loss is surely "
+        f"less than {verdicts.LEAST:g} nats above that with {CUT_BACK} (the control), L tokens. "
         f"{_compared(found.family)} {found.resampled}"
     )
     if found.freedom:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Table, Text
+from extrapolate.reports.page import Block, Details, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results import verdicts
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -58,7 +58,7 @@ class Against(Section):
         told = found.rows[ordered].sort_values(["verdict", "difference"], ascending=False)
         if not told.empty:
             blocks.append(Table(_shown(told), "against the baseline, loss in nats per token"))
-        blocks += [Text(_explained(found)), *(Text(f"{note[0].upper()}{note[1:]}.") for note in found.notes)]
+        blocks += [Details([Text(_explained(found))]), *(Text(f"{note[0].upper()}{note[1:]}.") for note in found.notes)]
         return Part(blocks, {"check.parquet": parquet(found.rows)})
 
 

@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import plots, styles, traces
-from extrapolate.reports.chart import Chart
+from extrapolate.reports import plots, styles
+from extrapolate.reports.chart import Axis, Chart, Panel, Series
+from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, OnlyHtml, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
+from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
@@ -67,22 +68,17 @@ class Checkpoints(Section):
         rows, order, stem = material.along[subject], material.models(subject), f"checkpoints{suffix(subject)}"
         table = by_checkpoint(rows, order, _failures(material, subject))
         near, far = (f"Loss (ev={factor:g})" for factor in (rows["factor"].min(), rows["factor"].max()))
+        drawn = chart(rows, table, material.styles, f"{stem}.png")
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
-            chart(rows, table, material.styles, f"{stem}.png"),
-            *(
-                [OnlyHtml(fails_chart(rows, table, material.styles, f"{stem}.png"))]
-                if table[FAILS].notna().any()
-                else []
-            ),
+            Plot(drawn),
             Text(ALONG),
             *map(Text, in_words(table, near, far)),
         ]
         for column in dict.fromkeys([near, far, FAILS]):
             if table[column].notna().any():
                 blocks += [Text(f"{column}, by training tokens:"), Table(_by_tokens(table, column))]
-        picture = partial(draw, rows, table, material.styles)
-        return Part(blocks, {f"{stem}.parquet": parquet(table), f"{stem}.png": picture})
+        return Part(blocks, {f"{stem}.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
@@ -157,76 +153,33 @@ def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return shown.reset_index().rename_axis(columns=None)
 
 
-def draw(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], path: Path) -> None:
-    """Draws the loss at the shortest and at the longest length, and the failure length, against training tokens.
-
-    Each seed of a model is a thin line behind the mean. A line has a gap where no failure was found.
-    """
-    known, named = _known(rows, style)
-    near, far = rows["factor"].min(), rows["factor"].max()
-    factors = list(dict.fromkeys([near, far]))
-    fails = table[FAILS].notna().any()
-    sheet = plots.Sheet(len(factors) + int(fails), style, named, one_scale=False)
-    panels = [*sheet.panels[int(fails) :]]  # the failure length first, so that names stand beside the longest windows
-    for model in styles.drawn(style, known):
-        mean = table[table[MODEL.name] == model]
-        for panel, factor in zip(panels, factors, strict=True):
-            sheet.seeds(panel, rows[(rows["model"] == model) & (rows["factor"] == factor)], model, against="tokens")
-            sheet.curve(panel, mean[TOKENS], mean[f"Loss (ev={factor:g})"], model)
-        if fails:
-            sheet.curve(sheet.panels[0], mean[TOKENS], mean[FAILS].astype(float), model)
-    for panel, factor in zip(panels, factors, strict=True):
-        sheet.fit(panel, *_reach(known, table, factor, named))
-        panel.set_title(f"loss at {factor:g}x (nats per token)", fontsize="medium")
-    if fails:
-        sheet.panels[0].set_title(f"failure length, up to {far:g}x (tokens)", fontsize="medium")
-        sheet.panels[0].set_ylim(bottom=0)
-    for panel in sheet.panels:
-        plots.tokens_below(panel)
-        panel.set_xlim(panels[0].get_xlim())  # a line of failure lengths may begin later
-    sheet.save(path)
-
-
 def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
-    """The loss at the longest length against training tokens; a picture shows the shortest and failure lengths too."""
-    known, named = _known(rows, style)
-    far = rows["factor"].max()
-    column, lines = f"Loss (ev={far:g})", []
-    for model in styles.drawn(style, known):
-        if model in named:
-            mine = known[(known["model"] == model) & (known["factor"] == far)].sort_values("tokens")
-            each = mine.groupby("run") if mine["run"].nunique() > 1 else ()
-            lines += [traces.thin(model, seed["tokens"], seed["loss"], style[model]) for _, seed in each]
-        mean = table[table[MODEL.name] == model]
-        lines.append(traces.curve(model, mean[TOKENS], mean[column], style[model] if model in named else None))
-    means, around = _reach(known, table, far, named)
-    shape = traces.layout("training tokens", f"loss at {far:g}x (nats per token)", means, around=around)
-    return Chart("losses against training tokens", file, traces.arranged(lines), shape)
+    """The failure length, and the loss at the shortest and at the longest length, against training tokens.
 
-
-def fails_chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
-    """The failure length against training tokens; a line has a gap where none was found."""
-    known, named = _known(rows, style)
-    lines = []
-    for model in styles.drawn(style, known):
-        mine = table[table[MODEL.name] == model]
-        own = style[model] if model in named else None
-        lines.append(traces.curve(model, mine[TOKENS], mine[FAILS].astype(float), own))
-    shape = traces.layout("training tokens; a gap: none found", f"{FAILS.lower()} (tokens)", pd.Series(dtype=float))
-    shape["yaxis"]["rangemode"] = "tozero"
-    text = f"{FAILS.lower()} against training tokens, in windows of up to {rows['factor'].max():g}x"
-    return Chart(text, file, traces.arranged(lines), shape)
-
-
-def _reach(
-    known: pd.DataFrame, table: pd.DataFrame, factor: float, named: Sequence[str]
-) -> "tuple[pd.Series[float], pd.DataFrame]":
-    """The mean losses at one factor, by model and tokens, and how far the seeds that are drawn around them reach."""
-    means = table.set_index([MODEL.name, TOKENS])[f"Loss (ev={factor:g})"]
-    return means, seeds.around(known[known["model"].isin(named) & (known["factor"] == factor)], "tokens")
-
-
-def _known(rows: pd.DataFrame, style: Mapping[str, Style]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows whose tokens are known, and which of their models have names, by their last checkpoints."""
+    Each seed of a model is a thin line. A line has a gap where no failure was found.
+    """
     known = rows[rows["tokens"].notna()]
-    return known, styles.named(style, known[known["step"] == known.groupby("run")["step"].transform("max")])
+    last = known[known["step"] == known.groupby("run")["step"].transform("max")]
+    named, near, far = styles.named(style, last), rows["factor"].min(), rows["factor"].max()
+    first, end = float(known["tokens"].min()), float(known["tokens"].max())
+    margin = 0.05 * (end - first) or 1.0
+    x = Axis("training tokens", range=(first - margin, end + margin))
+
+    def panel(column: str, title: str, of_seeds: pd.DataFrame, limits: tuple[float, float] | None) -> Panel:
+        lines = []
+        for model in styles.drawn(style, known):
+            own, mean = style[model] if model in named else None, table[table[MODEL.name] == model]
+            lines += seeds_of(of_seeds[of_seeds["model"] == model], model, own, "tokens")
+            lines.append(Series(model, mean[TOKENS], mean[column].astype(float), own))
+        return Panel(lines, x, Axis(range=limits), title)
+
+    panels = []
+    if table[FAILS].notna().any():
+        most = 1.05 * float(table[FAILS].max())
+        panels.append(panel(FAILS, f"failure length, up to {far:g}x (tokens)", known[:0], (0.0, most)))
+    for factor in dict.fromkeys([near, far]):  # the names stand beside the longest windows
+        column, mine = f"Loss (ev={factor:g})", known[known["factor"] == factor]
+        around = seeds.around(mine[mine["model"].isin(named)], "tokens")
+        limits = styles.limits(table.set_index([MODEL.name, TOKENS])[column], around=around)
+        panels.append(panel(column, f"loss at {factor:g}x (nats per token)", mine, limits))
+    return Chart("losses against training tokens", file, panels)

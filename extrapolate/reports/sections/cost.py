@@ -3,17 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
-from extrapolate.reports import plots, styles, traces
-from extrapolate.reports.chart import Chart
+from extrapolate.reports import plots, styles
+from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import MODEL, SEEDS
-from extrapolate.reports.styles import GREY, Style
+from extrapolate.reports.styles import Style
+from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import REAL, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.statistics.comparable import strict_mean
@@ -73,12 +73,13 @@ class Cost(Section):
         blocks: list[Block] = [Heading(2, f"Cost and loss, protocol {subject}")]
         files = {f"{stem}.parquet": parquet(table)}
         if table[TRAINING].nunique() > 1:
-            blocks.append(chart(table, losses, material.styles, f"{stem}.png"))
-            files[f"{stem}.png"] = partial(draw, table, losses, material.styles)
+            drawn = chart(table, losses, material.styles, f"{stem}.png")
+            blocks.append(Plot(drawn))
+            files[drawn.file] = partial(plots.draw, drawn)
             for column in losses:
                 found = table[MODEL.name][front(table[TRAINING], table[column])]
                 blocks.append(Text(FRONT.format(float(column[len("Loss (ev=") : -1]), ", ".join(found))))
-        blocks += [Text(EXPLAINED), Table(_shown(table, [TRAINING, SPEED, *losses]))]
+        blocks += [Table(_shown(table, [TRAINING, SPEED, *losses])), Details([Text(EXPLAINED)])]
         for name in MEASURED.values():
             columns = [str(column) for column in table if str(column).startswith(name)]
             if table[columns].notna().any(axis=None):
@@ -142,51 +143,21 @@ def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({MODEL.name: table[MODEL.name]} | texts | {SEEDS.name: table[SEEDS.name]})
 
 
-def draw(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], path: Path) -> None:
-    """Draws the loss at the shortest and at the longest length against the training time, with the fronts."""
+def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], file: str) -> Chart:
+    """The loss at the shortest and at the longest length against the training time, with the fronts.
+
+    The models on a front have names, and all of them if they are few.
+    """
     fronts = [front(table[TRAINING], table[column]) for column in losses]
     on_some = pd.concat(fronts, axis=1).any(axis=1) | (len(table) <= styles.MANY)
-    named = [str(model) for model in table[MODEL.name][on_some]]
-    sheet = plots.Sheet(len(losses), style, named[: styles.MOST_NAMED], one_scale=False)
-    for panel, column, best in zip(sheet.panels, losses, fronts, strict=True):
+    named = set(table[MODEL.name][on_some][: styles.MOST_NAMED])
+    panels = []
+    for column, best in zip(losses, fronts, strict=True):
         ends = table[best].sort_values(TRAINING)
-        panel.step(ends[TRAINING], ends[column], where="post", color=GREY, linewidth=1, linestyle="--")
+        points = [Series("front", ends[TRAINING], ends[column], kind="steps")]
         for model, seconds, loss in zip(table[MODEL.name], table[TRAINING], table[column], strict=True):
-            sheet.curve(panel, [seconds], pd.Series([loss]), model, linestyle="", markersize=6)
-        sheet.fit(panel, table[column])
-        panel.set_title(f"loss at {column[len('Loss (ev=') : -1]}x (nats per token)", fontsize="medium")
-        panel.set_xlabel("training time (seconds)", fontsize=plots.SMALL)
-    sheet.save(path)
-
-
-def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], file: str) -> Chart:
-    """The same as a chart: the models on a front have names beside it, and the others where the reader points."""
-    points: list[traces.Trace] = []
-    layout: dict[str, object] = {"hovermode": "closest"}
-    on_some = pd.concat([front(table[TRAINING], table[column]) for column in losses], axis=1).any(axis=1)
-    on_some |= len(table) <= styles.MANY  # few can all have their names
-    for at, column in enumerate(losses):
-        number = "" if at == 0 else str(at + 1)
-        ends = table[front(table[TRAINING], table[column])].sort_values(TRAINING)
-        line = traces.reference("front", ends[TRAINING], ends[column]) | {"showlegend": at == 0, "legendgroup": "front"}
-        line["line"] = line["line"] | {"shape": "hv"}
-        axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
-        points.append(line | axes)
-        rest = table[~on_some]
-        points.append(
-            {
-                "type": "scatter", "mode": "markers", "name": "not on a front",
-                "showlegend": at == 0 and len(rest) > 0,
-                "legendgroup": "others", "marker": {"size": 6, "color": GREY}, "x": traces.numbers(rest[TRAINING]),
-                "y": traces.numbers(rest[column]), "text": [f", {traces.shown(model)}" for model in rest[MODEL.name]],
-                **axes,
-            }
-        )  # fmt: skip
-        for model, mine in table[on_some].groupby(MODEL.name, sort=False):
-            point = traces.curve(str(model), mine[TRAINING], mine[column], style[str(model)])
-            points.append(point | {"mode": "markers", "showlegend": at == 0} | axes)
-        half = [0, 0.44] if at == 0 and len(losses) > 1 else [0.56, 1] if at else [0, 1]
-        shape = traces.layout("training time (seconds)", f"{column} (nats per token)", table[column])
-        layout[f"xaxis{number}"] = shape["xaxis"] | {"domain": half, "anchor": f"y{number}"}
-        layout[f"yaxis{number}"] = shape["yaxis"] | {"anchor": f"x{number}"}
-    return Chart("loss against training time", file, points, layout)
+            points.append(Series(model, [seconds], [loss], style[model] if model in named else None, "points"))
+        title = f"loss at {column[len('Loss (ev=') : -1]}x (nats per token)"
+        y = Axis(range=styles.limits(table[column]))
+        panels.append(Panel(points, Axis("training time (seconds)"), y, title))
+    return Chart("loss against training time", file, panels)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -61,7 +61,7 @@ class EffectiveLength(Section):
             [
                 Heading(2, "Effective length"),
                 Table(_shown(found), f"the longest length at which every probe reaches {material.threshold:g}"),
-                Text(EXPLAINED.format(asked, material.threshold)),
+                Details([Text(EXPLAINED.format(asked, material.threshold))]),
             ],
             {"effective_lengths.parquet": parquet(found[[column.name for column in EFFECTIVE_LENGTHS.columns]])},
         )

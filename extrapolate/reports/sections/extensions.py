@@ -7,11 +7,12 @@ from functools import partial
 import pandas as pd
 
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import heat
-from extrapolate.reports.heat import MOST_ROWS
+from extrapolate.reports import plots
+from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
@@ -59,19 +60,20 @@ class Extensions(Section):
         changed = [str(column) for column in table if str(column).startswith("Difference")]
         shown = table.sort_values(changed[-1]).head(MOST_ROWS).sort_index() if len(table) > MOST_ROWS else table
         columns = {column: f"{column.removeprefix('Difference (ev=').removesuffix(')')}x" for column in changed}
-        map_ = heat.of_table(shown[changed].rename(columns=columns), list(shown[MODEL]))
+        title = f"Loss minus that without the extension (nats), protocol {subject}"
+        map_ = differences(title, shown[changed].rename(columns=columns), list(shown[MODEL]))
+        drawn = Chart("the change of the loss by extension and length", f"{stem}.png", map_)
         texts = table[[MODEL, *changed, HELPS, HARMS, SEEDS]].assign(
             **{column: [_text(value) for value in table[column]] for column in changed}
         )
         blocks: list[Block] = [
             Heading(2, f"Extensions against the models as trained, protocol {subject}"),
-            heat.chart(map_, "the change of the loss by extension and length", f"{stem}.png"),
-            Text(EXPLAINED),
+            Plot(drawn),
             *([Text(FEWER.format(len(shown), len(table)))] if len(table) > len(shown) else []),
             Table(texts),
+            Details([Text(EXPLAINED)]),
         ]
-        picture = partial(heat.draw, map_, f"Loss minus that without the extension (nats), protocol {subject}")
-        return Part(blocks, {f"{stem}.parquet": parquet(table), f"{stem}.png": picture})
+        return Part(blocks, {f"{stem}.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
 
 
 def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:

@@ -2,19 +2,26 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from extrapolate import results
 from extrapolate.names import INSPECTIONS_TABLE
-from extrapolate.reports import inspection, inspection_charts, plots
-from extrapolate.reports.inspection_charts import CURVES, NORMS
+from extrapolate.reports import inspection, plots, styles
+from extrapolate.reports.chart import Axis, Chart, Heat, Panel, Series
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, OnlyMarkdown, Picture, Table, Text
+from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, sections
 from extrapolate.reports.styles import COLOURS
+from extrapolate.reports.traces import Plot
+
+CURVES = {
+    ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),
+    ("truncation", "tv"): ("change of predictions (TV)", "context left (tokens)"),
+    ("removal", "rise"): ("rise of the loss (nats)", "distance of what is lost (tokens)"),
+    ("receptive-field", "cumulative"): ("share of the gradient", "last tokens"),
+}
+NORMS = {"query_norm": "queries", "key_norm": "keys"}
 
 WHAT = """\
 All numbers are of the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
@@ -42,17 +49,17 @@ class Inspection(Section):
         found = material.rows_of(INSPECTIONS_TABLE)
         blocks: list[Block] = [Text(WHAT)]
         files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
+
+        def add(chart: Chart) -> None:
+            blocks.append(Plot(chart))
+            files[chart.file] = partial(plots.draw, chart)
+
         for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
             blocks.append(Heading(2, f"How {title} uses position"))
             if any(len(inspection.values(mine, *curve)) for curve in CURVES):
-                file = f"inspection-{number}.png"
-                blocks.append(OnlyMarkdown(Picture("attention, predictions, loss and gradient by distance", file)))
-                blocks.append(inspection_charts.curves(mine, f"by-distance-{number}", file))
-                files[file] = partial(draw_curves, mine)
+                add(curves(mine, f"inspection-{number}.png"))
             if len(inspection.values(mine, "frequencies", "query_norm")):
-                file = f"inspection-frequencies-{number}.png"
-                blocks.append(inspection_charts.norms(mine, file))
-                files[file] = partial(draw_frequencies, mine)
+                add(norms(mine, f"inspection-frequencies-{number}.png"))
             for what, table in inspection.tables_of(mine):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
             blocks += map(Text, inspection.reasons(mine))
@@ -61,36 +68,36 @@ class Inspection(Section):
         return Part(blocks, files)
 
 
-def draw_curves(mine: pd.DataFrame, path: Path) -> None:
-    """Draws what depends on a distance, a line for each factor: means over layers and heads."""
+def curves(mine: pd.DataFrame, file: str) -> Chart:
+    """A panel for each quantity that depends on a distance, a line for each factor: means over layers and heads.
+
+    mine: one model's rows, see `inspection.by_model`.
+    """
     shown = {curve: found for curve in CURVES if len(found := inspection.values(mine, *curve).dropna(subset="at"))}
     factors = sorted({float(factor) for found in shown.values() for factor in found["factor"]})
-    style = {f"{factor:g}x": {"color": COLOURS[at % len(COLOURS)]} for at, factor in enumerate(factors)}
-    sheet = plots.Sheet(len(shown), style, list(style), one_scale=False)
-    for panel, (curve, found) in zip(sheet.panels, shown.items(), strict=True):
+    panels = []
+    for curve, found in shown.items():
+        lines = []
         for factor, some in found.groupby("factor"):
             means = some.groupby("at")["value"].mean()
-            sheet.curve(panel, means.index, means, f"{factor:g}x")
-        panel.set_xscale("symlog", base=2, linthresh=1)
-        panel.set_title(CURVES[curve][0], fontsize="medium")
-        panel.set_xlabel(CURVES[curve][1], fontsize=plots.SMALL)
-    sheet.save(path)
+            at = factors.index(float(str(factor)))
+            style = {"color": COLOURS[at % len(COLOURS)], "linestyle": "-", "marker": "o"}
+            lines.append(Series(f"{factor:g}x", means.index, means, style))
+        title, below = CURVES[curve]
+        places = {at: f"{at:g}" for at in sorted(set(found["at"]))}  # 0, then powers of 2
+        limits = styles.limits(pd.concat([pd.Series(list(line.y)) for line in lines]))
+        panels.append(Panel(lines, Axis(below, "even", places), Axis(range=limits), title))
+    return Chart("attention, predictions, loss and gradient by distance", file, panels)
 
 
-def draw_frequencies(mine: pd.DataFrame, path: Path) -> None:
-    """Draws the mean norms of queries and keys by layer and frequency, at the least factor."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    for panel, (quantity, title) in zip(figure.subplots(1, 2), NORMS.items(), strict=True):
-        found: Any = inspection.values(mine, "frequencies", quantity)
-        found = found[found["factor"] == found["factor"].min()]
-        wide = found.pivot_table(index="at", columns="layer", values="value", aggfunc="mean")
-        panel.grid(visible=False)
-        image = panel.imshow(wide.to_numpy(dtype=float), aspect="auto", origin="upper", vmin=0, cmap="viridis")
-        figure.colorbar(image, ax=panel, label="mean 2-norm")
-        panel.set_xticks(range(len(wide.columns)), [str(layer) for layer in wide.columns])
-        panel.set_title(title)
-        panel.set_xlabel("layer")
-        panel.set_ylabel("frequency (0: the fastest)")
-    plots.save(figure, path)
+def norms(mine: pd.DataFrame, file: str) -> Chart:
+    """The mean norms of queries and keys by layer and frequency, means over heads, at the least factor."""
+    found = mine[(mine["measurement"] == "frequencies") & mine["quantity"].isin(NORMS) & mine["value"].notna()]
+    found = found[found["factor"] == found["factor"].min()]
+    wide = found.pivot_table(index=["quantity", "layer"], columns="at", values="value", aggfunc="mean")
+    wide = wide.reindex(list(NORMS), level="quantity")
+    names = [f"{NORMS[quantity]}, layer {layer}" for quantity, layer in wide.index]
+    title, most = "Mean norms of queries and keys", float(wide.max(axis=None))
+    columns, values_RC = [f"{at:.0f}" for at in wide.columns], wide.to_numpy(float)
+    map_ = Heat(title, names, columns, values_RC, most, digits=2, below="frequency (0: the fastest)")
+    return Chart("mean norms of queries and keys by layer and frequency", file, map_)

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import latex, plots, styles, tables, traces
+from extrapolate.reports import latex, plots, styles, tables
 from extrapolate.reports.caption import caption
-from extrapolate.reports.chart import Chart
+from extrapolate.reports.chart import Axis, Chart, Panel, Series
+from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
 from extrapolate.reports.styles import MOST_BANDS, Style
+from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.statistics import comparison, seeds
@@ -23,6 +24,7 @@ from extrapolate.statistics.comparison import Comparison
 
 MOST_TICKS = 9
 _DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
+BEST_CONTROL = "best control"
 LOSS_AXIS = "loss (nats per token)"
 MODEL = Column("Model", TEXT, meaning="The model's name; runs that differ only in the seed are one model.")
 LOSS = Column(
@@ -47,7 +49,7 @@ LOSS_BY_EV = Described(
 )  # fmt: skip
 
 CONTROL_TEXT = """\
-Difference to the control, with its 95 % interval. The control is the plain model on the same targets, with its context
+The control is the plain model on the same targets, with its context
 cut back to between L/2 and L tokens. Under windows, rows at 1x score worse than the control, because every window
 starts without context; longer windows start less often. Under fixed-target, a row above the control is harmed by
 length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
@@ -79,7 +81,7 @@ class Losses(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return list(material.rows)
+        return material.protocols()
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -89,23 +91,23 @@ class Losses(Section):
         blocks: list[Block] = [
             Heading(2, f"Protocol {subject}"),
             Table(table, f"{subject}, loss in nats per token"),
-            Text(said),
+            Details([Text(said)]),
         ]
         if known_by(subject).by_window:
             blocks += [Text(BY_WINDOW_TEXT), Table(tables.by_window(rows), f"{subject}, perplexity")]
         if (spread := tables.seed_spread(rows)) is not None:
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
+        stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in compared) else []
+        drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")
         blocks += [
-            chart(rows, material.styles, against, f"{stem}.png"),
-            *_about_seeds(rows, material.styles),
-            Text(CONTROL_TEXT),
+            # The first screen has the charts, and in Markdown the first one.
+            *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),
+            Text("Difference to the control, with its 95 % interval:"),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
-            Text(comparison.marked(against)),
+            Details([Text(CONTROL_TEXT), Text(comparison.marked(against)), *stretches]),
         ]
-        if any(one.clusters == "stretches" for one in compared):
-            blocks.append(Text(STRETCHES))
-        picture = partial(draw, rows, material.styles, f"Protocol {subject}")
+        picture = partial(plots.draw, drawn)
         return Part(
             blocks,
             {
@@ -134,7 +136,7 @@ def _around(rows: pd.DataFrame, style: Mapping[str, Style], bands: pd.DataFrame 
     return found if bands is None else found.join(bands.set_index(["model", "factor"]))
 
 
-def _about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
+def about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
     """What the lines and bands of seeds are; nothing where each model has one seed."""
     found = _bands(rows, style)
     if found is None:
@@ -142,61 +144,31 @@ def _about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
     return [] if found.empty else [Text(BANDS)]
 
 
-def draw(rows: pd.DataFrame, style: Mapping[str, Style], title: str, path: Path) -> None:
-    """Draws the mean loss of each model against the evaluation length, and the best of the controls as a line.
+def chart(
+    rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], title: str, file: str
+) -> Chart:
+    """The mean loss of each model against the evaluation length, and the lowest of the controls' as a line.
 
-    Where a model has several seeds, each is a thin line behind the mean, and the mean has a band.
-    `rows` are one protocol's, on one set of targets; the file's suffix decides its format.
+    If a model has several seeds, each is a thin line, and the mean has a band. In the page, a reader who points at a
+    line sees its difference to the control. `rows` are one protocol's, on one set of targets.
     """
-    sheet = plots.Sheet(1, style, styles.named(style, rows))
-    (panel,) = sheet.panels
-    factors = sorted(set(rows["factor"]))
-    control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
-    if len(control):
-        sheet.reference(panel, factors, pd.Series([control.min()] * len(factors)), "best control (L/2 to L tokens)")
+    named, factors = styles.named(style, rows), sorted(set(rows["factor"]))
     bands, means = _bands(rows, style), _means(rows)
-    for model in styles.drawn(style, rows):
-        mine = rows[_DRAWN][rows["model"] == model]
-        sheet.seeds(panel, mine, model)
-        if bands is not None and len(band := bands[bands["model"] == model]):
-            sheet.band(panel, band["factor"], band["low"], band["high"], model)
-        mean = means.loc[[model]].droplevel("model")
-        sheet.curve(panel, mean.index, mean, model)
-    sheet.fit(panel, means, _around(rows, style, bands))
-    panel.set_xscale("log", base=2)
-    shown = factors[:: -(-len(factors) // MOST_TICKS)]
-    panel.set_xticks(shown, [f"{factor:g}x" for factor in shown])
-    panel.minorticks_off()
-    panel.set_xlabel(f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)")
-    panel.set_ylabel(LOSS_AXIS)
-    panel.set_title(title)
-    sheet.save(path)
-
-
-def chart(rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], file: str) -> Chart:
-    """The same as a chart, in which a reader who points at a line sees its difference to the control."""
-    named = set(styles.named(style, rows))
-    bands, means = _bands(rows, style), _means(rows)
-    factors = sorted(set(rows["factor"]))
-    differences = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
-    lines: list[traces.Trace] = []
-    for model in styles.drawn(style, rows):
-        mine = rows[_DRAWN][rows["model"] == model]
-        if model in named and mine["run"].nunique() > 1:
-            for _, seed in mine.sort_values("factor").groupby("run"):
-                lines.append(traces.thin(model, seed["factor"], seed["loss"], style[model]))
-        if bands is not None and len(band := bands[bands["model"] == model]):
-            lines += traces.band(model, [*band["factor"]], band["low"], band["high"], style[model])
-        mean = means.loc[[model]].droplevel("model").reindex(factors)
-        line = traces.curve(model, factors, mean, style[model] if model in named else None)
-        found = [differences.get((model, factor)) for factor in factors]
-        said = [f", against its control {one.text()}" if one else "" for one in found]
-        lines.append(line | ({"text": said} if any(said) else {}))
+    found = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
     best = pd.Series([control.min()] * len(factors), dtype=float)
-    if len(control):
-        lines.append(traces.reference("best control (L/2 to L tokens)", factors, best))
-    seq_len = int(rows["seq_len"].iloc[0])
-    around = _around(rows, style, bands)
-    shape = traces.layout("", LOSS_AXIS, means, best, around=around, xaxis=traces.by_factor(factors, seq_len))
-    return Chart("loss against length", file, traces.arranged(lines), shape)
+    lines = [Series(BEST_CONTROL, factors, best, kind="reference")] if len(control) else []
+    for model in styles.drawn(style, rows):
+        own = style[model] if model in named else None
+        lines += seeds_of(rows[_DRAWN][rows["model"] == model], model, own)
+        ends = bands[bands["model"] == model] if bands is not None else pd.DataFrame(columns=["factor", "low", "high"])
+        band = ends.set_index("factor").reindex(factors)
+        here = [found.get((model, factor)) for factor in factors]
+        said = [f", against its control {one.text()}" if one else "" for one in here]
+        mean = means.loc[[model]].droplevel("model").reindex(factors)
+        lines.append(Series(model, factors, mean, own, low=band["low"], high=band["high"], texts=said))
+    shown = factors[:: -(-len(factors) // MOST_TICKS)]
+    below = f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)"
+    x = Axis(below, "log", {factor: f"{factor:g}x" for factor in shown})
+    y = Axis(LOSS_AXIS, range=styles.limits(means, best, around=_around(rows, style, bands)))
+    return Chart("loss against length", file, [Panel(lines, x, y, title)])

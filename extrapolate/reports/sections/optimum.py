@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Table, Text
+from extrapolate.reports.page import Details, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, LOSS_BY_EV, MODEL, SEEDS
 from extrapolate.results.columns import INT, REAL, Column
@@ -54,15 +54,15 @@ class Optimum(Section):
         compared = [one for one in material.compared if one.protocol == subject]
         against = comparison.corrected([one for one in compared if one.other == OPTIMUM], "holm")
         blocks = [
-            Text(OPTIMUM_TEXT),
             Table(best),
+            Details([Text(OPTIMUM_TEXT)]),
             *(
                 Text(f"{one.model} is below the optimum at {one.factor:g}x. {BELOW_OPTIMUM}", strong=True)
                 for one in below_optimum(compared)
             ),
             Text("Difference to the optimum, with its 95 % interval:"),
             Table(comparison.against(against, OPTIMUM, material.models(subject))),
-            Text(comparison.marked(against)),
+            Details([Text(comparison.marked(against))]),
         ]
         return Part(blocks, {f"optimum_by_ev{suffix(subject)}.parquet": parquet(best)})
 

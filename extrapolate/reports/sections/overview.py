@@ -1,4 +1,4 @@
-"""The losses at one glance, for the HTML page: the best of each length, what is not surely worse, in several units."""
+"""The losses at one glance: a chart and a table side by side, with the best of each length marked."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Cell, Grid, OnlyHtml, Switch, Text
-from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.material import Material, isolates
+from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
+from extrapolate.reports.sections.base import Part, Section, sections, suffix
+from extrapolate.reports.sections.losses import about_seeds, chart
+from extrapolate.reports.traces import Plot
 from extrapolate.results.verdicts import EQUIVALENT, LEAST, UNDECIDED
 from extrapolate.statistics import comparison
 from extrapolate.statistics.comparable import strict_mean
@@ -19,7 +21,11 @@ Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 BEST = """\
 The best of each length is in bold. ≈ marks a loss that is equivalent to the best, or undecided: it is not shown to be
 worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
-this table. {} A click on a column's name sorts by it."""
+this table. {} Red cells are losses above that at 1x. A click on a column's name sorts by it."""
+HOLDS = f"""\
+A model holds to a length if, at it and all shorter ones, its loss is surely less than {LEAST:g} nats above that of the
+control, by the 95 % interval of the difference. The control is the plain model on the same targets, with its context
+cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
@@ -39,45 +45,45 @@ class Overview(Section):
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        views = {protocol: _protocol(material, protocol, rows) for protocol, rows in material.rows.items()}
+        views = {protocol: _protocol(material, protocol, material.rows[protocol]) for protocol in material.protocols()}
         if len(views) == 1:
             return Part(next(iter(views.values())))
         return Part([Switch("protocol", "protocol", views)])
 
 
 def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Block]:
+    """The chart and the table of one protocol's losses, side by side."""
     sums = [setting for setting in material.sums if setting.protocol == protocol]
     best = comparison.corrected(list(comparison.with_best(sums)), "holm")
     to_best = {(one.model, one.factor): one for one in best}
-    to_control = {
-        (one.model, one.factor): one for one in material.compared if one.protocol == protocol and one.other == CONTROL
-    }
-    order = material.models(protocol)
-    cells = _Cells(rows, to_best, to_control)
+    against = [one for one in material.compared if one.protocol == protocol and one.other == CONTROL]
+    cells = _Cells(rows, to_best, {(one.model, one.factor): one for one in against})
     units: dict[str, Callable[[str, float], Cell]] = {"loss": cells.loss, "perplexity": cells.perplexity}
     if cells.has_bits:
         units["bits per byte"] = cells.bits
     units["difference to the control"] = cells.difference
-    columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), "seeds"]
-    views: dict[str, Sequence[Block]] = {
-        unit: [
-            Grid(
-                columns,
-                [
-                    [Cell(model), *(cell(model, factor) for factor in cells.factors), Cell(*cells.seeds(model))]
-                    for model in order
-                ],
-                f"{protocol}, {_UNITS[unit]}, by evaluation length / training length",
-            )
+    holds = ["holds to"] if isolates(protocol) and cells.factors[-1] > 1 else []
+    views: dict[str, Sequence[Block]] = {}
+    for unit, cell in units.items():
+        lines = [
+            [
+                Cell(model, colour=material.styles[model]["color"] if model in material.styles else ""),
+                *(cell(model, factor) for factor in cells.factors),
+                *(cells.holds(model) for _ in holds),
+            ]
+            for model in cells.in_order(material.models(protocol))
         ]
-        for unit, cell in units.items()
-    }
+        columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *holds]
+        views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}")]
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
     said = comparison.resampled(best)
     if any(one.one_run for one in best):
-        said += " Where a model has one seed, marks are about this run."
-    return [Switch(f"unit-{protocol}", "shown as", views), OnlyHtml(Text(BEST.format(LEAST, said) + CHOSEN))]
+        said += " If a model has one seed, marks are about this run."
+    drawn = chart(rows, material.styles, against, f"Protocol {protocol}", f"loss_by_ev{suffix(protocol)}.png")
+    words = [Text(BEST.format(LEAST, said) + CHOSEN), *([Text(HOLDS)] if holds else [])]
+    how = Details([*words, *about_seeds(rows, material.styles)])
+    return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
 
 
 _UNITS = {
@@ -89,6 +95,7 @@ _UNITS = {
 
 
 NOTHING = "n/a"
+_HARM = 0.5  # the strength of the red of a loss one nat above that at 1x
 
 
 class _Cells:
@@ -101,18 +108,39 @@ class _Cells:
         self._losses = grouped["loss"].agg(strict_mean).to_dict()
         self._bits = grouped["bits_per_byte"].agg(strict_mean).to_dict()
         self._by_seed = rows.sort_values("seed").groupby(["model", "factor"])["loss"].agg(list).to_dict()
-        self._counts = rows.groupby("model")["seed"].nunique(dropna=False).to_dict()
         least = rows.groupby(["factor", "model"])["loss"].agg(strict_mean).groupby("factor").min()
         self._best = least.to_dict()
         self.has_bits = any(math.isfinite(bits) for bits in self._bits.values())
 
-    def seeds(self, model: str) -> tuple[str, float]:
-        count = self._counts[model]
-        return str(count), float(count)
+    def in_order(self, models: Sequence[str]) -> list[str]:
+        """The models, the lowest loss at the longest length first; what has none there comes last."""
+        losses = {model: self._losses.get((model, self.factors[-1]), math.nan) for model in models}
+        return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
+
+    def holds(self, model: str) -> Cell:
+        """Up to which factor the loss is surely less than LEAST above the control's: `≥ 1x` if no later one is told."""
+        held, least = 1.0, ""
+        for factor in (factor for factor in self.factors if factor > 1):
+            one = self._to_control.get((model, factor))
+            found = None if one is None else one.difference
+            if found is None:
+                break  # the model ends before
+            if found.low is None or found.high is None:
+                return Cell(NOTHING)
+            if found.high >= LEAST:
+                least = "≥ " if found.low <= 0 else ""
+                break
+            held = factor
+        return Cell(f"{least}{held:g}x", held, kind="good" if held == self.factors[-1] else "")
 
     def loss(self, model: str, factor: float) -> Cell:
-        found = self._cell(model, factor, self._losses.get((model, factor), math.nan), "{:.3f}")
-        return found if found.text == NOTHING else replace(found, note=self._note(model, factor))
+        loss = self._losses.get((model, factor), math.nan)
+        found = self._cell(model, factor, loss, "{:.2f}")
+        if found.text == NOTHING:
+            return found
+        above = loss - self._losses.get((model, self.factors[0]), math.nan)
+        harm = min(0.45, _HARM * above) if above > LEAST else 0.0
+        return replace(found, note=self._note(model, factor), harm=harm)
 
     def perplexity(self, model: str, factor: float) -> Cell:
         loss = self._losses.get((model, factor), math.nan)

@@ -1,19 +1,23 @@
 """Where in the context the loss rises: losses by position in the window, and failure lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import position_charts, position_pictures, styles
+from extrapolate.reports import plots, styles
+from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
+from extrapolate.reports.styles import MOST_BANDS, Style
+from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
-from extrapolate.statistics.positions import OF_ALL, Failure, by_position, failure_table, failures, with_seeds
+from extrapolate.statistics.positions import OF_ALL, Failure, by_position, failure_table, failures, furthest, with_seeds
 
 _CURVE = (
     Column("model", TEXT, meaning="The model's name in tables."),
@@ -29,6 +33,7 @@ _CURVE = (
     Column("cluster", TEXT, meaning="What a cluster is: `documents`, or `stretches` if there are few documents."),
     Column("seeds", INT, meaning="The number of runs averaged."),
 )
+MOST_PANELS = 6
 _TOO_FEW = "there are too few clusters"
 LOSS_BY_POSITION = Described(
     "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
@@ -95,34 +100,113 @@ class Positions(Section):
         found = with_seeds(failures(curves), documents)
         named = styles.named(material.styles, material.rows[subject])
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
+        losses = losses_chart(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png")
         blocks: list[Block] = [
             Heading(2, "Where in the context"),
-            position_charts.losses(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png"),
+            Plot(losses),
         ]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves[_names(LOSS_BY_POSITION)]),
-            f"loss_by_position{end}.png": partial(
-                position_pictures.draw_losses, curves, named, material.styles, seq_len
-            ),
+            losses.file: partial(plots.draw, losses),
         }
         if found:  # else nothing beyond L was evaluated
+            beyond = differences_chart(curves, found, named, material.styles, seq_len, f"failure_lengths{end}.png")
             table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
-                Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len)),
                 Table(
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
-                position_charts.differences(
-                    curves, found, named, material.styles, seq_len, f"failure_lengths{end}.png"
-                ),
+                Details([Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len))]),
+                Plot(beyond),
             ]
             files[f"failure_lengths{end}.parquet"] = parquet(table)
-            files[f"failure_lengths{end}.png"] = partial(
-                position_pictures.draw_differences, curves, found, named, material.styles, seq_len
-            )
+            files[beyond.file] = partial(plots.draw, beyond)
         return Part(blocks, files)
+
+
+def losses_chart(
+    curves: pd.DataFrame,
+    found: Sequence[Failure],
+    named: Sequence[str],
+    style: Mapping[str, Style],
+    seq_len: int,
+    file: str,
+) -> Chart:
+    """The loss against the position in the window, a panel for each of the longest factors, and the lowest control's.
+
+    curves: see `positions.by_position`. named: the models with names and colours.
+    """
+    factors = sorted(set(curves["factor"]))[-MOST_PANELS:]
+    shown = curves[curves["factor"].isin(factors)]
+    best = shown.groupby(["factor", "position"])["control_loss"].min()
+    y = Axis("loss (nats per token)", range=styles.limits(shown["loss"], best))
+    x = Axis(f"position in the window / L (L = {seq_len})")
+    panels = []
+    for factor in factors:
+        here, control = shown[shown["factor"] == factor], best.loc[factor]
+        at = middle(control.index, here["bucket"].iloc[0], seq_len)
+        lines = [
+            *_lines(here, "loss", found, named, style, seq_len),
+            Series("best control", at, control, kind="reference"),
+        ]
+        panels.append(Panel(lines, x, y, f"windows of {factor:g}x"))
+    return Chart("loss by position in the window", file, panels)
+
+
+def differences_chart(
+    curves: pd.DataFrame,
+    found: Sequence[Failure],
+    named: Sequence[str],
+    style: Mapping[str, Style],
+    seq_len: int,
+    file: str,
+) -> Chart:
+    """The difference to the control beyond L, with its band and the failure lengths.
+
+    If a model has a failure length for each length, that of the longest windows is drawn.
+    """
+    longest = furthest(curves)
+    bands = longest[longest["model"].isin(named)]
+    bands = bands if bands["model"].nunique() <= MOST_BANDS else bands[:0]
+    lines = _lines(longest, "difference", found, named, style, seq_len, banded=set(bands["model"]))
+    limits = styles.limits(longest["difference"], around=bands[["low", "high"]])
+    x = Axis(f"position in windows of up to {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
+    y = Axis("loss minus the control's (nats per token)", range=limits)
+    title = f"Beyond L{', with 95 % bands' if len(bands) else ''}; crosses: failure lengths"
+    return Chart("difference to the control by position in the window", file, [Panel(lines, x, y, title, zero=True)])
+
+
+def _lines(
+    rows: pd.DataFrame,
+    column: str,
+    found: Sequence[Failure],
+    named: Sequence[str],
+    style: Mapping[str, Style],
+    seq_len: int,
+    banded: Collection[str] = (),
+) -> list[Series]:
+    """A line for each model, and a cross at the failure length of those that are named."""
+    fails = {(one.model, one.factor): one.fails_from for one in found}
+    bucket, longest = rows["bucket"].iloc[0], rows["factor"].max()
+    lines = []
+    for model in styles.drawn(style, rows):
+        mine, own = rows[rows["model"] == model], style[model] if model in named else None
+        x = middle(mine["position"], bucket, seq_len)
+        low, high = (mine["low"], mine["high"]) if model in banded else (None, None)
+        lines.append(Series(model, x, mine[column], own, low=low, high=high))
+        at = fails.get((model, longest))
+        if own is not None and at is not None:
+            there = mine[mine["position"] == at][column]
+            said = [f", fails from {at} tokens on"] * len(there)
+            lines.append(Series(model, [middle(at, bucket, seq_len)] * len(there), there, own, "crosses", texts=said))
+    return lines
+
+
+def middle(position: Any, bucket: int, seq_len: int) -> Any:
+    """The middle of a bucket of inputs that begins at a position, in training lengths."""
+    return (position + bucket / 2) / seq_len
 
 
 def _names(table: Described) -> list[str]:

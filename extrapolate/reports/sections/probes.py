@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.reports import heat, probes
+from extrapolate.reports import plots, probes
+from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.traces import Plot
 
 FEWER = "The picture has the first {} of {} rows."
 
@@ -32,25 +33,26 @@ class Probes(Section):
     def part(material: Material, subject: str) -> Part:
         rows = material.probes[material.probes["probe"] == subject]
         by_length, by_depth = probes.by_length(rows), probes.by_depth(rows)
-        map_, file = _map(by_depth), f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
+        map_, file = _map(by_depth, subject), f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
+        drawn = Chart("accuracy by depth and length", file, map_)
         blocks = [
             Heading(2, f"Probe {subject}"),
             Table(by_length, f"probe {subject}, accuracy"),
-            Text(probes.caption(rows)),
+            Details([Text(probes.caption(rows))]),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
-            heat.chart(map_, "accuracy by depth and length", file),
+            Plot(drawn),
             *([Text(FEWER.format(len(map_.rows), len(by_depth)))] if len(map_.rows) < len(by_depth) else []),
             Table(by_depth),
         ]
         # One file for all probes.
         whole = partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
-        picture = partial(heat.draw, map_, f"Accuracy by depth and length, probe {subject}")
-        return Part(blocks, {"probes.parquet": whole, file: picture})
+        return Part(blocks, {"probes.parquet": whole, file: partial(plots.draw, drawn)})
 
 
-def _map(by_depth: pd.DataFrame) -> heat.Heat:
+def _map(by_depth: pd.DataFrame, subject: str) -> Heat:
     """The accuracies of the first models, a row for each depth."""
-    first = by_depth.head(heat.MOST_ROWS)
+    first = by_depth.head(MOST_ROWS)
     columns = {name: f"{name[len('Accuracy (ev=') : -1]}x" for name in map(str, first) if name.startswith("Accuracy")}
     names = [f"{model}, depth {depth}" for model, depth in zip(first["Model"], first["Depth"], strict=True)]
-    return replace(heat.of_table(first[list(columns)].rename(columns=columns), names, most=1.0), digits=2)
+    title, values_RC = f"Accuracy by depth and length, probe {subject}", first[list(columns)].to_numpy(float)
+    return Heat(title, names, list(columns.values()), values_RC, most=1.0, digits=2)

@@ -10,12 +10,13 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import plots, styles, traces
-from extrapolate.reports.chart import Chart
+from extrapolate.reports import plots, styles
+from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.reports.styles import Style
+from extrapolate.reports.traces import Plot, most_points
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.speed import step_rates
@@ -57,7 +58,6 @@ or at the first infinite loss. The scale is that of the averages, also of each s
 THINNED = """\
 The chart of the HTML page shows at most {:,} steps of a run, as far apart as its steps are many. Its average is of the
 steps that it shows, and its time is that of the steps alone, without evaluations and stops."""
-MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a run and of all, in the chart: a page must open
 
 
 @sections.register("training")
@@ -80,17 +80,14 @@ class Training(Section):
         shown = table.assign(Tokens=[f"{tokens:,}" for tokens in table["Tokens"]])
         seconds = "Seconds per 1,000 steps"
         shown[seconds] = ["n/a" if pd.isna(value) else f"{value:,.1f}" for value in table[seconds]]
+        drawn = chart(logs, material.styles)
         blocks = [
             Heading(2, "Training"),
-            chart(logs, material.styles),
-            Text(EXPLAINED),
-            Text(THINNED.format(_points(logs))),
+            Plot(drawn),
             Table(shown),
+            Details([Text(EXPLAINED), Text(THINNED.format(most_points(drawn)))]),
         ]
-        return Part(
-            blocks,
-            {"training.parquet": parquet(table), "training_loss.png": partial(draw, logs, material.styles)},
-        )
+        return Part(blocks, {"training.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
 
 
 def _logs(material: Material) -> dict[str, list[Path]]:
@@ -119,15 +116,6 @@ def _read(path: Path) -> pd.DataFrame:
     return log
 
 
-def smoothed(losses: "pd.Series[float]") -> "pd.Series[float]":
-    """The exponential moving average, whose weights add up to 1 from the first step on.
-
-    It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
-    """
-    ended = np.isinf(losses.to_numpy()).cumsum() > 0  # pandas alone would leave it out
-    return losses.ewm(alpha=1 - KEPT).mean().mask(ended, np.inf)
-
-
 def _mean(logs: Sequence[pd.DataFrame], column: str = "loss") -> "pd.Series[float]":
     """The mean over runs of a column, by tokens, as far as all of them have come."""
     each = [log.dropna(subset=column).groupby("tokens")[column].last() for log in logs]
@@ -138,7 +126,7 @@ def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
     return {
         MODEL: model,
         "Tokens": min(int(log["tokens"].max()) for log in logs),
-        "Training loss": _last(smoothed(_mean(logs))),
+        "Training loss": _last(smoothed(_mean(logs), KEPT)),
         "Validation loss": _last(_mean([log.reindex(columns=[*NEEDED, "val_loss"]) for log in logs], "val_loss")),
         "Seconds per 1,000 steps": strict_mean(pd.Series([_seconds(log) for log in logs])),
         SEEDS: len(logs),
@@ -159,55 +147,23 @@ def _seconds(log: pd.DataFrame) -> float:
     return float(1000 * last["tokens"] / last["step"] / rates.median())
 
 
-def draw(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style], path: Path) -> None:
-    """Draws the loss of each model against the tokens: every step of each run thin, the average thick."""
-    averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
-    named = styles.named(style, _ends(averages))
-    sheet = plots.Sheet(1, style, named)
-    (panel,) = sheet.panels
-    few = len(averages) <= styles.MANY  # the steps of more would hide the averages
-    for model, average in averages.items():
-        for log in logs[model] if few else []:
-            steps = log.dropna(subset="loss")
-            sheet.thin(panel, steps["tokens"], steps["loss"], model, width=0.4)
-        sheet.curve(panel, average.index, average, model, linewidth=1.8)
-    settled, since = _settled(averages, [log for model in named if few for log in logs[model]])
-    sheet.fit(panel, settled, since=since)
-    plots.tokens_below(panel)
-    panel.set_ylabel("training loss (nats per token)")
-    panel.set_title(f"{'Thin: steps; thick: m' if few else 'M'}oving average ({KEPT:g})")
-    sheet.save(path)
-
-
 def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]) -> Chart:
-    """The losses of the steps, a thin line for each run, and their means, which the page smooths as the reader wishes.
+    """The losses of the steps, a thin line for each run, and the moving averages of their means.
 
     The runs of models without a name are in their mean alone.
     """
-    averages = {model: smoothed(_mean(logs[model])) for model in style if model in logs}
-    named, most, lines = styles.named(style, _ends(averages)), _points(logs), []
+    averages = {model: smoothed(_mean(logs[model]), KEPT) for model in style if model in logs}
+    named, lines = styles.named(style, _ends(averages)), []
     for model in averages:
-        timed = [_timed(log) for log in logs[model]]
-        for steps in (_thinned(log, most) for log in timed if model in named):
-            thin = traces.thin(model, steps["tokens"], steps["loss"], style[model])
-            lines.append(thin | {"opacity": 0.35} | _times(steps))
-        both = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
-        mean = _thinned(both.rename_axis("tokens").reset_index(), most)
-        thick = traces.curve(model, mean["tokens"], mean["loss"], style[model] if model in named else None)
-        lines.append(thick | _times(mean))
-    settled, _ = _settled(averages, [log for model in named for log in logs[model]])
-    shape = traces.layout("training tokens", "training loss (nats per token)", settled)
-    return Chart("training loss against tokens", "training_loss.png", traces.arranged(lines), shape, smoothing=True)
-
-
-def _points(logs: Mapping[str, Sequence[pd.DataFrame]]) -> int:
-    """How many steps of a line the chart shows at most: each run has one, and each mean."""
-    return min(MOST_POINTS, max(2, MOST_OF_ALL // (len(logs) + sum(map(len, logs.values())))))
-
-
-def _thinned(steps: pd.DataFrame, most: int) -> pd.DataFrame:
-    """As many of the steps as the chart shows, equally far apart."""
-    return steps.iloc[:: -(-len(steps) // most) or 1]
+        timed, own = [_timed(log) for log in logs[model]], style[model] if model in named else None
+        for steps in timed if own else []:
+            lines.append(Series(model, steps["tokens"], steps["loss"], own, "thin", seconds=steps["seconds"]))
+        mean = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
+        lines.append(Series(model, mean.index, mean["loss"], own, seconds=mean["seconds"]))
+    settled, since = _settled(averages, [log for model in named for log in logs[model]])
+    y = Axis("training loss (nats per token)", range=styles.limits(settled))
+    panel = Panel(lines, Axis("training tokens"), y, f"Thin: steps; thick: moving average ({KEPT:g})", since=since)
+    return Chart("training loss against tokens", "training_loss.png", [panel], kept=KEPT)
 
 
 def _timed(log: pd.DataFrame) -> pd.DataFrame:
@@ -219,12 +175,6 @@ def _timed(log: pd.DataFrame) -> pd.DataFrame:
     return steps.assign(seconds=(tokens / rates).cumsum(skipna=False))
 
 
-def _times(steps: pd.DataFrame) -> traces.Trace:
-    """What a line has beside its tokens, where the speed is known."""
-    seconds = traces.numbers(steps["seconds"], digits=1)
-    return {"meta": {"seconds": seconds}} if any(seconds) else {}
-
-
 def _settled(
     averages: Mapping[str, "pd.Series[float]"], logs: Sequence[pd.DataFrame]
 ) -> "tuple[pd.Series[float], float]":
@@ -232,7 +182,7 @@ def _settled(
 
     The averages of models, and those of the runs that are drawn.
     """
-    each = [*averages.values(), *(smoothed(_mean([log])) for log in logs)]
+    each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for log in logs)]
     since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
     return pd.concat([average[average.index >= since] for average in each], ignore_index=True), since
 

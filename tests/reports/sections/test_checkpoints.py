@@ -75,7 +75,8 @@ def test_a_model_that_was_trained_elsewhere_has_no_checkpoints(tmp_path: Path) -
     both.loc[both["model"] == "ALiBi", "tokens"] = pd.NA
     table = by_checkpoint(both, list(RISING), {})
     assert table["Model"].tolist() == ["RoPE"] * 3
-    checkpoints.draw(both, table, styles.styles(both, list(RISING)), tmp_path / "made.png")
+    made = checkpoints.chart(both, table, styles.styles(both, list(RISING)), "made.png")
+    plots.draw(made, tmp_path / "made.png")
 
 
 def test_a_checkpoint_that_a_model_does_not_have_is_empty_and_no_failure_that_was_not_found() -> None:
@@ -91,7 +92,8 @@ def test_each_model_is_a_line_in_its_colour(monkeypatch: pytest.MonkeyPatch, tmp
     style = styles.styles(made, list(RISING))
     figures: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    checkpoints.draw(made, by_checkpoint(made, list(RISING), {}), style, tmp_path / "made.png")
+    chart = checkpoints.chart(made, by_checkpoint(made, list(RISING), {}), style, "made.png")
+    plots.draw(chart, tmp_path / "made.png")
     for panel, at in zip(figures[0].axes, (0, 1), strict=True):
         for model, losses in RISING.items():
             *thin, thick = [line for line in panel.get_lines() if line.get_color() == style[model]["color"]]

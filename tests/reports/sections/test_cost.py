@@ -10,6 +10,7 @@ import pytest
 from extrapolate.reports import plots, styles
 from extrapolate.reports.sections import cost
 from extrapolate.reports.sections.cost import costs, front
+from extrapolate.reports.traces import figure
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=4)"
 
@@ -54,14 +55,19 @@ def test_the_models_on_a_front_are_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     style = styles.styles(rows, list(table["Model"]))
     figures: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    cost.draw(table, [NEAR, FAR], style, tmp_path / "made.png")
+    chart = cost.chart(table, [NEAR, FAR], style, "cost.png")
+    plots.draw(chart, tmp_path / "made.png")
     texts = [text.get_text() for text in figures[0].texts]
-    assert {text.split("  ")[0] for text in texts[:-1]} == {"cheap", "good", "far"}
+    assert {text.split("  ")[0] for text in texts[:-1]} == {"front", "cheap", "good", "far"}
     assert texts[-1].startswith("Grey: 12 models")
-    made = cost.chart(table, [NEAR, FAR], style, "cost.png")
-    legend = [trace["name"] for trace in made.traces if trace.get("showlegend")]
-    assert legend == ["front", "not on a front", "cheap", "good", "far"]
-    others = [trace for trace in made.traces if trace["name"] == "not on a front"]
-    assert [len(trace["x"]) for trace in others] == [12, 12]
-    assert made.traces[0]["y"] == [9, 4]
-    assert json.dumps([made.traces, made.layout], allow_nan=False)
+    made = figure(chart)
+    assert [trace["name"] for trace in made["traces"] if trace.get("showlegend", True)] == [
+        "front",
+        "cheap",
+        "good",
+        "far",
+    ]
+    assert [trace["y"] for trace in made["traces"] if trace["name"] == "front"] == [[9, 4], [9, 4.5, 4]]
+    others = {trace["name"] for trace in made["traces"] if "legendgroup" not in trace}
+    assert others == {f"m{at}" for at in range(12)}
+    assert json.dumps(made, allow_nan=False)

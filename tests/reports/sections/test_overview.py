@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from extrapolate.reports import styles
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Cell, Grid, OnlyHtml, Switch, Text, markdown
+from extrapolate.reports.page import Beside, Cell, Details, Grid, Switch, Text, markdown
 from extrapolate.reports.sections.overview import Overview
 from extrapolate.statistics.comparison import comparisons, with_best
 from extrapolate.statistics.sums import settings
@@ -16,7 +17,7 @@ from extrapolate.statistics.sums import settings
 FACTORS = (1.0, 4.0)
 
 
-def documents(losses: dict[str, dict[int, tuple[float, ...]]]) -> pd.DataFrame:
+def documents(losses: dict[str, dict[int, tuple[float, ...]]], protocol: str = "windows") -> pd.DataFrame:
     """model -> seed -> its loss at each factor: 40 documents, which differ far more than the models do."""
     made = []
     for at, (model, seeds) in enumerate(losses.items()):
@@ -27,7 +28,7 @@ def documents(losses: dict[str, dict[int, tuple[float, ...]]]) -> pd.DataFrame:
                 effects = loss + own - own.mean() + noise - noise.mean()
                 made += [
                     {
-                        "protocol": "windows", "factor": factor, "targets_hash": "t", "model": model, "seed": seed,
+                        "protocol": protocol, "factor": factor, "targets_hash": "t", "model": model, "seed": seed,
                         "run": f"{model}-{seed}", "document": str(n), "block": 0, "n_targets": 100, "loss": effects[n],
                         "control_loss": 5.0 + own[n] - own.mean(), "optimum_loss": None,
                     }
@@ -36,32 +37,37 @@ def documents(losses: dict[str, dict[int, tuple[float, ...]]]) -> pd.DataFrame:
     return pd.DataFrame(made).astype({"seed": "Int64"})
 
 
-def shown(losses: dict[str, dict[int, tuple[float, ...]]], lossless: bool = True) -> tuple[dict[str, Grid | Text], str]:
+def shown(
+    losses: dict[str, dict[int, tuple[float, ...]]], lossless: bool = True, protocol: str = "windows"
+) -> tuple[dict[str, Grid | Text], str]:
     """What the section shows by unit, and the words below it."""
-    by_document = documents(losses)
-    rows = by_document.groupby(["model", "factor", "seed", "run"], as_index=False)["loss"].mean()
+    by_document = documents(losses, protocol)
+    by = ["model", "factor", "seed", "run"]
+    rows = by_document.groupby(by, as_index=False)[["loss", "control_loss"]].mean()
+    rows = rows.assign(extension="as-trained", seq_len=64)
     rows["bits_per_byte"] = rows["loss"] / 2 if lossless else math.nan
     rows["n_bytes"] = 1.0 if lossless else math.nan
     part = Overview.part(
         Material(
             evaluated=Evaluated({}, ()),
-            rows={"windows": rows},
-            losses={"windows": pd.DataFrame({"Model": list(losses)})},
+            rows={protocol: rows},
+            losses={protocol: pd.DataFrame({"Model": list(losses)})},
             documents=by_document,
             compared=tuple(comparisons(by_document, pairs=False)),
             probes=pd.DataFrame(),
-            styles={},
+            styles=styles.styles(rows, list(losses)),
             sums=settings(by_document),
         ),
         "losses",
     )
-    switch, only_here = part.blocks
-    assert isinstance(only_here, OnlyHtml)
-    text = only_here.block
+    (beside,) = part.blocks
+    assert isinstance(beside, Beside)
+    switch, how = beside.right
     assert isinstance(switch, Switch)
-    assert isinstance(text, Text)
-    assert not markdown(part.blocks).strip()  # Markdown has the tables of each protocol
-    return {unit: view for unit, (view,) in switch.views.items()}, text.text
+    assert isinstance(how, Details)
+    assert "![loss against length](loss_by_ev" in markdown(part.blocks)
+    words = [block.text for block in how.blocks if isinstance(block, Text)]
+    return {unit: view for unit, (view,) in switch.views.items()}, " ".join(words)
 
 
 def cell(grid: Grid, model: str, factor: float) -> Cell:
@@ -129,3 +135,22 @@ def test_without_bits_per_byte_it_says_why() -> None:
     assert list(found) == ["loss", "perplexity", "difference to the control", "bits per byte"]
     assert "n/a: the tokenizer of this corpus is lossy" in found["bits per byte"].text
     assert not any(isinstance(view, Text) for view in shown(MODELS)[0].values())
+
+
+def test_red_is_what_is_above_1x_and_the_lowest_at_the_longest_length_comes_first() -> None:
+    grids, _ = shown(MODELS)
+    assert [row[0].text for row in grids["loss"].rows] == ["B", "C", "A"]
+    assert cell(grids["loss"], "A", 1.0).harm == 0
+    assert cell(grids["loss"], "A", 4.0).harm == pytest.approx(0.25)
+    assert cell(grids["loss"], "B", 4.0).harm == pytest.approx(0.05)
+
+
+def test_a_model_holds_to_where_it_is_surely_not_above_its_control() -> None:
+    same, above = {0: (5.0, 5.0), 1: (5.0, 5.0)}, {0: (5.0, 5.5), 1: (5.0, 5.5)}
+    grids, said = shown({"holds": same, "fails": above}, protocol="fixed-target")
+    assert {row[0].text: (row[-1].text, row[-1].kind) for row in grids["loss"].rows} == {
+        "holds": ("4x", "good"), "fails": ("1x", "")
+    }  # fmt: skip
+    assert "A model holds to a length" in said
+    assert grids["loss"].columns[-1] == "holds to"
+    assert shown({"holds": same})[0]["loss"].columns[-1] == "4x"  # its windows begin without context

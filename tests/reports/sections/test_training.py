@@ -10,8 +10,10 @@ import pytest
 
 from extrapolate import results
 from extrapolate.reports import plots, styles
+from extrapolate.reports.chart import smoothed
 from extrapolate.reports.sections import training
-from extrapolate.reports.sections.training import KEPT, smoothed
+from extrapolate.reports.sections.training import KEPT
+from extrapolate.reports.traces import figure
 
 
 def log(losses: list[float], validation: float = 4.0, speed: float = 2000.0) -> pd.DataFrame:
@@ -27,20 +29,20 @@ def test_the_average_is_that_of_its_formula() -> None:
     total = weight = 0.0
     for loss in losses:
         total, weight = KEPT * total + (1 - KEPT) * loss, KEPT * weight + (1 - KEPT)
-    found = smoothed(pd.Series(losses))
+    found = smoothed(pd.Series(losses), KEPT)
     assert found.iloc[-1] == pytest.approx(total / weight)
     assert found.iloc[0] == losses[0]
 
 
 def test_an_infinite_loss_ends_the_average() -> None:
     """Without it the average would go on as if the training had not diverged."""
-    assert smoothed(pd.Series([4.0, np.inf, 4.0, 4.0])).tolist() == [4.0, np.inf, np.inf, np.inf]
+    assert smoothed(pd.Series([4.0, np.inf, 4.0, 4.0]), KEPT).tolist() == [4.0, np.inf, np.inf, np.inf]
 
 
 def test_seconds_per_1000_steps_and_last_losses() -> None:
     row = training._row("RoPE", [log([5.0, 4.0, 3.0]), log([5.4, 4.4, 3.4], validation=4.4, speed=1000.0)])
     assert row["Tokens"] == 3000
-    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2, 3.2])).iloc[-1])
+    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2, 3.2]), KEPT).iloc[-1])
     assert row["Validation loss"] == pytest.approx(4.2)
     assert row["Seconds per 1,000 steps"] == pytest.approx((500 + 1000) / 2)
     assert row["Seeds"] == 2
@@ -57,7 +59,7 @@ def test_means_over_seeds_are_over_all_seeds_as_far_as_the_first_ends() -> None:
     both[0].loc[both[0]["step"] == 2, "val_loss"] = 4.0  # on its way
     row = training._row("RoPE", both)
     assert row["Tokens"] == 2000
-    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2])).iloc[-1])
+    assert row["Training loss"] == pytest.approx(smoothed(pd.Series([5.2, 4.2]), KEPT).iloc[-1])
     assert row["Validation loss"] == pytest.approx(4.2)
     early = training._row("RoPE", [both[0], log([5.4, 4.4]).drop(columns="val_loss")])
     assert np.isnan(early["Validation loss"])
@@ -76,11 +78,11 @@ def test_the_scale_holds_every_seeds_average(monkeypatch: pytest.MonkeyPatch, tm
     style = styles.styles(rows, list(logs))
     figures: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    training.draw(logs, style, tmp_path / "made.png")
+    plots.draw(training.chart(logs, style), tmp_path / "made.png")
     low, high = figures[0].axes[0].get_ylim()
     assert low < 3.1
     assert 5.0 < high < 6.5
-    assert training.chart(logs, style).layout["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
+    assert figure(training.chart(logs, style))["layout"]["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
 
 
 def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -89,12 +91,12 @@ def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch
     style = styles.styles(rows, list(logs))
     figures: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    training.draw(logs, style, tmp_path / "made.png")
+    plots.draw(training.chart(logs, style), tmp_path / "made.png")
     lines = figures[0].axes[0].get_lines()
     *thin, thick = [line for line in lines if line.get_color() == style["RoPE"]["color"]]
     assert [line.get_ydata()[1] for line in thin] == [5.0, 5.2]
     assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
-    assert thick.get_ydata() == pytest.approx(smoothed(pd.Series([9.0, 5.1, 4.1] + [4.0] * 30)))
+    assert thick.get_ydata() == pytest.approx(smoothed(pd.Series([9.0, 5.1, 4.1] + [4.0] * 30), KEPT))
     assert thick.get_xdata()[-1] == 33_000
     assert [text.get_text().split()[0] for text in figures[0].texts] == ["RoPE", "ExPE"]
 
@@ -103,7 +105,8 @@ def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch
 def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
     rows = pd.DataFrame({"model": ["RoPE"], "run": ["a"], "extension": "as-trained"})
     for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [np.nan], [4.0]):
-        training.draw({"RoPE": [log(losses)]}, styles.styles(rows, ["RoPE"]), tmp_path / "made.png")
+        made = training.chart({"RoPE": [log(losses)]}, styles.styles(rows, ["RoPE"]))
+        plots.draw(made, tmp_path / "made.png")
         assert (tmp_path / "made.png").stat().st_size
 
 
@@ -115,7 +118,7 @@ def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp
     (validation,) = [row["val_loss"] for row in rows if "val_loss" in row][-1:]
     assert table.loc["RoPE", "Validation loss"] == validation
     losses = pd.Series([row["loss"] for row in rows if "loss" in row])
-    assert table.loc["RoPE", "Training loss"] == pytest.approx(smoothed(losses).iloc[-1])
+    assert table.loc["RoPE", "Training loss"] == pytest.approx(smoothed(losses, KEPT).iloc[-1])
     assert "![training loss against tokens](training_loss.png)" in (tmp_path / "report/report.md").read_text()
 
 

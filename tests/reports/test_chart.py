@@ -1,0 +1,42 @@
+"""What charts are described by: the colours and texts of maps, and averages."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from extrapolate.reports import chart
+from extrapolate.reports.chart import Chart, Heat, differences
+from extrapolate.reports.traces import figure
+
+TABLE = pd.DataFrame({"1x": [0.01, -0.2], "4x": [math.nan, 0.3], "16x": [math.inf, 50.0]})
+
+
+def test_cells_say_their_numbers_and_what_diverged_does_not_make_the_rest_pale() -> None:
+    many = pd.DataFrame({"1x": [0.01 * at for at in range(1, 20)] + [50.0]})
+    found = differences("title", many, list("abcdefghijklmnopqrst"))
+    assert found.signed
+    assert found.most < 0.2
+    assert differences("", TABLE, ["a", "b"]).texts() == [["+0.010", "", "+inf"], ["-0.200", "+0.300", "+50.000"]]
+    assert Heat("", ["a", "b"], list(TABLE), TABLE.to_numpy(), most=1.0, digits=2).texts()[1][0] == "-0.20"
+    assert differences("", TABLE[["4x"]].head(1), ["a"]).most == 1.0  # nothing to colour
+
+
+def test_the_page_names_rows_and_says_every_cell() -> None:
+    made = figure(Chart("text", "a.png", differences("title", TABLE, ["<b>a</b>", "b"])))
+    (trace,) = made["traces"]
+    assert trace["z"] == [[0.01, None, None], [-0.2, 0.3, 50]]
+    assert trace["hovertext"][0] == ["<b>a</b>, 1x: +0.010", "<b>a</b>, 4x: n/a", "<b>a</b>, 16x: +inf"]
+    assert made["layout"]["yaxis"]["ticktext"] == ["<b>a</b>", "b"]
+
+
+@pytest.mark.parametrize("colour", [chart.BETTER, chart.NEITHER, chart.WORSE])
+def test_a_cells_text_can_be_read(colour: str) -> None:
+    """By the contrast of WCAG 2, which asks for 4.5."""
+
+    def luminance(colour: str) -> float:
+        rgb = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in rgb]
+        return sum(share * one for share, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    assert (luminance(colour) + 0.05) / (luminance(chart.INK) + 0.05) > 4.5
