@@ -12,7 +12,7 @@ from extrapolate.folders import listed
 from extrapolate.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Say
 from extrapolate.results.identity import Trained, trained
-from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.config import training_of
 from extrapolate.runs.run import Run
 from extrapolate.runs.weights import Checkpoint
 
@@ -87,8 +87,7 @@ def _of_others(run: Subject, left: set[Trained]) -> set[Trained]:
     Rows of steps whose weights are gone are this training's where there are rows of its last weights too, and none of
     others: an evaluation that writes rows of these weights has dropped all others before.
     """
-    config = run.config
-    training = (config.config_hash(), config.training.seed if isinstance(config, TrainedConfig) else None)
+    training = training_of(run.config)
     here = {Trained(*training, one.step, one.sha256) for one in _weights(run)}
     last, steps = max(here, key=lambda one: one.step), {one.step for one in here}
     mine = {one for one in left - here if one[:2] == training and one.step not in steps}

@@ -220,9 +220,13 @@ def models(
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
         lengths = lengths_of(settings.factors, loaded.seq_len)
-        causality.check_run(run, loaded, store.split(settings.split), lengths, settings.extensions)
+        check = partial(causality.check_run, run, split=store.split(settings.split), lengths=lengths)
+        check(loaded, extensions=settings.extensions)
         for precision in settings.precisions:
-            yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
+            model = in_precision(loaded, precision).to(device)
+            if precision != "fp32":
+                check(model, extensions=settings.extensions, precision=precision)
+            yield checkpoint, loaded, precision, model
 
 
 def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:

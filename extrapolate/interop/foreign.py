@@ -20,16 +20,18 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.memory import Room
+from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
+from extrapolate.runs import tensors
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
-TRIED = 32  # tokens of the window that a model is tried with
+TRIED = 32  # tokens of the window that a model is tried with first
+TIMES, TOKENS, LOGITS = (1, 4), 3, 16  # then with several of its L: how many tokens and logits of each are remembered
 SAME = 2e-2  # the same between machines and precisions: another model differs by more
 
 Logits = Callable[[Tensor], Any]
@@ -64,6 +66,14 @@ class ForeignModel:
     def parameter_count(self) -> int | None:
         """The parameters of a torch module; None of anything else."""
         return sum(p.numel() for p in self.call.parameters()) if isinstance(self.call, nn.Module) else None
+
+    def parameters_sha256(self) -> str | None:
+        """A hash of today's parameters and buffers of a torch module; None of anything else."""
+        if not isinstance(self.call, nn.Module):
+            return None
+        state = self.call.state_dict()
+        plain = {name: x for name, x in state.items() if type(x) is Tensor and x.layout == torch.strided}
+        return tensors.sha256_of({name: x.cpu() for name, x in plain.items() if not x.is_meta})
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         return self.encoding.defined_at(length, plan)
@@ -130,8 +140,9 @@ class ForeignRun:
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """The model as it is: its library knows no others."""
-        digest = hashlib.sha256(repr(self.config.foreign.answers).encode()).hexdigest()
-        return [Checkpoint(self.path, 0, 0, digest)]
+        known = self.config.foreign
+        told = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
+        return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(told).encode()).hexdigest())]
 
     def build_model(self) -> ForeignModel:
         """The model."""
@@ -168,8 +179,9 @@ def foreign(
     max_length: the longest window that the model is defined for, tokens (default: none); longer ones are n/a in tables.
     device: where the token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
 
-    The model is tried with one short window. Raises UserError if it does not give logits for every token of the
-    vocabulary, gives other ones the second time, or looks at later tokens; or where `out` holds another model.
+    The model is tried with short windows, and with one of L and one of 4 L tokens. Raises UserError if it does not give
+    logits for every token of the vocabulary, gives other ones the second time, or looks at later tokens; or if `out`
+    holds another model.
     """
     if seq_len < 2:
         raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")
@@ -178,8 +190,8 @@ def foreign(
     if isinstance(call, nn.Module):
         call.eval()
     own = tokenizer if isinstance(tokenizer, Tokenizer) else tokenizers.read(_file_of(Path(tokenizer)))
-    answers_TV = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
-    model = ForeignModel(call, name, seq_len, answers_TV.shape[-1], max_length, device)
+    given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
+    model = ForeignModel(call, name, seq_len, given, max_length, device)
     config = ForeignConfig(
         encoding=EncodingConfig(name="foreign"),
         foreign=ForeignSource(
@@ -188,7 +200,7 @@ def foreign(
             seq_len=seq_len,
             vocab_size=model.vocab_size,
             max_length=max_length,
-            answers=tuple(round(float(x), 4) for x in answers_TV[-1, :8]),
+            answers=_answers(model, own.get_vocab_size()),
         ),
     )
     slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
@@ -221,8 +233,8 @@ def _file_of(path: Path) -> Path:
 
 
 @torch.inference_mode()
-def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
-    """The logits of a fixed window, [T, V]. Raises UserError if the model is none that can be evaluated."""
+def _tried(model: ForeignModel, vocab_size: int) -> int:
+    """How many logits it gives for a token. Raises UserError if the model is none that can be evaluated."""
     length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
     tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
     logits_BTV = model.hidden(tokens_BT, PLAIN)
@@ -241,22 +253,55 @@ def _tried(model: ForeignModel, vocab_size: int) -> Tensor:
     )
     if leak is not None:
         raise UserError(f"{model.name} {leak.what}, so its losses would be too low: give a causal model")
-    return logits_BTV[0]
+    return given
+
+
+@torch.inference_mode()
+def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
+    """Some logits for fixed windows: what the model is known by. Raises UserError if it fails on one of them.
+
+    Windows that memory does not suffice for are left out.
+    """
+    answers: list[Tensor] = []
+    longest = model.encoding.max_length or TIMES[-1] * model.seq_len
+    for length in dict.fromkeys(min(one, longest) for one in (TRIED, *(times * model.seq_len for times in TIMES))):
+        tokens_T = torch.randint(vocab_size, (length,), generator=torch.Generator().manual_seed(0))
+        tokens_BT = tokens_T[None].to(model.device)
+        try:
+            logits_BTV = Room(length, 1, None).enough_for(
+                lambda *_, tokens_BT=tokens_BT: model.hidden(tokens_BT, PLAIN)
+            )
+        except OutOfMemoryError:
+            break
+        except Exception as error:
+            raise UserError(
+                f"{model.name} fails on a window of {length} tokens ({type(error).__name__}: {error}): give "
+                "`max_length`, the longest window that it is defined for"
+            ) from error
+        places, ids = (
+            torch.linspace(0, end - 1, count).long() for end, count in ((length, TOKENS), (vocab_size, LOGITS))
+        )
+        answers.append(logits_BTV[0][places][:, ids].nan_to_num(0.0, 0.0, 0.0).flatten())
+    return tuple(round(float(x), 4) for x in torch.cat(answers))
 
 
 def _folder(path: Path, config: ForeignConfig, tokenizer: Tokenizer) -> Run:
     with files.locked(path):
         files.remove_partials(path)
-        if (path / CONFIG).exists() and not _same(Run.open(path), config):
-            raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
+        if (path / CONFIG).exists():
+            there = Run.open(path).config
+            if not isinstance(there, ForeignConfig) or not _same(there, config):
+                raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
+            # Those of before, whatever is rounded otherwise today.
+            kept = {"foreign": config.foreign.model_copy(update={"answers": there.foreign.answers})}
+            config = config.model_copy(update=kept)
         return Run.create(path, config, tokenizer.to_str().encode())
 
 
-def _same(there: Run, config: ForeignConfig) -> bool:
-    if not isinstance(there.config, ForeignConfig) or there.config.config_hash() != config.config_hash():
-        return False
-    theirs, ours = there.config.foreign.answers, config.foreign.answers
+def _same(there: ForeignConfig, config: ForeignConfig) -> bool:
+    """Whether they are of one model. Where memory sufficed for fewer windows, these tell."""
+    theirs, ours = there.foreign.answers, config.foreign.answers
     largest = max(1.0, *map(abs, ours))
-    return len(theirs) == len(ours) and all(
-        abs(one - other) <= SAME * largest for one, other in zip(theirs, ours, strict=True)
+    return there.config_hash() == config.config_hash() and all(
+        abs(one - other) <= SAME * largest for one, other in zip(theirs, ours, strict=False)
     )

@@ -69,7 +69,10 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
             extend = extension_to_apply(self.run, self.loaded, extend)
         self.applied: AppliedExtensions = extend
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
-        check_plan(self.run, self.loaded, self.plan, random_windows(self.loaded.vocab_size, self.max_length))
+        windows_BT = random_windows(self.loaded.vocab_size, self.max_length)
+        check_plan(self.run, self.loaded, self.plan, windows_BT)
+        if precision != "fp32":
+            check_plan(self.run, self.model, self.plan, windows_BT, precision=precision)
         self.cut: set[tuple[str | None, int | None]] = set()
         self._cut_requests: list[bool] = []
 

@@ -8,14 +8,15 @@ Shapes: B windows, T tokens, D what enters the head.
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
@@ -28,7 +29,9 @@ from extrapolate.model.setting import Setting
 # training in several passes.
 FEWEST, TOKENS, TOKENS_BEFORE_TRAINING, TOKENS_OF_PASS = 3, 4096, 8192, 4096
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
-TOLERANCE, TOLERANCE_OF_OTHERS = 1e-5, 1e-3
+TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
+# What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
+ROUNDED, TIMES = 1e-6, 4
 # In the order of the tensors, but for `bias`, whose absence says the least. What `prepare` makes is read by `scores`.
 _BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "positions")
 
@@ -56,15 +59,19 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
     later_BT = _later(tokens_BT)
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
-    first_BTD, first_drawn = _repeatable(hidden, tokens_BT)
+    first_BT = tokens_BT
+    first_BTD, first_drawn = _repeatable(hidden, first_BT)
 
     def differ(tokens_BT: Tensor) -> Tensor:
-        """Where the states are others, [B, T]; nothing is known of what is no number, or after other random draws."""
-        states_BTD, drawn = _repeatable(hidden, tokens_BT)
+        """Where the states are others, [B, T]; nothing is known of what is no number.
+
+        If the tokens decide how many random numbers are drawn, both are asked again with equal ones.
+        """
+        expected_BTD, (states_BTD, drawn) = first_BTD, _repeatable(hidden, tokens_BT)
         if not torch.equal(drawn, first_drawn):
-            return torch.zeros_like(later_BT)
-        difference_BTD = (states_BTD - first_BTD).abs()
-        return (difference_BTD > tolerance * first_BTD.nan_to_num(0.0, 0.0, 0.0).abs().max()).any(dim=-1)
+            with _EqualDraws():
+                expected_BTD, states_BTD = (_repeatable(hidden, asked_BT)[0] for asked_BT in (first_BT, tokens_BT))
+        return (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
 
     def depends_on_others(window: int) -> bool:
         beside_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None] != window
@@ -80,11 +87,63 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
     return OTHER_WINDOWS if others else Leak(f"lets token {place} see tokens that come after it")
 
 
-def leak_in(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor) -> Leak | None:
-    """As `leak_of`, of a model in the mode that it is in."""
-    setting = model.setting(plan) if isinstance(plan, Plan) else plan
-    tolerance = TOLERANCE if isinstance(model, Model) else TOLERANCE_OF_OTHERS
-    return leak_of(lambda tokens: model.hidden(tokens, setting), tokens_BT, model.vocab_size, tolerance)
+def leak_in(
+    model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32", copies: bool = False
+) -> Leak | None:
+    """As `leak_of`, of a model in the mode that it is in; None if rounding explains what differs.
+
+    A sum over the window, as in a Fourier transform, is rounded by what is in it. In float64 it would show no leak. In
+    fewer bits than float32, what differs is compared with what another rounding of the embedding changes.
+    copies: every call has a copy of the model, so that none sees what another kept.
+    """
+    states = partial(_states, model, plan, precision, copies)
+    if not isinstance(model, Model):
+        tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
+        return leak_of(states, tokens_BT, model.vocab_size, tolerance)
+    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE)
+    if leak is None:
+        return None
+    if precision != "fp32":
+        with _rounded_otherwise(model):
+            otherwise_BTD, _ = _repeatable(states, tokens_BT)
+        rounding = float(_difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
+        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding))
+    exact = copy.deepcopy(model).double()
+    if isinstance(plan, Setting):
+        plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
+    try:
+        found = leak_of(partial(_states, exact, plan, precision, copies), tokens_BT, model.vocab_size, TOLERANCE)
+    except RuntimeError as error:
+        if "allocate" in str(error):  # memory does not suffice
+            raise
+        return leak  # it computes in float32 alone
+    return found and leak
+
+
+def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: bool, tokens_BT: Tensor) -> Tensor:
+    asked = copy.deepcopy(model) if copies else model
+    with torch.autocast(asked.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        return asked.hidden(tokens_BT, asked.setting(plan) if isinstance(plan, Plan) else plan)
+
+
+def _difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
+    """By how much states differ from those that are expected, as a part of the largest of these."""
+    return (states_BTD - expected_BTD).abs() / expected_BTD.nan_to_num(0.0, 0.0, 0.0).abs().max()
+
+
+@contextmanager
+def _rounded_otherwise(model: Model) -> Iterator[None]:
+    """Within it, the embedding gives what it gives if float32 rounds otherwise."""
+
+    def round_otherwise(_: object, inputs: object, x_BTD: Tensor) -> Tensor:
+        noise_BTD = torch.randn(x_BTD.shape, generator=torch.Generator().manual_seed(0)).to(x_BTD.device)
+        return x_BTD * (1 + ROUNDED * noise_BTD)
+
+    handle = model.embedding.register_forward_hook(round_otherwise)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def refuse(
@@ -99,45 +158,46 @@ def refuse(
 
 
 @torch.no_grad()
-def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object) -> None:
+def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32") -> None:
     """Raises UserError if random windows of `length` tokens show a leak, in training or evaluation.
 
-    It is asked with the encoding's parameters as they are, and with random ones. Every call has a copy of the model, so
-    that none sees what another kept; one more call asks for that. owner: what the message begins with. The model is
-    left in eval mode.
+    Training has gradients and this precision; evaluation has neither. Both are asked with the encoding's parameters as
+    they are, and with random ones. Every call has a copy of the model, so that none sees what another kept; one more
+    call asks for that. owner: what the message begins with. The model is left in eval mode.
     """
     windows_BT = random_windows(model.vocab_size, length, TOKENS_BEFORE_TRAINING).to(model.device)
     passes = windows_BT.split(max(FEWEST, TOKENS_OF_PASS // length))
     drawn = _with_random_parameters(model, owner)
     for asked, training in product((model, drawn), (True, False)):
         asked.train(training)
-        for tokens_BT in passes:
-            find = partial(_leak_in_copies, asked, plan, tokens_BT)
-            if (leak := find()) and not _is_rounding(asked, plan, tokens_BT):
-                refuse(asked, leak, find, owner, length, " in training" if training else "")
-    expected_BTD, _ = _repeatable(_copied(model, plan), passes[0])
-    _repeatable(one := _copied(model, plan), (passes[0] + 1) % model.vocab_size)
-    found_BTD, _ = _repeatable(one, passes[0])
-    if (found_BTD - expected_BTD).abs().max() > TOLERANCE * expected_BTD.abs().max():
-        raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens: {REMEMBERS.advice}")
+        case = " in training" if training else ""
+        with _training_gradients() if training else nullcontext():
+            used = precision if training else "fp32"
+            for tokens_BT in passes:
+                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True)
+                if leak := find():
+                    refuse(asked, leak, find, owner, length, case)
+            if _remembers(asked, plan, used, passes[0][:FEWEST]):
+                raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
 
 
-def _leak_in_copies(model: Model, plan: Plan, tokens_BT: Tensor) -> Leak | None:
-    return leak_of(lambda tokens: _copied(model, plan)(tokens), tokens_BT, model.vocab_size, TOLERANCE)
+@contextmanager
+def _training_gradients() -> Iterator[None]:
+    """Within it, gradients are enabled as in training; what only a backward pass would read is not kept."""
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, lambda kept: kept):
+        yield
 
 
-def _is_rounding(model: Model, plan: Plan, tokens_BT: Tensor) -> bool:
-    """Whether float64 shows no leak: a sum over the window, as in a Fourier transform, rounds by what is in it."""
-    try:
-        return _leak_in_copies(copy.deepcopy(model).double(), plan, tokens_BT) is None
-    except RuntimeError:  # it computes in float32 alone
-        return False
-
-
-def _copied(model: Model, plan: Plan) -> Callable[[Tensor], Tensor]:
-    """The states of a copy of the model."""
-    copied = copy.deepcopy(model)
-    return partial(copied.hidden, plan=copied.setting(plan))
+def _remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bool:
+    """Whether the states depend on the tokens of an earlier call; in training, steps may be counted."""
+    fresh, used = copy.deepcopy(model), copy.deepcopy(model)
+    if model.training:
+        _repeatable(partial(_states, fresh, plan, precision, False), tokens_BT)
+    _repeatable(partial(_states, used, plan, precision, False), (tokens_BT + 1) % model.vocab_size)
+    expected_BTD, found_BTD = (
+        _repeatable(partial(_states, one, plan, precision, False), tokens_BT)[0] for one in (fresh, used)
+    )
+    return bool((_difference(found_BTD, expected_BTD) > TOLERANCE).any())
 
 
 def _with_random_parameters(model: Model, owner: object) -> Model:
@@ -197,9 +257,23 @@ def _later(tokens_BT: Tensor) -> Tensor:
 
 
 def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """The states, with the same random numbers every time, and the generator after them; torch's is left as it was."""
+    """The states, with the same random numbers every time, and the generators after them; torch's is left as it was."""
     with same_random_numbers(tokens_BT.device):
-        return hidden(tokens_BT).float(), torch.get_rng_state()
+        states_BTD = hidden(tokens_BT).detach().float()
+        on_device = [torch.cuda.get_rng_state(tokens_BT.device)] if tokens_BT.is_cuda else []
+        return states_BTD, torch.cat([torch.get_rng_state(), *on_device])
+
+
+class _EqualDraws(TorchDispatchMode):
+    """Within it, all random floating-point numbers are equal: it does not matter how many are drawn."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(found, Tensor) and found.is_floating_point():
+            found.fill_(0.5)
+        return found
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
+from extrapolate.runs.config import training_of
+from extrapolate.runs.run import Run
 from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
@@ -251,13 +253,21 @@ def _of_other_weights(part: Part) -> bool:
         return False
     if not path.is_file():
         state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
-        return state or (log and not metrics)
+        return state or (log and not metrics) or _of_another_configuration(part)
     try:
         with safe_open(path, framework="numpy") as file:
             values = json.loads(file.metadata()[RECORD])["values"]
     except (SafetensorError, OSError, TypeError, KeyError, ValueError):
         return False
     return all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows))
+
+
+def _of_another_configuration(part: Part) -> bool:
+    try:
+        here = training_of(Run.open(part.folder).config)
+    except UserError:  # damaged: nothing is known
+        return False
+    return all(one[: len(here)] != here for rows in part.tables.values() for one in trained(rows))
 
 
 def in_file(path: Path) -> Evaluated:

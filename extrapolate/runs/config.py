@@ -203,6 +203,11 @@ class ForeignConfig(RunConfig):
         return found | dict.fromkeys(("preset", "training", "data", "origin"))
 
 
+def training_of(config: RunConfig) -> tuple[str, int | None]:
+    """What rows say of a run's training, as `results.identity.Trained` begins; the seed is None if it is not known."""
+    return config.config_hash(), config.training.seed if isinstance(config, TrainedConfig) else None
+
+
 def short_hash(value: Mapping[str, Any]) -> str:
     """16 hexadecimal digits that tell nested dictionaries apart."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

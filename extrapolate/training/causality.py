@@ -26,7 +26,7 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     sizes = config.model.model_copy(update=SMALL)
     decisive = (
         *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
-        *(config.seq_len, config.trained_length, training.device),
+        *(config.seq_len, config.trained_length, training.device, training.precision),
     )
     if decisive in _passed:
         return
@@ -39,5 +39,6 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         model.constrain()
         model.to(training.device)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
-        causality.check_in_both_modes(model, plan, training.seq_len, user_encoding or config.encoding.name)
+        owner = user_encoding or config.encoding.name
+        causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
     _passed.add(decisive)

@@ -67,12 +67,15 @@ class Log:
         if self._file is not None:
             files.sync(self.path)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Every row of this training. Raises UserError if another program has written to the file."""
-        content = self._content()
-        if hashlib.sha256(content).hexdigest() != self.sha256:
+    def check(self) -> None:
+        """Raises UserError if another program has written to the file."""
+        if hashlib.sha256(self._content()).hexdigest() != self.sha256:
             raise UserError(f"{self.path} was changed while the training ran: continue it with `resume=True`")
-        return [json.loads(line) for line in content.splitlines()]
 
     def _content(self) -> bytes:
         return files.read_bytes(self.path) if self.path.exists() else b""
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """Every row of a log."""
+    return [json.loads(line) for line in files.read_bytes(path).splitlines()]

@@ -41,7 +41,7 @@ from extrapolate.training import state
 from extrapolate.training.causality import check_causality
 from extrapolate.training.data import TrainingData
 from extrapolate.training.learner import Learner
-from extrapolate.training.log import Log
+from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 from extrapolate.training.stopping import Interrupted, stop_requests
 
@@ -113,7 +113,7 @@ def train(
         if extension is not None:
             run.keep_extensions(extension.files)
         if run.finished:
-            remove_state(path)
+            _finish(path)
         return run
 
     with ranks.in_first(lambda: files.locked(path)):
@@ -135,15 +135,22 @@ def check_memory(config: TrainedConfig) -> None:
 
 
 def tidy(path: Path) -> None:
-    """Removes what a training left that was killed at its very end, after its final weights were written."""
-    if (path / STATE).exists() or next(path.rglob(".*.partial"), None) is not None:
+    """Does what is left to do if a training was killed at its very end, after its final weights were written."""
+    if (path / STATE).exists() or _lacks_metrics(path) or next(path.rglob(".*.partial"), None) is not None:
         with files.locked(path):
             files.remove_partials(path)
-            remove_state(path)
+            _finish(path)
 
 
-def remove_state(path: Path) -> None:
+def _finish(path: Path) -> None:
+    """What follows the final weights. Until then a log without metrics says that results are of other weights."""
+    if _lacks_metrics(path):
+        results.write_frame(path / METRICS, pd.DataFrame(rows_in(path / LOG)))
     (path / STATE).unlink(missing_ok=True)
+
+
+def _lacks_metrics(path: Path) -> bool:
+    return (path / LOG).is_file() and not (path / METRICS).is_file()
 
 
 def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
@@ -252,10 +259,11 @@ class Training:
             while self.step < self.training.steps:
                 self._follow(self._step(), save_every, keep_every)
         if self.ranks.first:
-            results.write_frame(self.run.path / METRICS, pd.DataFrame(self.log.rows()))
+            self.log.check()
+            self.log.sync()
         self._save_weights(final=True)
         if self.ranks.first:
-            remove_state(self.run.path)
+            _finish(self.run.path)
 
     def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
         """What is due after a step, with its row. Raises Interrupted where the user stops it, with the state saved."""

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from extrapolate import results
+from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.runs.run import Run
 from extrapolate.training.loop import Training
@@ -91,6 +91,33 @@ def test_a_training_that_was_killed_before_it_saved_a_state_began_again(cli, fil
     cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled)
     monkeypatch.undo()
     assert not list(filled.glob("*.safetensors"))
+    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "metrics.parquet"])
+def test_results_are_not_those_of_a_training_that_was_killed_at_its_end(cli, filled, tiny, monkeypatch, name):
+    """Whichever file could not be written: without the weights they are of others, without the metrics they go on."""
+    (filled / "model.safetensors").unlink()
+    write = files.write_atomically
+
+    def killed(path, *arguments):
+        if path.name == name:
+            raise OSError(27, "File too large", str(path))
+        write(path, *arguments)
+
+    monkeypatch.setattr(files, "write_atomically", killed)
+    flags = ["--pe", "rope", *tiny, "--tokens", 1024, "--out", filled]
+    assert "File too large" in cli("train", *flags).err
+    monkeypatch.undo()
+    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+    cli("train", *flags, "--resume").succeeded()
+    assert results.read_frame(filled / "metrics.parquet")["step"].max() == 2
+
+
+def test_without_weights_the_configuration_says_whose_results_are_there(cli, filled, tiny):
+    (filled / "model.safetensors").unlink()
+    cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
+    (filled / "model.safetensors").unlink()
     assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
 
 

@@ -180,6 +180,88 @@ def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     assert rope.path.is_dir()
 
 
+class Far(torch.nn.Module):
+    """Tokens beyond a distance, and words from some id on, are scored otherwise."""
+
+    def __init__(self, far: float = 1.0, after: int = 16, word: int = 0, held: float = 0.0) -> None:
+        super().__init__()
+        self.far, self.after, self.word = far, after, word
+        self.register_buffer("held", torch.tensor(held))
+
+    def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
+        logits_BTV = counts(tokens_BT).clone()
+        logits_BTV[:, self.after :, self.word :] *= self.far
+        return logits_BTV
+
+
+@pytest.mark.parametrize("changed", [{"far": 9.0}, {"far": 9.0, "after": 0, "word": 390}], ids=["far", "last words"])
+def test_a_model_is_told_from_another_that_begins_alike(store: Path, changed: dict[str, float]) -> None:
+    xt.foreign(Far(), "Far", seq_len=16, tokenizer=store)
+    with pytest.raises(xt.UserError, match="holds another run or model"):
+        xt.foreign(Far(**changed), "Far", seq_len=16, tokenizer=store)
+
+
+FILE = """
+import torch, extrapolate as xt
+def far(by):
+    def call(tokens_BT):
+        logits_BTV = torch.nn.functional.one_hot(tokens_BT, 400).cumsum(dim=1).float().add(0.01).log()
+        logits_BTV[:, 100:] *= by
+        return logits_BTV
+    return call
+def load(): return xt.foreign(far(1.0), "Far", seq_len=16, tokenizer=STORE)
+"""
+
+
+@pytest.mark.parametrize("how", ["another function", "another file"])
+def test_rows_of_a_model_are_not_kept_for_another_that_answers_alike(store: Path, how: str) -> None:
+    text = FILE.replace("STORE", repr(str(store)))
+    Path("fm.py").write_text(text)
+    asked = dict(data=store, protocols=["windows"], max_targets=512)
+    for _ in range(2):
+        xt.evaluate("fm.py:load", factors=(1, 2, 8), **asked)
+        kept = pd.read_parquet("ckpt/foreign-Far/evals.parquet")
+        assert sorted(kept["factor"]) == [1, 2, 8]
+    other = text.replace("far(1.0)", "far(9.0)")
+    if how == "another function":
+        other = text + other[other.index("def load") :].replace("load()", "load2()")
+    Path("fm.py").write_text(other)
+    xt.evaluate("fm.py:load2" if how == "another function" else "fm.py:load", factors=(1, 2), **asked)
+    now = pd.read_parquet("ckpt/foreign-Far/evals.parquet")
+    assert sorted(now["factor"]) == [1, 2]
+    assert set(now["targets_hash"]).isdisjoint(kept["targets_hash"])
+
+
+def test_parameters_that_change_no_answer_make_another_model(store: Path) -> None:
+    one, other = (xt.foreign(Far(held=held), "Far", seq_len=16, tokenizer=store) for held in (0.0, 1.0))
+    again = xt.foreign(Far(), "Far", seq_len=16, tokenizer=store)
+    assert one.checkpoints("last")[0].sha256 == again.checkpoints("last")[0].sha256
+    assert one.checkpoints("last")[0].sha256 != other.checkpoints("last")[0].sha256
+    again.model.call.held.add_(1)  # as a step of its training would
+    assert again.checkpoints("last")[0].sha256 == other.checkpoints("last")[0].sha256
+
+
+def test_rounding_makes_no_other_model(store: Path) -> None:
+    one, other = (
+        xt.foreign(lambda x, by=by: counts(x) * by, "Counts", seq_len=16, tokenizer=store) for by in (1, 1 + 1e-4)
+    )
+    assert one.checkpoints("last") == other.checkpoints("last")
+
+
+def test_a_model_that_fails_on_long_windows_is_refused_with_what_to_give(store: Path) -> None:
+    class Short(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.positions = torch.nn.Embedding(32, 1)
+
+        def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
+            return counts(tokens_BT) + self.positions(torch.arange(tokens_BT.shape[1]))
+
+    with pytest.raises(xt.UserError, match=r"Short fails on a window of 64 tokens \(IndexError: .*: give `max_length`"):
+        xt.foreign(Short(), "Short", seq_len=16, tokenizer=store)
+    assert xt.foreign(Short(), "Short", seq_len=16, tokenizer=store, max_length=32)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -1,5 +1,6 @@
 """An encoding that sees the future is not trained, and a model that does is not evaluated."""
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -114,6 +115,35 @@ LEAKS = {
         """,
         "embed gives other numbers when it is asked for the same tokens again, at 16 tokens in training: draw random",
     ),
+    "beside random numbers, of which the tokens decide how many are drawn": (
+        """
+        def embed(self, x, p):
+            y, chosen = x.clone(), x[..., 0] > 0
+            y[:, :-1] += 2 * x[:, 1:]
+            y[chosen] += 1e-3 * torch.randn(int(chosen.sum()), x.shape[-1])
+            return y
+        """,
+        f"embed {LATER}",
+    ),
+    "with gradients alone": (
+        "def embed(self, x, p): return x + x.roll(-1, 1).detach() if torch.is_grad_enabled() else x",
+        f"embed {LATER} in training:",
+    ),
+    "of what is trained": (
+        "def embed(self, x, p): return x + x.roll(-1, 1).detach() if x.requires_grad else x",
+        f"embed {LATER} in training:",
+    ),
+    "kept from batch to batch of training": (
+        """
+        kept = 0.0
+        def embed(self, x, p):
+            before = self.kept
+            if self.training:
+                self.kept = x[:1, :1].detach()
+            return x + before
+        """,
+        "the encoding gives other numbers after other tokens than at first, at 16 tokens in training",
+    ),
     "the window before in the batch": (
         "def embed(self, x, p): return x + x.roll(1, dims=0)", "embed makes a window depend on the windows beside it",
     ),
@@ -121,6 +151,11 @@ LEAKS = {
         "def embed(self, x, p): return x - x.mean(dim=0)", "embed makes a window depend on the windows beside it",
     ),
 }  # fmt: skip
+# In bfloat16 alone, as kernels of their own have errors of their own.
+IN_BF16 = {
+    "under autocast": ("torch.is_autocast_enabled('cpu')", "embed"),
+    "of bfloat16 queries": ("k.dtype == torch.bfloat16", "rotate"),
+}
 RIGHT = {
     "a bias for later keys, which attention hides": "def bias(self, p, s): return (s[None, :] - p[:, None])[None]",
     "a constant mask that is kept as a parameter": """
@@ -210,11 +245,33 @@ def test_an_encoding_that_sees_more_than_it_may_is_not_trained(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("case", "hook"), IN_BF16.values(), ids=IN_BF16)
+def test_what_sees_later_tokens_in_bf16_alone_is_neither_trained_nor_evaluated_in_it(
+    tmp_path: Path, word_store: Store, case: str, hook: str
+) -> None:
+    body = {
+        "embed": f"def embed(self, x, p): return x + 0.01 * x.roll(-1, 1) if {case} else x",
+        "rotate": f"def rotate(self, q, k, p, s): return q, k + 0.1 * k.roll(-1, 2) if {case} else k",
+    }[hook]
+    request = request_for(written(tmp_path, body))
+    message = rf"{hook} lets token [0-9]+ see tokens that come after it, at 16 tokens"
+    config, file = resolve(replace(request, training=BUDGET | {"precision": "bf16"}), word_store)
+    with pytest.raises(xt.UserError, match=rf"mine\.py: {message} in training"):
+        train(config, word_store, tmp_path / "run", user_encoding=file)
+    config, file = resolve(request, word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    xt.evaluate(run, data=word_store, factors=(1,), max_targets=64)
+    with pytest.raises(xt.UserError, match=rf"run: {message} in bf16"):
+        xt.evaluate(run, data=word_store, factors=(1,), max_targets=64, precisions="bf16")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_what_sees_no_more_than_it_may_passes_and_random_numbers_stay(
-    tmp_path: Path, word_store: Store, body: str
+    tmp_path: Path, word_store: Store, body: str, precision: str
 ) -> None:
-    config, file = resolve(request_for(written(tmp_path, body)), word_store)
+    request = replace(request_for(written(tmp_path, body)), training=BUDGET | {"precision": precision})
+    config, file = resolve(request, word_store)
     before = torch.get_rng_state()
     check_causality(config, file, None)
     assert torch.equal(torch.get_rng_state(), before)
@@ -292,3 +349,14 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(
             with pytest.raises(xt.UserError, match=f"{name}: embed lets token .* at {length} tokens"):
                 evaluate(run)
         assert not list(run.path.glob("eval*.parquet"))
+
+
+NOISY = [name for name in RIGHT if "FFT" in name or "sum" in name]
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_rounding_is_no_leak_in_an_evaluation(tmp_path: Path, word_store: Store, name: str) -> None:
+    config, file = resolve(request_for(written(tmp_path, RIGHT[name])), word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    rows = xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64, precisions=["fp32", "bf16"])
+    assert rows["loss"].notna().all()
