@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN, check_not_none
+from extrapolate.evaluation.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN
 from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
@@ -153,7 +153,6 @@ def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def parsed(text: str) -> Recipe | None:
     """An extension that was asked for; None for a word that stands for several, or for none."""
-    check_not_none(text, "the extension", WITHOUT_OWN)
     return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else recipes.parse(text)
 
 

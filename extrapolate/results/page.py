@@ -79,15 +79,13 @@ All are Parquet files. Those of an evaluation say each column's unit and meaning
 value that is empty is `null`: there is nothing to measure. `NaN` in a column `loss` is a measured value: the model has
 diverged.
 
-The metadata of every file says which version of extrapolate wrote it (`extrapolate_version`), and the number of the
-file's format (`extrapolate_format`; files of the first format do not say it). Commands of a later version read the
-tables of an earlier one: a column that they lack is empty, and words that were changed are translated. Where a file's
-format is newer, or adding rows would lose a column, a command refuses the file and names the version that wrote it.
+The metadata of every file has the version of extrapolate that wrote it (`extrapolate_version`), and the number of the
+file's format (`extrapolate_format`). A command refuses a file of another format, and one to which it cannot add rows
+without losing a column. A column that a file lacks is empty, unless every row needs it.
 
-From the third format on, the metadata also has the SHA-256 of the whole file (`extrapolate_sha256`), computed with
-zeros in its own place. A command checks it before it reads the file, and refuses a file in which a byte was changed. A
-file of an earlier format has no such hash, and is read without. Other programs can read all of these files. When one of
-them writes a file again, extrapolate refuses it: keep such a copy elsewhere.
+Every page of a file has Parquet's own checksum. A command refuses a file if a checksum is wrong, or if the names and
+types of its columns are not those that were written. Other programs can read all of these files. If one of them, such
+as pandas, writes a file again, extrapolate reads it if its columns are right.
 """
 
 EXAMPLES = """\

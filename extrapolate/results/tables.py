@@ -186,7 +186,7 @@ EVALS = Table(
             (
                 sometimes(
                     "stride", INT, "tokens", "How far windows of N tokens move on.",
-                    "the protocol's windows do not move by a stride, or a version that did not write it evaluated",
+                    "the protocol's windows do not move by a stride",
                 ),
                 sometimes(
                     "bos_token", INT, "", "The number of the token that is every window's first input, in the place of "
@@ -203,8 +203,7 @@ EVALS = Table(
                     "plan_hash", TEXT, "",
                     "Identifies what computed the loss. Where two rows of a run and a checkpoint have the same value, "
                     "a token has the same loss in windows of both lengths that start at the same place.",
-                    "the model looks at the window's length in itself, the row has no loss, or it is of a version "
-                    "that did not write it",
+                    "the model looks at the window's length in itself, or the row has no loss",
                 ),
             ),
         ),
@@ -231,10 +230,7 @@ EVAL_DOCUMENTS = Table(
                 "position", INT, "tokens",
                 "Where a bucket of inputs begins in its window. A target is in the bucket of the input before it.",
             ),
-            sometimes(
-                "bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise.",
-                "a version that did not write it evaluated: L/2",
-            ),
+            always("bucket", INT, "tokens", "How many inputs a bucket has: L/2, unless asked otherwise."),
         ),
         _LOSSES,
         Group("counts", _COUNTS, (_N_TARGETS, _N_BYTES)),

@@ -6,7 +6,7 @@ from typing import Any
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN, check_not_none
+from extrapolate.evaluation.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
@@ -134,7 +134,6 @@ def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None
     """The extension that is to belong to a run; `inherited` where no other is asked for."""
     if extend is None or extend == AS_TRAINED:
         return inherited
-    check_not_none(extend, "the extension", WITHOUT_OWN)
     return None if extend == WITHOUT_OWN else recipes.parse(extend)
 
 

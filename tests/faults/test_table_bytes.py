@@ -14,7 +14,7 @@ from extrapolate.errors import UserError
 from extrapolate.results import seal
 
 flips, fuzzing = settings.get_profile("flips"), settings.get_profile("fuzzing")
-FIRST = Path(__file__).parents[1] / "fixtures/format-1/rope"
+FIRST = Path(__file__).parents[1] / "fixtures/rope"
 OLD_TABLES = {"evals": results.EVALS, "eval_documents": results.EVAL_DOCUMENTS, "eval_probes": results.PROBES}
 TABLES = OLD_TABLES | {"inspections": results.INSPECTIONS}  # which the first format did not have
 READERS: dict[str, Callable[[Path], Any]] = {

@@ -25,7 +25,7 @@ from extrapolate.reports.page import (
     Text,
 )
 
-KEPT = Path(__file__).parents[1] / "fixtures/format-1/rope"
+KEPT = Path(__file__).parents[1] / "fixtures/rope"
 Row = dict[str, Any]
 
 HOSTILE = [

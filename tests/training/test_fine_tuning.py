@@ -86,12 +86,6 @@ def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
         assert configs[0].extension == own
 
 
-@pytest.mark.parametrize("extend", ["none", " none"])
-def test_the_word_of_before_is_refused_with_todays(first: Path, store: Store, extend: str) -> None:
-    with pytest.raises(UserError, match="the extension 'none' is now called 'without-own'"):
-        resolve_fine_tuning(first, TrainingRequest(), extend, store)
-
-
 def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:
     request = TrainingRequest(training={"seq_len": 64})
     with pytest.raises(ValueError, match="no group keeps 64 tokens within 16"):
