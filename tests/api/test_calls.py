@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.data.store import Store
 from extrapolate.runs.run import Run
 

@@ -10,7 +10,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import extrapolate as xt
-from extrapolate import files
 from extrapolate.api import tokenize
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.data.probes.base import probes
 from extrapolate.runs.run import Run
 

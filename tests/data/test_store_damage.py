@@ -215,7 +215,9 @@ class TestManifest:
 
     @pytest.mark.parametrize("number", [FORMAT + 1, 0])
     def test_one_of_another_format_is_refused_with_what_to_do(self, copy: Store, number: int) -> None:
-        said = rf"manifest\.json was written by another version of extrapolate: its format is {number}, .* tokenise again"
+        said = (
+            rf"manifest\.json was written by another version of extrapolate: its format is {number}, .* tokenise again"
+        )
         with pytest.raises(UserError, match=said):
             rewritten(copy, lambda record: record.update(format=number))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from extrapolate.data.store import Store
-from extrapolate.errors import UserError
 from extrapolate.model.plan import PLAIN, Plan
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
