@@ -119,7 +119,6 @@ class TestEvaluate:
             (["--probes", "off"], ["name at least one protocol"]),
             (["--probes", "off", "--probes", "needle"], ["--probes off leaves out all"]),
             (["--protocol", "windows"], ["--protocol off leaves out all"]),
-            (["--probes", "all", "--protocol", "none"], ["unknown protocol 'none'"]),
             (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
             (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
             (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),
