@@ -83,9 +83,9 @@ The metadata of every file has the version of extrapolate that wrote it (`extrap
 file's format (`extrapolate_format`). A command refuses a file of another format, and one to which it cannot add rows
 without losing a column. A column that a file lacks is empty, unless every row needs it.
 
-Every page of a file has Parquet's own checksum. A command refuses a file if a checksum is wrong, or if the names and
-types of its columns are not those that were written. Other programs can read all of these files. If one of them, such
-as pandas, writes a file again, extrapolate reads it if its columns are right.
+Every page of a file has Parquet's own checksum, and so has the footer: its CRC-32 is in the 4 bytes before it. A
+command refuses a file if a checksum is wrong. Other programs can read all of these files. If one of them, such as
+pandas, writes a file again, extrapolate reads it if its columns are right.
 """
 
 EXAMPLES = """\

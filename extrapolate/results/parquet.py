@@ -1,12 +1,13 @@
 """Tables on disk: written by their declared columns, read back, and grown.
 
-Damage is noticed by the checksums of Parquet's pages, and by comparing the columns with the copy of the schema that
-Arrow keeps in the file. Files that other programs wrote are read if they have the right columns.
+Damage of values is noticed by Parquet's checksums of pages. The footer, which says where the pages of each column are,
+has none in Parquet, so a checksum of it stands before it, where readers do not look. Files that other programs wrote
+lack it; they are read if they have the right columns.
 """
 
-import base64
 import contextlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # new format: a file without it reads as empty there.
 FORMAT = 1
 AGAIN = "delete it and evaluate again"
+_MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
 # Approximate bytes of memory per value: in a column that becomes a frame, and as an object in a row of its own.
 IN_COLUMNS, IN_ROWS = 40, 30
 MOST = 1 << 30  # bytes, of a table that is read by rows; one that is read as columns may take half the memory
@@ -64,7 +66,28 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 def _write(path: Path, data: pa.Table) -> None:
     said = {b"extrapolate_format": str(FORMAT), b"extrapolate_version": __version__}
     data = data.replace_schema_metadata((data.schema.metadata or {}) | said)
-    files.write_atomically(path, lambda to: pq.write_table(data, to, write_page_checksum=True))
+    sink = pa.BufferOutputStream()
+    pq.write_table(data, sink, write_page_checksum=True)
+    content = memoryview(sink.getvalue())
+    start = _footer(content)
+    files.write_bytes(path, b"".join([content[:start], _MARK, _checksum(content[start:]), content[start:]]))
+
+
+def _footer(content: memoryview) -> int:
+    """Where the footer of a Parquet file begins: the file ends with the footer, its length, and a magic word."""
+    return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+
+
+def _checksum(footer: memoryview) -> bytes:
+    return zlib.crc32(footer).to_bytes(4, "little")
+
+
+def _check_footer(content: memoryview) -> None:
+    """Raises ValueError if the footer is not the one that was written; another program's has no checksum."""
+    start = _footer(content)
+    place = start - len(_MARK) - 4
+    if place >= 0 and content[place : start - 4] == _MARK and content[start - 4 : start] != _checksum(content[start:]):
+        raise ValueError("its footer does not have the checksum it was written with")
 
 
 def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
@@ -192,7 +215,9 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
 
     Equal rows take next to nothing in a file, so its size does not tell how much memory it takes.
     """
-    opened = pq.ParquetFile(pa.BufferReader(files.read_bytes(path)), page_checksum_verification=True)
+    content = files.read_bytes(path)
+    _check_footer(memoryview(content))
+    opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
     size = opened.metadata.num_rows * opened.metadata.num_columns * value_bytes
     most = MOST if value_bytes == IN_ROWS else memory_limit() // 2
     if size > most:
@@ -200,18 +225,10 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
             f"{path} holds {opened.metadata.num_rows:,} rows, which take about {size / 2**30:,.1f} GiB of memory, and "
             f"at most {most / 2**30:.1f} GiB are read: no evaluation writes so many; {AGAIN}"
         )
-    metadata = opened.metadata.metadata or {}
-    if (found := metadata.get(b"extrapolate_format")) is not None:  # None if another program wrote the file
+    found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
+    if found is not None:  # None if another program wrote the file
         files.check_format(path, int(found), FORMAT)
-    if (copy := metadata.get(b"ARROW:schema")) is not None:  # page checksums do not cover the schema
-        written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(copy)))
-        if _names_and_kinds(opened.schema_arrow) != _names_and_kinds(written):
-            raise ValueError("its columns are not those that were written")
     return opened.read()
-
-
-def _names_and_kinds(schema: pa.Schema) -> list[tuple[str, str | None]]:
-    return [(field.name, _kind(field.type)) for field in schema]
 
 
 def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
