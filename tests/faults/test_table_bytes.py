@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -86,7 +87,10 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(
 def test_any_bytes_are_refused_or_read(
     contents: dict[str, bytes], path: Path, damage: Any, name: str, data: st.DataObject
 ) -> None:
-    path.write_bytes(data.draw(damage.mutated(contents[name])))
+    """Of a file that another program wrote, whose footer has no checksum."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(contents[name])), sink)
+    path.write_bytes(data.draw(damage.mutated(sink.getvalue().to_pybytes())))
     check_refused_or_read(name, path)
 
 
