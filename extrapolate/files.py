@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
+from extrapolate.version import __version__
 
 SEAL = "sha256"  # the entry of a sealed JSON object
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # there is no room for what is to be written
@@ -129,10 +130,7 @@ def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Reads a JSON object that says its `format`, and leaves the seal out, which must be that of the content.
-
-    The first formats of this project had no seal. Raises UserError if the file is damaged or not there.
-    """
+    """Reads what `write_sealed` wrote, without the seal. Raises UserError if the file is damaged or not there."""
     record = read_json(path)
     if not isinstance(record, dict):
         raise UserError(f"{path} is damaged: it is not an object; restore it")
@@ -144,13 +142,24 @@ def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     content = {name: value for name, value in record.items() if name != SEAL}
     try:
         same = record.get(SEAL) == sealed_hash(content)
-    except RecursionError:  # just what can be read may be too deep to be written
+    except RecursionError:  # it can be too deep to write, although it could be read
         same = False
-    if (SEAL in record or record.get("format") != 1) and not same:
+    if not same:
         raise UserError(
             f"{where} is damaged, or was changed by hand: it does not have the hash it was written with; restore it"
         )
     return content
+
+
+def check_format(where: object, found: object, known: int) -> None:
+    """Raises UserError if a file says another format than the one that this version reads and writes."""
+    if type(found) is not int:
+        raise UserError(f"{where} is damaged: it does not say its format; restore it")
+    if found != known:
+        raise UserError(
+            f"{where} was written by another version of extrapolate: its format is {found}, and {__version__} reads "
+            f"format {known}; use that version"
+        )
 
 
 def sealed_hash(record: Mapping[str, Any]) -> str:

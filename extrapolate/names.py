@@ -1,7 +1,5 @@
 """Words that all parts share: of flags, columns and files. Without torch."""
 
-from extrapolate.errors import UserError
-
 # What is applied to a run, in the column `extension` and where an extension is asked for.
 AS_TRAINED = "as-trained"  # nothing but what belongs to the run
 WITHOUT_OWN = "without-own"  # not even the extension that belongs to the run
@@ -15,9 +13,3 @@ TASKS_TABLE = "eval_tasks.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")
 LONGEST = 2**24  # tokens in a window: positions are float32, which counts no further one by one
 MAX_TARGETS = 8_192  # tokens that a protocol scores at most, unless it has a limit of its own
-
-
-def check_not_none(text: str, what: str, word: str) -> None:
-    """Raises UserError if `text` is none, which once had the meaning of `word`: `what` says where it stands."""
-    if text.strip() == "none":
-        raise UserError(f"{what} 'none' is now called '{word}'; 'none' is the name of an encoding")

@@ -105,11 +105,9 @@ def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store
     if not (out / "manifest.json").exists():
         raise UserError(f"{out} already exists and is not a token store; choose another `out`")
     store = Store.open(out)
-    there = {"dedup": settings.dedup, **store.manifest["settings"]}
-    if there != vars(settings):
+    if (there := store.manifest["settings"]) != vars(settings):
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
         raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
-    earlier = "" if "dedup" in store.manifest["settings"] else ", before near-duplicates were looked for"
     unknown = ""
     if (same := _same_text(store, settings)) is None:
         unknown = f" (whether {settings.source} still holds the same text is not known)"
@@ -118,7 +116,7 @@ def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store
             f"{out} was made with the same settings, but {OTHER_TEXT.format(settings.source)}; choose another "
             "`out`, or delete it"
         )
-    progress.say(f"{out} is already there, made with the same settings{earlier}: nothing to do{unknown}")
+    progress.say(f"{out} is already there, made with the same settings: nothing to do{unknown}")
     return store
 
 
@@ -126,7 +124,7 @@ def _same_text(store: Store, settings: StoreSettings) -> bool | None:
     """Whether the source of a store still holds the text that the store was made from; None if that is not known."""
     if settings.source.startswith(SYNTHETIC):
         return True  # made from the settings
-    recorded: str | None = store.manifest.get("source_content")
+    recorded: str | None = store.manifest["source_content"]
     try:
         source = sources.open_source(settings.source, settings.text_field)
     except UserError:  # it is gone

@@ -70,13 +70,12 @@ Parquet files. Below, each column has its type and its unit in parentheses; a na
 column per factor K. An empty value is `null`, while a `loss` of `NaN` was measured: the model has diverged.
 
 The metadata of a file holds the version of extrapolate that wrote it (`extrapolate_version`) and the number of its
-format (`extrapolate_format`, missing in the first format). A later version reads older tables: it translates words that
-changed and leaves missing columns empty. A command refuses a file with a newer format, and never adds rows if a column
-would be lost.
+format (`extrapolate_format`). A command refuses a file in another format, and never adds rows if a column would be lost.
+A column that a file lacks is empty, unless every row needs it.
 
-From the third format on, the metadata also holds the SHA-256 of the file (`extrapolate_sha256`, computed with zeros in
-its own place), and a file with a changed byte is refused. Other programs can read these files, but extrapolate refuses
-a file that they have written again, so save such a copy elsewhere.
+Every page of a file has Parquet's own checksum, and the CRC-32 of the footer is in the 4 bytes before it. A command
+refuses a file if a checksum is wrong. A file that another program, such as pandas, has written again is read if its
+columns are right.
 """
 
 EXAMPLES = """\

@@ -18,7 +18,6 @@ from extrapolate.names import (
     LEFT_OUT,
     PRECISIONS,
     WITHOUT_OWN,
-    check_not_none,
 )
 from extrapolate.specs import split_outside_parentheses, unwrapped
 
@@ -118,7 +117,7 @@ def eval_lengths(
     from extrapolate.evaluation.protocols.base import with_arguments
     from extrapolate.terminal import say
 
-    named = ",".join(DEFAULT_PROTOCOLS) if protocols is None else _joined(protocols, "--protocol", "the protocol")
+    named = ",".join(DEFAULT_PROTOCOLS) if protocols is None else _joined(protocols, "--protocol")
     cap, caps = _max_targets(max_targets or "")
     settings = EvaluationSettings(
         factors=tuple(numbers_of(factors)),
@@ -129,7 +128,7 @@ def eval_lengths(
         max_targets_of=caps,
         checkpoint=checkpoint.value,
         precisions=names_of(precisions),
-        probes=() if probes is None else parse_probes(_joined(probes, "--probes", "the choice of probes")),
+        probes=() if probes is None else parse_probes(_joined(probes, "--probes")),
         probe_trials=trials,
         position_bucket=position_bucket,
         keep_losses=keep_losses,
@@ -177,11 +176,9 @@ def _show(found: "Evaluated", settings: "EvaluationSettings", as_json: bool) -> 
         print_table(table, title)
 
 
-def _joined(given: list[str], flag: str, what: str) -> str:
-    """What a flag says that was given once or several times. Raises UserError if `off` does not stand alone."""
+def _joined(given: list[str], flag: str) -> str:
+    """The values of a repeatable flag, joined by commas. Raises UserError if `off` is not the only one."""
     texts = list(dict.fromkeys(text.strip() for text in given))
-    for text in texts:
-        check_not_none(text, what, LEFT_OUT)
     if LEFT_OUT in texts and len(texts) > 1:
         raise UserError(f"{flag} {LEFT_OUT} leaves out all: give it alone, or leave it out")
     return ",".join(texts)

@@ -30,6 +30,7 @@ from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
 from extrapolate.specs.settings import Section
 
+FORMAT = 1
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
 # A document that is kept: its hash, its tokens without the end of text, whether it may be held out, and which of _NAMED
 # its own split is.
@@ -42,7 +43,7 @@ _ROUND_TRIP_TOKENS = 2**20  # of held-out documents are decoded
 class Progress(Section):
     """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
 
-    format: int = 3  # the second has passages, the third `bound`
+    format: int = FORMAT
     made_from: dict[str, Any]
     bound: str | None  # see Learning, in hexadecimal digits; None where the tokenizer was not learned
     read: Count = 0
@@ -74,7 +75,9 @@ def _progress(folder: Path) -> Progress | None:
     if not (folder / PROGRESS).is_file():
         return None
     try:
-        return Progress.model_validate(files.read_sealed(folder / PROGRESS))
+        record = files.read_sealed(folder / PROGRESS)
+        files.check_format(folder / PROGRESS, record.get("format"), FORMAT)
+        return Progress.model_validate(record)
     except ValidationError as error:
         raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error
 

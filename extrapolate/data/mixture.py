@@ -9,7 +9,6 @@ from extrapolate.data.probes.base import Probe, Vocabulary, check_text, parse_pr
 from extrapolate.data.store import Split
 from extrapolate.data.windows import TrainingWindows
 from extrapolate.errors import UserError
-from extrapolate.names import LEFT_OUT, check_not_none
 
 _STREAM = 20_231_208  # keeps these draws apart from those of the text's order
 
@@ -27,7 +26,6 @@ class Mixture:
         Raises UserError if a share is missing or not above 0, they add up to more than 1, or a probe is
         there twice.
         """
-        check_not_none(text, "the mixture of probes", LEFT_OUT)
         parts: dict[Probe, float] = {}
         for part in specs.split_outside_parentheses(text, ","):
             name, equals, share_text = part.rpartition("=")

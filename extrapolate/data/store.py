@@ -129,8 +129,8 @@ class Store:
 
     @property
     def lossless(self) -> bool:
-        """Whether decoding gives the text back, so that tokens stand for its bytes. Earlier stores did not find out."""
-        return not self.manifest.get("round_trip", {"changed": 0})["changed"]
+        """Whether decoding gives the text back, so that tokens stand for its bytes."""
+        return not self.manifest["round_trip"]["changed"]
 
     @property
     def vocab_size(self) -> int:
@@ -173,12 +173,12 @@ class Store:
         raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}")
 
     def _check(self, names: Sequence[str]) -> None:
-        """Raises UserError if a file is not as it was written. Stores of the first format did not keep hashes."""
-        written = self.manifest.get("files", {})
+        """Raises UserError if a file is not as it was written."""
+        written = self.manifest["files"]
 
         def check(name: str) -> None:
             shards.check_content(self.path / name, written[name]["bytes"], written[name]["sha256"])
 
         # Threads share the work: hashing lets others run meanwhile.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(check, [name for name in names if name in written]))
+            list(pool.map(check, names))

@@ -13,7 +13,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN, check_not_none
+from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN
 from extrapolate.specs import shown
 
 
@@ -153,7 +153,6 @@ def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def parsed(text: str) -> Recipe | None:
     """An extension that was asked for; None for a word that stands for several, or for none."""
-    check_not_none(text, "the extension", WITHOUT_OWN)
     return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else recipes.parse(text)
 
 

@@ -1,17 +1,14 @@
 """The model's sizes."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from extrapolate.errors import UserError
 from extrapolate.specs.settings import Count, Section
 
 # No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
 MOST_LAYERS = 10_000
-# Settings that configurations did not have at first: at their defaults they are not written, so that a configuration
-# has the text, and the hash, that it always had.
-LATER = ("qkv_bias", "activation", "post_norms")
 
 
 class ModelConfig(Section):
@@ -20,9 +17,9 @@ class ModelConfig(Section):
     ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv 2501.19399); qk_norm normalises
     queries and keys per head before the encoding rotates them; qkv_bias adds a learned vector, 0 at first, to queries,
     keys and values, as Qwen's models do to reach longer texts (arXiv 2309.16609). They combine with any encoding.
-    activation is that of the feed-forward gate: silu, or gelu_tanh, GELU's approximation by a tanh. post_norms
-    normalises what attention and feed-forward give, as Gemma 2 does (arXiv 2408.00118).
-    Whether a model of these sizes fits into this machine's memory is asked before one is built: see `model.size`.
+    activation is that of the feed-forward gate: silu, or gelu_tanh, the tanh approximation of GELU. post_norms
+    normalises the outputs of attention and feed-forward, as Gemma 2 does (arXiv 2408.00118).
+    `model.size` checks that a model fits into this machine's memory before one is built.
     """
 
     vocab_size: Count
@@ -41,14 +38,8 @@ class ModelConfig(Section):
     activation: Literal["silu", "gelu_tanh"] = "silu"
     post_norms: bool = False
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        written = handler(self)
-        return {name: value for name, value in written.items() if name not in LATER or value != fields[name].default}
-
     def combined(self) -> list[str]:
-        """What is combined with the encoding, as labels show it."""
+        """The settings combined with the encoding, as labels show them."""
         used = {
             "SSMax": self.ssmax,
             "QK-norm": self.qk_norm,

@@ -46,9 +46,9 @@ def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def by_window(rows: pd.DataFrame) -> pd.DataFrame:
-    """Perplexities of one protocol's rows where every window counts alike, and where every target does; seeds' means.
+    """Perplexities of one protocol's rows with every window, and with every target, weighted alike; means over seeds.
 
-    A table may lack them: one that is older, or of a model that ends before a length.
+    Empty if the model ends before a length.
     """
     names = {"window_perplexity": "windows", "perplexity": "tokens"}
     tables = [

@@ -33,7 +33,7 @@ def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
 
 
 def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
-    """A column that is empty in some rows. A table that was written before there was this column reads as empty."""
+    """A column that is empty in some rows, and in every row of a table that lacks it."""
     return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
 
 

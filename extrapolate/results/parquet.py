@@ -1,7 +1,13 @@
-"""Tables on disk: written by their declared columns, read back from any version up to this one, and grown."""
+"""Tables on disk: written by their declared columns, read back, and grown.
+
+Damage of values is noticed by Parquet's checksums of pages. The footer, which says where the pages of each column are,
+has none in Parquet, so a checksum of it stands before it, where readers do not look. Files that other programs wrote
+lack it; they are read if they have the right columns.
+"""
 
 import contextlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +19,18 @@ import pyarrow.parquet as pq
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
-from extrapolate.results import seal
 from extrapolate.results.columns import TEXT, Column, Table
-from extrapolate.results.formats import FORMAT, SEALED, format_of, stamp, translated, version_of
-from extrapolate.version import unknown_here
+from extrapolate.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Raise it if this version's tables would be misread by an earlier one, or the other way round. A new column needs no
+# new format: a file without it reads as empty there.
+FORMAT = 1
 AGAIN = "delete it and evaluate again"
-# Bytes of memory that a value takes, about: in a column that becomes a frame, and as an object in a row of its own.
+_MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
+# Approximate bytes of memory per value: in a column that becomes a frame, and as an object in a row of its own.
 IN_COLUMNS, IN_ROWS = 40, 30
 MOST = 1 << 30  # bytes, of a table that is read by rows; one that is read as columns may take half the memory
 _KINDS = {
@@ -56,7 +64,30 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 
 
 def _write(path: Path, data: pa.Table) -> None:
-    seal.write(path, data.replace_schema_metadata((data.schema.metadata or {}) | stamp()))
+    said = {b"extrapolate_format": str(FORMAT), b"extrapolate_version": __version__}
+    data = data.replace_schema_metadata((data.schema.metadata or {}) | said)
+    sink = pa.BufferOutputStream()
+    pq.write_table(data, sink, write_page_checksum=True)
+    content = memoryview(sink.getvalue())
+    start = _footer(content)
+    files.write_bytes(path, b"".join([content[:start], _MARK, _checksum(content[start:]), content[start:]]))
+
+
+def _footer(content: memoryview) -> int:
+    """Where the footer of a Parquet file begins: the file ends with the footer, its length, and a magic word."""
+    return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+
+
+def _checksum(footer: memoryview) -> bytes:
+    return zlib.crc32(footer).to_bytes(4, "little")
+
+
+def _check_footer(content: memoryview) -> None:
+    """Raises ValueError if the footer is not the one that was written; another program's has no checksum."""
+    start = _footer(content)
+    place = start - len(_MARK) - 4
+    if place >= 0 and content[place : start - 4] == _MARK and content[start - 4 : start] != _checksum(content[start:]):
+        raise ValueError("its footer does not have the checksum it was written with")
 
 
 def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
@@ -77,14 +108,14 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     """Reads a table's rows; None where there is no value, which is not the same as NaN.
 
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
-    Raises UserError if the file is damaged, of a newer format, or lacks a required column.
+    Raises UserError if the file is damaged, in another format, or lacks a required column.
     """
     with _damage(path, AGAIN):
         return _columns(path, table, IN_ROWS).to_pylist()
 
 
 def read_columns(path: Path, table: Table) -> pa.Table:
-    """As `read`, as columns: millions of rows take a hundredth of the time, and of the memory.
+    """Like `read`, but as columns: for millions of rows, a hundredth of the time and memory.
 
     Texts are dictionaries, because few rows have a text of their own.
     """
@@ -105,7 +136,7 @@ def _columns(path: Path, table: Table, value_bytes: int = IN_COLUMNS) -> pa.Tabl
 def read_frame(path: Path) -> "pd.DataFrame":
     """Reads a table that `write_frame` wrote: numbers, texts and times.
 
-    Raises UserError if the file is damaged or of a newer format.
+    Raises UserError if the file is damaged or in another format.
     """
     with _damage(path, "delete it, and make it again"):
         data = _parsed(path)
@@ -123,7 +154,7 @@ def check_grows(path: Path, table: Table) -> int:
 def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
     """Adds rows to a table on disk; those with the key of a new row are replaced.
 
-    Raises UserError as `read` does, and where the file has columns that this version does not know and would lose.
+    Raises UserError as `read` does, and if the file has columns that this version does not know and would lose.
     """
     replaced = {tuple(row.get(name) for name in table.key) for row in rows}
     rows_there = _kept(path, table).to_pylist()
@@ -132,7 +163,7 @@ def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
 
 
 def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Replaces every row of a table on disk by what `change` returns; None drops it. Without rows, the file goes.
+    """Replaces every row of a table on disk by what `change` returns; None drops it. A file without rows is deleted.
 
     Raises UserError as `merge` does.
     """
@@ -144,9 +175,9 @@ def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str
 
 
 def merge_columns(path: Path, data: pa.Table, table: Table, replaced: Iterable[Mapping[str, Any]], run: str) -> None:
-    """As `merge`, for millions of rows of one run: adds columns, and removes what has the key of a row of `replaced`.
+    """Like `merge`, for millions of rows of one run: adds columns, and removes rows with a key of `replaced`.
 
-    All rows get the run's name, whatever its folder was called before. A file that is left without rows goes.
+    All rows get the run's name, whatever its folder was called before. A file without rows is deleted.
     """
     kept = _kept(path, table)
     for row in replaced:
@@ -168,7 +199,7 @@ def _equal(data: pa.Table, values: Mapping[str, Any]) -> pa.ChunkedArray:
 
 @contextlib.contextmanager
 def _damage(path: Path, again: str) -> Iterator[None]:
-    """What a library says of a damaged file, as a UserError that says what to do."""
+    """Turns a library's error on a damaged file into a UserError that says what to do."""
     try:
         yield
     except UserError:
@@ -180,16 +211,13 @@ def _damage(path: Path, again: str) -> Iterator[None]:
 
 
 def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
-    """What a file holds, which is what was written: it is checked before it is parsed. Files of the first two formats
-    cannot be checked.
+    """The content of a file. Raises UserError if it is in another format, or would take too much memory.
 
-    Raises UserError if it would take too much memory: equal rows take next to nothing in a file.
+    Equal rows take next to nothing in a file, so its size does not tell how much memory it takes.
     """
     content = files.read_bytes(path)
-    whole = seal.holds(content)
-    if whole is False:
-        raise ValueError("its content does not have the hash it was written with")
-    opened = pq.ParquetFile(pa.BufferReader(content))
+    _check_footer(memoryview(content))
+    opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
     size = opened.metadata.num_rows * opened.metadata.num_columns * value_bytes
     most = MOST if value_bytes == IN_ROWS else memory_limit() // 2
     if size > most:
@@ -197,34 +225,28 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
             f"{path} holds {opened.metadata.num_rows:,} rows, which take about {size / 2**30:,.1f} GiB of memory, and "
             f"at most {most / 2**30:.1f} GiB are read: no evaluation writes so many; {AGAIN}"
         )
-    data = opened.read()
-    if (number := format_of(data.schema)) > FORMAT:
-        raise unknown_here(path, version_of(data.schema), f"in format {number}")
-    if whole is None and number >= SEALED:
-        raise ValueError("the hash it was written with is gone")
-    return data
+    found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
+    if found is not None:  # None if another program wrote the file
+        files.check_format(path, int(found), FORMAT)
+    return opened.read()
 
 
 def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
-    """A file's columns in today's words and types; the schema still says which version wrote them."""
+    """A file's columns, those of the table in its types. Raises UserError if it has no rows, or lacks a column."""
     data = _parsed(path, value_bytes)
-    today = translated(data, table)
-    if lost := [c.name for c in table.columns if c.required and c.name not in today.column_names]:
-        raise UserError(
-            f"{path} was written by extrapolate {version_of(data.schema)} and has no column {', '.join(lost)}, which "
-            f"every row needs: {AGAIN}"
-        )
+    if lost := [c.name for c in table.columns if c.required and c.name not in data.column_names]:
+        raise UserError(f"{path} has no column {', '.join(lost)}, which every row needs: {AGAIN}")
     if not len(data):  # an evaluation has rows, and what is made from rows would have no columns
         raise ValueError("it holds no rows")
     for column in table.columns:
-        if column.name in today.column_names:
-            at = today.column_names.index(column.name)
-            today = today.set_column(at, column.name, _values(today.column(at), column))
-    return today.replace_schema_metadata(data.schema.metadata)
+        if column.name in data.column_names:
+            at = data.column_names.index(column.name)
+            data = data.set_column(at, column.name, _values(data.column(at), column))
+    return data
 
 
 def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """The values of a column in its type. Raises ValueError where they are none of it."""
+    """The values of a column in its type. Raises ValueError if they do not fit it."""
     kind = _kind(found.type)
     if kind not in (_kind(column.type), "nothing"):
         raise ValueError(f"its column {column.name} holds {str(found.type)[:80]}")
@@ -238,7 +260,7 @@ def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _kind(type: pa.DataType) -> str | None:
-    """What values of a type are, whatever program wrote them; None for what no table holds."""
+    """What kind of values a type holds, whatever program wrote them; None if no table holds such values."""
     if pa.types.is_dictionary(type):
         type = type.value_type
     for kind, tests in _KINDS.items():
@@ -248,7 +270,7 @@ def _kind(type: pa.DataType) -> str | None:
 
 
 def _kept(path: Path, table: Table) -> pa.Table:
-    """The rows of a file, none where there is no file; refused where writing them again would lose something."""
+    """The rows of a file, none if there is no file. Raises UserError if writing them again would lose a column."""
     if not path.exists():
         return table.schema().empty_table()
     with _damage(path, AGAIN):
@@ -256,7 +278,10 @@ def _kept(path: Path, table: Table) -> pa.Table:
         known = {column.name for column in table.columns}
         if unknown := [name for name in data.column_names if name not in known]:
             columns = f"{'column' if len(unknown) == 1 else 'columns'} {', '.join(unknown)[:300]}"
-            raise unknown_here(path, version_of(data.schema), f"with the {columns}")
+            raise UserError(
+                f"{path} has the {columns}, which extrapolate {__version__} does not know and would lose: use the "
+                "version that wrote the file, or move it elsewhere and evaluate again"
+            )
         data = _complete(data, table)
         data.validate(full=True)  # of texts: they are UTF-8
         return data

@@ -12,7 +12,6 @@ from extrapolate.results.speed import MOST_TAKEN
 
 _NO_OPTIMUM = "the corpus is not `synthetic:`"
 _IMPORTED = "the run was imported"
-_OLDER = "an older version evaluated the row"
 
 
 def _setting(*own: Column) -> Group:
@@ -181,7 +180,7 @@ EVALS = Table(
             (
                 sometimes(
                     "stride", INT, "tokens", "How far each window moves past the one before.",
-                    f"the protocol has no stride, or {_OLDER}",
+                    "the protocol has no stride",
                 ),
                 sometimes(
                     "bos_token", INT, "", "The id of the token that replaces the first input of every window.",
@@ -198,7 +197,7 @@ EVALS = Table(
                     "plan_hash", TEXT, "",
                     "Identifies what computed the loss. If two rows of a checkpoint share it, a token has the same "
                     "loss in windows of both lengths that start at the same place.",
-                    f"the model uses the window's length itself, there is no loss, or {_OLDER}",
+                    "the model uses the window's length itself, or there is no loss",
                 ),
             ),
         ),
@@ -225,10 +224,7 @@ EVAL_DOCUMENTS = Table(
                 "position", INT, "tokens",
                 "The start of a bucket of inputs in the window; a target is in the bucket of the input before it.",
             ),
-            sometimes(
-                "bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default.",
-                f"{_OLDER} (then it is L/2)",
-            ),
+            always("bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default."),
         ),
         _LOSSES,
         Group("counts", _COUNTS, (_N_TARGETS, _N_BYTES)),

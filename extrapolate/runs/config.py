@@ -122,8 +122,8 @@ class RunConfig(Section, ABC):
         return self.seq_len
 
     def decisive(self) -> dict[str, Any]:
-        """What decides the weights but for seeds: runs that agree in it are replicates."""
-        return self.model_dump(exclude={"extension_sha256"} if self.extension_sha256 is None else None)
+        """What decides the weights except seeds: runs that agree in it are replicates."""
+        return self.model_dump()
 
     def config_hash(self) -> str:
         """A hash of `decisive`."""
@@ -154,10 +154,6 @@ class TrainedConfig(RunConfig):
     def decisive(self) -> dict[str, Any]:
         found = super().decisive()
         del found["data"]["path"], found["training"]["seed"]
-        if self.training.probes is None:  # as before there were probes
-            del found["training"]["probes"]
-        if self.training.optimizer == "adamw":  # as before there was another
-            del found["training"]["optimizer"]
         if self.origin is not None:
             del found["origin"]["run"], found["origin"]["weights_sha256"]
         return found
@@ -180,7 +176,7 @@ class ImportedConfig(RunConfig):
     def decisive(self) -> dict[str, Any]:
         found = super().decisive()
         del found["imported"]["source"]
-        return found | dict.fromkeys(("preset", "training", "data", "origin"))  # as the first format wrote them
+        return found
 
 
 class ForeignConfig(RunConfig):
@@ -200,7 +196,7 @@ class ForeignConfig(RunConfig):
         found = super().decisive()
         for name in ("source", "answers", "file_sha256"):
             del found["foreign"][name]
-        return found | dict.fromkeys(("preset", "training", "data", "origin"))
+        return found
 
 
 def training_of(config: RunConfig) -> tuple[str, int | None]:
@@ -253,12 +249,7 @@ def validate(config: Mapping[str, Any], where: str) -> TrainedConfig:
 def read_config(config: Mapping[str, Any], where: str) -> RunConfig:
     """A run's configuration, of the type that it has. Raises UserError naming the first wrong field."""
     known: dict[str, type[RunConfig]] = {"imported": ImportedConfig, "foreign": ForeignConfig}
-    kind: type[RunConfig] = next((kind for name, kind in known.items() if config.get(name) is not None), TrainedConfig)
-    # The first format wrote every section of every type, null where there was none.
-    given = {name: value for name, value in config.items() if value is not None or name in kind.model_fields}
-    if kind is TrainedConfig and isinstance(training := given.get("training"), Mapping):
-        given["training"] = {"optimizer": "adamw"} | dict(training)  # which was the only one at first
-    return validate_as(kind, given, where)
+    return validate_as(next((kind for name, kind in known.items() if name in config), TrainedConfig), config, where)
 
 
 def validate_as(kind: type[T], config: Mapping[str, Any], where: str) -> T:
@@ -284,9 +275,7 @@ def _known_settings(kind: type[RunConfig], location: tuple[int | str, ...]) -> l
 def differences(old: TrainedConfig, new: TrainedConfig) -> list[str]:
     """`training.lr: 0.003 in the run, 0.001 now`, for every setting that decides the weights and differs."""
     names = {"data": {"path"}, "origin": {"run"}}  # where things are, and what they are called
-    # The model's settings are told in full: at their defaults some are not written.
-    before, now = (config.model_dump(exclude=names) | {"model": dict(config.model)} for config in (old, new))
-    return _differences(before, now, "")
+    return _differences(old.model_dump(exclude=names), new.model_dump(exclude=names), "")
 
 
 def _differences(old: Any, new: Any, place: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from extrapolate import files, specs
+from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims, find
 from extrapolate.errors import UserError
@@ -17,7 +17,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import trust
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.presets import preset as preset_sections
-from extrapolate.runs.run import USER_ENCODING, check_format, check_own_code, file_sha256
+from extrapolate.runs.run import USER_ENCODING, config_of, file_sha256
 from extrapolate.runs.training_config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
@@ -163,11 +163,7 @@ def read_file(path: Path | None) -> dict[str, Any]:
         return {}
     content = configs.read_config_file(path)
     if isinstance(content, dict) and "config" in content:  # a run's own config.json
-        if "format" in content:
-            check_format(path, content)
-            content = files.unsealed(content, str(path))
-            check_own_code(configs.read_config(content["config"], str(path)), str(path))
-        content = content["config"]
+        content = config_of(content, path).model_dump(mode="json")
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold sections of settings: [encoding], [model], [training]")
     content = {key: value for key, value in content.items() if value is not None}

@@ -1,13 +1,12 @@
 """The run directory: one trained model. Every write is atomic, every read checked.
 
 `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors` while
-training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` where a
-tracker was told, and copies of the user's files: `encoding.py`, and `extensions/`. Nothing but these copies can
-run, and only where they are trusted.
+training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` if a
+tracker was told, and copies of the user's files: `encoding.py`, and `extensions/`. Only these copies can run, and only
+if they are trusted.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,12 +31,10 @@ from extrapolate.runs import trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, read_weights, write_weights
-from extrapolate.version import unknown_here
 
-FORMAT = 2  # since 2, config.json has a hash of itself, and the weights say which configuration they belong to
+FORMAT = 1
 CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"
-OLD_STATE = "state.pt"  # of the first format
 CHECKPOINTS = "checkpoints"  # the folder of those along the way
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
@@ -45,16 +42,13 @@ USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run directory.
-
-    config_sha256 is of the configuration as it was written; tokenizer_sha256 of tokenizer.json, None in format 1.
-    """
+    """An opened run directory. config_sha256 is of the configuration as written, tokenizer_sha256 of tokenizer.json."""
 
     path: Path
     config: RunConfig
     provenance: dict[str, Any]
     config_sha256: str = ""
-    tokenizer_sha256: str | None = None
+    tokenizer_sha256: str = ""
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None) -> "Run":
@@ -71,21 +65,16 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Reads what a run is; nothing runs. Raises UserError if there is none, or its configuration is damaged."""
+        """Reads a run's configuration; nothing runs. Raises UserError if there is none, or it is damaged."""
         file = path / CONFIG
         if not file.is_file():
             raise UserError(f"{path} is not a run: it has no {CONFIG}")
         record = files.read_json(file)
         if isinstance(record, dict) and "architectures" in record:
             raise UserError(f"{path} is a checkpoint of Hugging Face, not a run: evaluate it by the name hf:{path}")
-        check_format(file, record)
-        record = files.unsealed(record, str(file))
-        known = {"format", "config", "provenance", *(["tokenizer_sha256"] if record["format"] > 1 else [])}
-        if record.keys() != known or not all(isinstance(record[name], dict) for name in ("config", "provenance")):
-            raise UserError(f"{file} is damaged: it must hold {', '.join(sorted(known))}")
-        config = configs.read_config(record["config"], str(file))
-        check_own_code(config, str(file))
-        return cls(path, config, record["provenance"], _config_sha256(record["config"]), record.get("tokenizer_sha256"))
+        config = config_of(record, file)
+        hashes = _config_sha256(record["config"]), record["tokenizer_sha256"]
+        return cls(path, config, record["provenance"], *hashes)
 
     @property
     def name(self) -> str:
@@ -151,7 +140,7 @@ class Run:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the run's text was made with. Raises UserError if it is damaged."""
         file = self.path / TOKENIZER
-        if self.tokenizer_sha256 is not None and file.is_file() and file_sha256(file) != self.tokenizer_sha256:
+        if file.is_file() and file_sha256(file) != self.tokenizer_sha256:
             raise UserError(f"{file} is damaged: its content does not have the hash that {CONFIG} says")
         return tokenizers.read(file)
 
@@ -217,9 +206,8 @@ class Run:
         write_weights(path, model, step, tokens, self.config_sha256, final=final)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint, if its weights belong to the run's configuration: the first format says only sizes."""
-        first_format = checkpoint.config_sha256 is None and self.tokenizer_sha256 is None
-        if checkpoint.config_sha256 != self.config_sha256 and not first_format:
+        """The checkpoint. Raises UserError if its weights do not belong to the run's configuration."""
+        if checkpoint.config_sha256 != self.config_sha256:
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )
@@ -280,7 +268,7 @@ def own_hashes(config: RunConfig) -> list[str]:
     return (config.extension_sha256 or "").split("+") if config.extension_sha256 else []
 
 
-def check_own_code(config: RunConfig, where: str) -> None:
+def _check_own_code(config: RunConfig, where: str) -> None:
     """Raises UserError if a run's configuration names a Python file that is not a copy in the run, with its hash."""
     encoding = config.encoding
     parts = specs.split_outside_parentheses(config.extension or "", "+")
@@ -299,15 +287,19 @@ def _config_sha256(config: dict[str, Any]) -> str:
     return files.sealed_hash(config | {"data": data})
 
 
-def check_format(path: Path, record: Any) -> None:
-    """Raises UserError if a run's configuration file is of a newer format, or says none that there is."""
-    number = record.get("format") if isinstance(record, dict) else None
-    if isinstance(number, int) and number > FORMAT:
-        made = record.get("provenance")
-        version = made.get("version") if isinstance(made, dict) else None
-        raise unknown_here(path, str(version or "of a later version"), f"in format {number}")
-    if type(number) is not int or not 1 <= number <= FORMAT:
-        raise UserError(f"{path} is damaged: there is no format {json.dumps(number)}")
+def config_of(record: Any, path: Path) -> RunConfig:
+    """The configuration in the content of a run's config.json.
+
+    Raises UserError if the file is damaged, in another format, or names a Python file that is not a copy in the run.
+    """
+    record = files.unsealed(record if isinstance(record, dict) else {}, str(path))
+    files.check_format(path, record.get("format"), FORMAT)
+    known = {"format": int, "config": dict, "provenance": dict, "tokenizer_sha256": str}
+    if record.keys() != known.keys() or not all(isinstance(record[name], kind) for name, kind in known.items()):
+        raise UserError(f"{path} is damaged: it must hold {', '.join(sorted(known))}")
+    config = configs.read_config(record["config"], str(path))
+    _check_own_code(config, str(path))
+    return config
 
 
 def check_same(run: Run, config: TrainedConfig) -> None:

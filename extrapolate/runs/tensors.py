@@ -1,6 +1,6 @@
-"""Tensors in a file, with a record of what they are: safetensors, whose header is JSON, so that nothing in it runs.
+"""Tensors in a safetensors file, with a record of what they are. Its header is JSON, so nothing in it can run.
 
-Every bit counts: the record has the hash of the tensors, and a hash of itself.
+The record has a hash of the tensors and of itself, so that any flipped bit is noticed.
 """
 
 import hashlib
@@ -17,13 +17,12 @@ from torch import Tensor
 from extrapolate import files
 from extrapolate.errors import UserError
 
-FORMAT = 2
+FORMAT = 1
 METADATA = "extrapolate"  # our entry in the file's own header
-_FIRST = {"step", "tokens", "sha256"}  # all that the first format said: it had no hash of itself
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Writes tensors and what is to be said of them, JSON, atomically; no two may share memory."""
+    """Writes tensors and a record about them, JSON, atomically. No two tensors may share memory."""
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"format": FORMAT, **record, "values": sha256_of(kept)}
     # One entry: the library writes several in a random order, and equal tensors should be equal files.
@@ -32,13 +31,10 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
 
 
 def record(path: Path) -> dict[str, Any]:
-    """What was said of a file's tensors, with their hash as `values`. Raises UserError if the file is damaged."""
-    found = _header(path)
-    if found.keys() == _FIRST:
-        return {"step": found["step"], "tokens": found["tokens"], "values": found["sha256"]}
-    if found.get("format") != FORMAT:
-        raise UserError(f"{path} is damaged, or of a later version of extrapolate: there is no format {FORMAT} in it")
-    return files.unsealed(found, str(path))
+    """The record of a file's tensors, with their hash as `values`. Raises UserError if the file is damaged."""
+    found = files.unsealed(_header(path), str(path))
+    files.check_format(path, found.get("format"), FORMAT)
+    return found
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:

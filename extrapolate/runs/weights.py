@@ -1,4 +1,4 @@
-"""A model's weights: every tensor once, in a file that says of which step and of which configuration they are."""
+"""A model's weights: every tensor once, in a file that records their step and configuration."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,13 @@ class Checkpoint:
     """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content.
 
     config_sha256 is of the configuration that they were trained with; final, whether they are the end of the training.
-    A file of an earlier version says neither: it has no hash, and counts as the end.
     """
 
     path: Path
     step: int
     tokens: int
     sha256: str
-    config_sha256: str | None = None
+    config_sha256: str = ""
     final: bool = True
 
 
@@ -56,8 +55,8 @@ def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
 def load_start(model: Model, checkpoint: Checkpoint) -> None:
     """Copies another run's weights into a fresh model of the same sizes.
 
-    Where its encoding is another one, the encoding's own parameters stay fresh. Raises UserError if weights are
-    damaged or do not fit.
+    If the encodings differ, the encoding's own parameters stay fresh. Raises UserError if weights are damaged or do
+    not fit.
     """
     weights, own = read_weights(checkpoint), unique_weights(model)
     fits = all(name in weights and weights[name].shape == own[name].shape for name in own)
@@ -68,7 +67,7 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str, *, final: bool) -> None:
-    """Writes a model's weights, after so many steps and tokens of the configuration with that hash.
+    """Writes a model's weights after `step` steps and `tokens` tokens of the configuration with that hash.
 
     final: whether they are the end of the training.
     """
@@ -78,17 +77,17 @@ def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha25
 
 
 def describe(path: Path) -> Checkpoint:
-    """What a file of weights says of itself. Raises UserError if it is damaged."""
+    """The record of a file of weights. Raises UserError if it is damaged."""
     record = tensors.record(path)
     try:
-        final = record.get("final", True)
-        return Checkpoint(path, record["step"], record["tokens"], record["values"], record.get("config"), final)
+        names = ("step", "tokens", "values", "config", "final")
+        return Checkpoint(path, *(record[name] for name in names))
     except KeyError as missing:
-        raise UserError(f"{path} is damaged: it does not say its {missing}; train again") from None
+        raise UserError(f"{path} is damaged: its record has no {missing}; train again") from None
 
 
 def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
-    """Raises UserError if a configuration's sizes are not those of the weights: before a model of them is built."""
+    """Raises UserError if a configuration's sizes are not those of the weights, before a model of them is built."""
     there = tensors.shapes(checkpoint.path)
     layers = {name.split(".")[1] for name in there if name.startswith("blocks.")}
     asked = expected_shapes(config) if len(layers) == config.layers else {}

@@ -61,7 +61,7 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     where a bucket of inputs begins, whose size is in `bucket`. The band holds all the true differences of the rows that
     are `examined`, of all models, at once; the other rows have none.
     """
-    size = bucket_of(rows)
+    size = math.lcm(*rows["bucket"].unique().tolist())  # made of whole buckets of all rows
     rows = rows.assign(position=rows["position"] // size * size)
     name, by = clusters_of(rows)
     numbers = {
@@ -84,13 +84,6 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
         curves["clusters"] = found.clusters
         curves.loc[finite, "low"], curves.loc[finite, "high"] = found.low_B, found.high_B
     return curves.reset_index(drop=True)
-
-
-def bucket_of(rows: pd.DataFrame) -> int:
-    """The size of buckets of positions, tokens: the least that is made of whole ones in all of the documents' rows."""
-    usual = (rows["length"] / rows["factor"]).round().astype(int).floordiv(2).clip(lower=1)
-    sizes = rows["bucket"].fillna(usual) if "bucket" in rows else usual
-    return math.lcm(*sizes.astype(int).unique().tolist())
 
 
 def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.decoder import Model
-from extrapolate.names import AS_TRAINED, WITHOUT_OWN, check_not_none
+from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
@@ -134,7 +134,6 @@ def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None
     """The extension that is to belong to a run; `inherited` where no other is asked for."""
     if extend is None or extend == AS_TRAINED:
         return inherited
-    check_not_none(extend, "the extension", WITHOUT_OWN)
     return None if extend == WITHOUT_OWN else recipes.parse(extend)
 
 

@@ -27,7 +27,6 @@ from extrapolate.runs.run import (
     CONFIG,
     LOG,
     METRICS,
-    OLD_STATE,
     STATE,
     TOKENIZER,
     USER_ENCODING,
@@ -164,11 +163,6 @@ def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user
     if not resume:
         raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
     run = Run.open(path)
-    if not run.finished and (path / OLD_STATE).exists():
-        raise UserError(
-            f"{path / OLD_STATE} was saved by an earlier version of extrapolate, and this one does not read it, for "
-            "such a file can hold code: finish the training with that version, or delete the folder and train again"
-        )
     check_same(run, config)
     return run
 
@@ -182,7 +176,7 @@ def check_empty(path: Path) -> None:
 
 
 def _begun(path: Path) -> bool:
-    return any((path / name).is_file() for name in (STATE, WEIGHTS, OLD_STATE))
+    return any((path / name).is_file() for name in (STATE, WEIGHTS))
 
 
 class NotFinite(RuntimeError):  # noqa: N818 (what the loss is)

@@ -55,7 +55,6 @@ def json_rows(out: str) -> list[dict[str, Any]]:
         (["rope", "expe"], "yarm", "did you mean 'yarn'"),
         (["rope", "expe"], "yarn + ntk", "cannot be joined: YaRN and NTK both change"),
         (["rope", "expe"], "yarn:fator=2", "did you mean 'factor'"),
-        (["rope", "expe"], "none", "'none' is now called 'without-own'"),
     ],
 )
 def test_what_applies_to_none_or_is_malformed_is_refused(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.data.store import Store
 from extrapolate.runs.run import Run
 
@@ -66,19 +66,6 @@ def test_tokenize_makes_a_store_and_opens_it_the_next_time(corpus: Path) -> None
     assert "nothing to do" in noted.said[0]
     with pytest.raises(xt.UserError, match="another token store"):
         xt.tokenize(str(corpus), "here", vocab_size=301, min_heldout_tokens=300)
-
-
-def test_a_store_of_before_near_duplicates_were_looked_for_is_opened(corpus: Path) -> None:
-    settings = dict(vocab_size=300, min_heldout_tokens=300)
-    made = xt.tokenize(str(corpus), "here", **settings)
-    record = dict(made.manifest, format=3)
-    for entry in ("near_duplicates", "round_trip", "source_content", "split_column"):
-        del record[entry]
-    del record["settings"]["dedup"]
-    files.write_sealed(made.path / "manifest.json", record)
-    noted = Noted()
-    assert xt.tokenize(str(corpus), "here", **settings, progress=noted).corpus_hash == made.corpus_hash
-    assert "before near-duplicates were looked for: nothing to do" in noted.said[0]
 
 
 def test_train_takes_a_store_or_its_folder_and_returns_the_run(runs: dict[str, Run], store: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import extrapolate as xt
-from extrapolate import files
 from extrapolate.api import tokenize
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
@@ -105,15 +104,6 @@ def test_the_manifest_is_the_same_wherever_and_whenever_the_text_was_written(
     assert tokenized()[1].endswith("nothing to do")
     (again.path / ".source").unlink()
     assert tokenized()[1].endswith("nothing to do")
-
-
-def test_a_store_of_the_fifth_format_is_opened(texts: Path) -> None:
-    """Its hashes are of paths and times, and of content without names: whether the text is the same is not known."""
-    made, _ = tokenized()
-    record = {**made.manifest, "format": 5, "source_files": {"fingerprint": "0", "content": "0"}}
-    del record["source_content"]
-    files.write_sealed(made.path / "manifest.json", record)
-    assert "nothing to do (whether texts still holds the same text is not known)" in tokenized()[1]
 
 
 def test_text_that_was_not_touched_is_not_read_again(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,8 +229,7 @@ class TestReport:
         pq.write_table(pa.table({"run": ["expe"]}), tmp_path / "ckpt/expe/evals.parquet")
         refused(
             ["report", "ckpt"],
-            "expe/evals.parquet was written by extrapolate",
-            "has no column model",
+            "expe/evals.parquet has no column model",
             "delete it and evaluate again",
         )
 

@@ -82,7 +82,6 @@ def test_one_number_written_twice_is_one_row(cli, ckpt):
         ("rope", "yarn + ntk", ["cannot be joined", "YaRN", "NTK"]),
         ("rope", "yarn + ", ["cannot be joined"]),
         ("rope", "yran", ["did you mean 'yarn'"]),
-        ("rope", "none", ["the extension 'none' is now called 'without-own'"]),
         ("rope", "longrope:long=(1,2)", ["a list has 2 numbers, and the encoding 16 pairs"]),
         ("rope", "longrope:long=(1,x)", ["is not a list of positive numbers"]),
         ("rope", "self-extend:window=16", ["no group keeps", "smaller window"]),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.data.probes.base import probes
 from extrapolate.runs.run import Run
 
@@ -58,21 +58,9 @@ class TestTrain:
         cli("train", "--pe", "rope", *tiny, "--config", "study.toml", "--out", "toml").succeeded()
         assert training_of(tmp_path / "toml").probes == "mqar=0.5"
 
-    def test_a_configuration_from_before_there_were_probes_is_as_it_was(self, ckpt):
-        """Its hash is over the same settings as then."""
-        record = files.read_sealed(ckpt / "rope/config.json")
-        del record["config"]["training"]["probes"]
-        before = Run.open(ckpt / "rope").config
-        files.write_sealed(ckpt / "rope/config.json", record)
-        config = Run.open(ckpt / "rope").config
-        assert config == before
-        assert "probes" not in config.decisive()["training"]
-        assert "seed" not in config.decisive()["training"]
-
     @pytest.mark.parametrize(
         ("probes", "words"),
         [
-            ("none", ["training.probes", "the mixture of probes 'none' is now called 'off'"]),
             ("paskey=0.5", ["training.probes", "unknown probe 'paskey'", "did you mean 'passkey'"]),
             ("passkey", ["'passkey' is not a probe and its share", "passkey=0.25"]),
             ("passkey=0.75,needle=0.75", ["add up to 1.5"]),
@@ -127,11 +115,10 @@ class TestEvaluate:
             (["--probes", "needel"], ["unknown probe 'needel'", "did you mean 'needle'"]),
             (["--probes", "needle:depth=1"], ["no argument 'depth'"]),
             (["--probes", ""], ["name at least one probe"]),
-            (["--probes", "none"], ["the choice of probes 'none' is now called 'off'"]),
+            (["--probes", "none"], ["unknown probe 'none'"]),
             (["--probes", "off"], ["name at least one protocol"]),
             (["--probes", "off", "--probes", "needle"], ["--probes off leaves out all"]),
             (["--protocol", "windows"], ["--protocol off leaves out all"]),
-            (["--probes", "all", "--protocol", "none"], ["the protocol 'none' is now called 'off'"]),
             (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
             (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
             (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),

@@ -26,7 +26,7 @@ from extrapolate.reports.page import (
 )
 from extrapolate.reports.traces import Plot
 
-KEPT = Path(__file__).parents[1] / "fixtures/format-1/rope"
+KEPT = Path(__file__).parents[1] / "fixtures/rope"
 Row = dict[str, Any]
 
 HOSTILE = [

@@ -33,10 +33,10 @@ def adding(nats, factor=2.0, **changes):
 def by_document(mean: float, spread: float):
     """Differences that vary between documents, with a mean over targets: for both tables."""
     rng = np.random.default_rng(5)
-    rows = pd.read_parquet(Path(__file__).parents[1] / "fixtures/format-1/rope/eval_documents.parquet")
+    rows = pd.read_parquet(Path(__file__).parents[1] / "fixtures/rope/eval_documents.parquet")
     effects = {}
     for protocol in ("windows", "fixed-target"):
-        targets = rows[(rows["factor"] == 2) & (rows["protocol"] == protocol) & (rows["extension"] == "none")]
+        targets = rows[(rows["factor"] == 2) & (rows["protocol"] == protocol) & (rows["extension"] == "as-trained")]
         targets = targets.groupby("document")["n_targets"].sum()
         effect = pd.Series(rng.normal(0, 1, len(targets)), targets.index)
         effect -= np.average(effect, weights=targets)

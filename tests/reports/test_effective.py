@@ -14,7 +14,7 @@ from extrapolate.reports.sections.effective_length import EffectiveLength
 from extrapolate.statistics.effective import THRESHOLD, accuracies, effective_lengths
 from extrapolate.statistics.intervals import wilson
 
-PROBES = Path(__file__).parents[1] / "fixtures/format-1/rope/eval_probes.parquet"
+PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
 L, DEPTHS, TRIALS = 64, (0.0, 1.0), 100
 Accuracy = tuple[float, ...] | float
 

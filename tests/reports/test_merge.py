@@ -12,7 +12,7 @@ import extrapolate as xt
 from extrapolate import results
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
-PROBES = Path(__file__).parents[1] / "fixtures/format-1/rope/eval_probes.parquet"
+PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
 
 
 def seeded(seed, **changes):

@@ -12,7 +12,6 @@ from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.results import Column, Group, Table
 
-FIRST = Path(__file__).parents[1] / "fixtures/format-1"
 NAMES = Table((Group("all", "everything", (Column("protocol", pa.string(), pattern=r"[\w.-]{1,80}"),)),), ("protocol",))
 
 
@@ -27,13 +26,12 @@ def test_a_frame_is_read_as_it_was_written(tmp_path: Path) -> None:
     frame = pd.DataFrame({"step": [1, 2], "loss": [2.5, math.nan], "name": ["a", "b"]})
     results.write_frame(path, frame)
     pd.testing.assert_frame_equal(results.read_frame(path), frame)
-    path.write_bytes(path.read_bytes().replace(b"PAR1", b"PAR2", 1))
-    with pytest.raises(UserError, match=r"f\.parquet is damaged: its content .*; delete it, and make it again"):
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"f\.parquet is damaged: .*; delete it, and make it again"):
         results.read_frame(path)
     results.write_frame(path, pd.DataFrame({"step": [[1]]}))
     with pytest.raises(UserError, match=r"f\.parquet is damaged: its column step holds list"):
         results.read_frame(path)
-    assert results.read_frame(FIRST / "rope/metrics.parquet")["step"].max() > 0
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "a b", "", "a\n", "é|x", "x" * 300])

@@ -15,6 +15,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name
+from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
 
 USER_FILE = """
@@ -128,8 +129,8 @@ class TestPrecedence:
 
     def test_a_runs_own_configuration_gives_the_same_again(self, store: Store, tmp_path: Path) -> None:
         first = config(store, request(pe="expe:size=3", lr=0.1))
-        file = write(tmp_path / "config.json", json.dumps({"format": 1, "config": first.model_dump()}))
-        assert config(store, TrainingRequest(file=file)) == first
+        Run.create(tmp_path / "run", first, b"{}")
+        assert config(store, TrainingRequest(file=tmp_path / "run/config.json")) == first
 
     def test_the_data_are_those_of_the_store_given(self, store: Store, tmp_path: Path) -> None:
         file = write(tmp_path / "a.toml", '[data]\npath = "/x"\nsource = "x"\ncorpus_hash = "0123456789abcdef"')

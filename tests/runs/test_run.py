@@ -1,4 +1,4 @@
-"""A run's folder says which version of extrapolate wrote it; one of a newer format is refused."""
+"""A run's folder says which format it has; one of another format is refused."""
 
 import json
 import re
@@ -9,32 +9,40 @@ import pytest
 
 from extrapolate import __version__, files
 from extrapolate.errors import UserError
+from extrapolate.runs import tensors
 from extrapolate.runs.resolve import read_file
 from extrapolate.runs.run import FORMAT, Run
 
-FIRST = Path(__file__).parents[1] / "fixtures" / "format-1" / "rope" / "config.json"
+
+def changed_run(run: Path, folder: Path, **changed: object) -> Path:
+    """A copy of a run with other entries in its config.json, and the hash that it must have."""
+    copy = copy_of(run, folder)
+    files.write_sealed(copy / "config.json", files.read_sealed(copy / "config.json") | changed)
+    return copy
 
 
-def written(folder: Path, **changed: object) -> Path:
-    """A run of the first format, changed."""
-    (folder / "config.json").write_text(json.dumps(json.loads(FIRST.read_text()) | changed))
-    return folder
-
-
-def test_a_run_of_a_newer_format_is_refused_by_the_version_that_wrote_it(tmp_path: Path) -> None:
-    run = written(tmp_path, format=FORMAT + 1, provenance={"version": "9.8.7"}, config={"sections": "unknown"})
-    said = (
-        f"config.json was written by extrapolate 9.8.7 in format {FORMAT + 1}, which this version, {__version__}, does"
-    )
+@pytest.mark.parametrize("number", [FORMAT + 1, 0])
+def test_a_run_of_another_format_is_refused(trained: Path, tmp_path: Path, number: int) -> None:
+    run = changed_run(trained / "rope", tmp_path, format=number, config={"sections": "unknown"})
+    said = f"config.json was written by another version of extrapolate: its format is {number}, and {__version__} reads"
     for call in (lambda: Run.open(run), lambda: read_file(run / "config.json")):
-        with pytest.raises(UserError, match=re.escape(said) + ".*upgrade extrapolate"):
+        with pytest.raises(UserError, match=re.escape(said)):
             call()
 
 
-@pytest.mark.parametrize("number", [None, 0, "1", [], -1])
-def test_what_is_no_format_is_damage(tmp_path: Path, number: object) -> None:
-    with pytest.raises(UserError, match=r"config\.json is damaged: there is no format"):
-        Run.open(written(tmp_path, format=number))
+@pytest.mark.parametrize("number", [None, "1", []])
+def test_what_is_no_format_is_damage(trained: Path, tmp_path: Path, number: object) -> None:
+    with pytest.raises(UserError, match=r"config\.json is damaged: it does not say its format"):
+        Run.open(changed_run(trained / "rope", tmp_path, format=number))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors"])
+def test_weights_and_states_of_another_format_are_refused(tmp_path: Path, name: str, monkeypatch) -> None:
+    monkeypatch.setattr(tensors, "FORMAT", FORMAT + 1)
+    tensors.write(tmp_path / name, {}, {"step": 1})
+    monkeypatch.undo()
+    with pytest.raises(UserError, match=rf"{name} was written by another version of extrapolate: its format is"):
+        tensors.record(tmp_path / name)
 
 
 def test_a_run_that_is_made_says_its_version_and_format(trained: Path) -> None:
@@ -71,19 +79,20 @@ class TestWeightsOfAnotherConfiguration:
             ({"qk_norm": True}, "q_norm"),
         ],
     )
-    def test_with_the_sizes_where_there_is_no_hash(self, tmp_path: Path, changed, words) -> None:
-        run = copy_of(FIRST.parent, tmp_path)
-        record = json.loads((run / "config.json").read_text())
-        record["config"]["model"] |= changed
-        (run / "config.json").write_text(json.dumps(record))
+    def test_with_the_sizes_if_the_hash_was_forged(self, trained: Path, tmp_path: Path, changed, words) -> None:
+        config = files.read_sealed(trained / "rope/config.json")["config"]
+        run = changed_run(trained / "rope", tmp_path, config=config | {"model": config["model"] | changed})
+        weights = run / "model.safetensors"
+        record = tensors.record(weights) | {"config": Run.open(run).config_sha256}
+        tensors.write(weights, tensors.read(weights), record)
         for call in (Run.build_model, lambda opened: opened.model):
             with pytest.raises(UserError, match=words):
                 call(Run.open(run))
 
     @pytest.mark.parametrize("provenance", [None, [], "0.1.0"])
-    def test_provenance_that_is_none(self, tmp_path: Path, provenance) -> None:
+    def test_provenance_that_is_none(self, trained: Path, tmp_path: Path, provenance) -> None:
         with pytest.raises(UserError, match=r"config\.json is damaged: it must hold"):
-            Run.open(written(tmp_path, provenance=provenance))
+            Run.open(changed_run(trained / "rope", tmp_path, provenance=provenance))
 
 
 def copy_of(run: Path, folder: Path) -> Path:

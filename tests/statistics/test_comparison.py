@@ -11,7 +11,7 @@ import extrapolate as xt
 from extrapolate import results
 from extrapolate.statistics.comparison import CONTROL, MARK, against, comparisons, corrected, table
 
-FIRST = Path(__file__).parents[1] / "fixtures/format-1/rope"
+FIRST = Path(__file__).parents[1] / "fixtures/rope"
 
 
 def put(folder: Path, evals: dict[str, object], documents: dict[str, object]) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from extrapolate.reports.gather import gather
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "report_speed.py"
-RUN = Path(__file__).parents[1] / "fixtures/format-1/rope"
+RUN = Path(__file__).parents[1] / "fixtures/rope"
 
 
 def test_relabelled_runs_have_six_models_each_with_all_their_documents(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.errors import UserError
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training.fine_tuning import resolve_fine_tuning
@@ -84,12 +83,6 @@ def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
         configs = [resolve_fine_tuning(long, request, extend, store)[0] for extend in (None, "as-trained")]
         assert configs[0] == configs[1]
         assert configs[0].extension == own
-
-
-@pytest.mark.parametrize("extend", ["none", " none"])
-def test_the_word_of_before_is_refused_with_todays(first: Path, store: Store, extend: str) -> None:
-    with pytest.raises(UserError, match="the extension 'none' is now called 'without-own'"):
-        resolve_fine_tuning(first, TrainingRequest(), extend, store)
 
 
 def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:

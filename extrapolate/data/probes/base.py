@@ -29,7 +29,7 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.names import ALL, LEFT_OUT, check_not_none
+from extrapolate.names import ALL, LEFT_OUT
 
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
@@ -234,7 +234,6 @@ def parse_probe(text: str) -> Probe:
 
 def parse_probes(text: str) -> tuple[Probe, ...]:
     """`passkey,mqar:pairs=8`, `all` or `off`. A probe with several arguments takes parentheses."""
-    check_not_none(text, "the choice of probes", LEFT_OUT)
     if text.strip() == LEFT_OUT:
         return ()
     if text.strip() == ALL:

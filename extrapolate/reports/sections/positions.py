@@ -234,8 +234,5 @@ def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_le
     if any(not one.windows.startswith(OF_ALL) for one in found):
         said += " A model has a failure length for each length where what is applied depends on it."
     if rows.loc[rows["factor"] > 1, "plan_hash"].isna().any():
-        said += (
-            " So it has where its rows do not say what was applied: the model looks at the length in itself, or an "
-            "older version evaluated it. To have one failure length, evaluate again."
-        )
+        said += " So it has if the model looks at the length in itself."
     return said

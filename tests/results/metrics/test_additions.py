@@ -12,7 +12,6 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 
-FIRST = Path(__file__).parents[2] / "fixtures" / "format-1"  # a run that was evaluated before there was the metric
 PAGE = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CODE = PAGE.partition("# extrapolate/results/metrics/worst_loss.py\n")[2].partition("```")[0]
 PROGRAM = """
@@ -36,15 +35,18 @@ print(typer.testing.CliRunner().invoke(app, ["columns", "evals"]).output, page)
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder in which a copy of the package with this file in it, and nothing else changed, ran the program."""
+def program(evaluated: Path, store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run that was evaluated before there was the metric, and what the program printed.
+
+    It ran with a copy of the package with this file in it, and nothing else changed.
+    """
     folder = tmp_path_factory.mktemp("additions")
     package = Path(xt.__file__).parent
     shutil.copytree(package, folder / "extrapolate", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "extrapolate/results/metrics/worst_loss.py").write_text(CODE, encoding="utf-8")
-    shutil.copytree(FIRST / "learned", folder / "learned")
+    shutil.copytree(evaluated / "learned", folder / "learned")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder / "learned", FIRST / "store"],
+        [sys.executable, "-c", PROGRAM, folder / "learned", store],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -71,10 +73,12 @@ def test_a_metric_of_one_file_is_listed_and_described(program: tuple[Path, str])
         assert "The largest loss of a single target." in section
 
 
-def test_without_the_file_the_table_is_read_but_nothing_is_lost_by_adding_to_it(program: tuple[Path, str]) -> None:
+def test_without_the_file_the_table_is_read_but_nothing_is_lost_by_adding_to_it(
+    program: tuple[Path, str], store: Path
+) -> None:
     run, _ = program
     assert "worst_loss" not in results.read(run / "evals.parquet", results.EVALS)[0]
     before = (run / "evals.parquet").read_bytes()
-    with pytest.raises(xt.UserError, match=r"evals\.parquet was written by extrapolate .* with the column worst_loss"):
-        xt.evaluate(run, factors=(1,), max_targets=256, device="cpu", data=FIRST / "store")
+    with pytest.raises(xt.UserError, match=r"evals\.parquet has the column worst_loss, which .* would lose"):
+        xt.evaluate(run, factors=(1,), max_targets=256, device="cpu", data=store)
     assert (run / "evals.parquet").read_bytes() == before
