@@ -8,23 +8,34 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
-NOT_FOLLOWED = "left out, for they are links, which are not followed: {}; name them, or what they lead to"
 RUN_FILE = "config.json"
 LISTED = 6  # names in a message; more are counted
 
 
-def below(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The folder and every one below it, in order, without hidden folders and without what is in a run; and the links
-    to folders among them, which are not followed: they may lead anywhere. The folder itself may be a link.
+def below(folder: Path) -> tuple[list[Path], list[str]]:
+    """The folder and every one below it, in order, without hidden folders and without what is in a run; and in words,
+    what was left out: links to folders, which may lead anywhere, and runs in a run. The folder itself may be a link.
     """
     found: list[Path] = []
     links: list[Path] = []
+    hidden: list[Path] = []
+    run: Path | None = None
     for path, folders, names in os.walk(folder):
-        found.append(Path(path))
-        inside = [] if RUN_FILE in names else sorted(name for name in folders if not name.startswith("."))
-        links += [Path(path, name) for name in inside if os.path.islink(os.path.join(path, name))]
-        folders[:] = inside
-    return found, links
+        here = Path(path)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if run is not None and run in here.parents:
+            hidden += [here] if RUN_FILE in names else []
+            continue
+        found.append(here)
+        if RUN_FILE in names:
+            run = here
+        else:
+            links += [here / name for name in folders if (here / name).is_symlink()]
+    left_out = [
+        f"left out, for they are links, which are not followed: {listed(links)}; name them, or what they lead to"
+    ]
+    within = [f"left out, for they lie in the folder of another run: {listed(hidden)}; name them, or move them out"]
+    return found, left_out * bool(links) + within * bool(hidden)
 
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:

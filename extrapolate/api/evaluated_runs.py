@@ -10,7 +10,7 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.protocols.base import lengths_of
-from extrapolate.folders import NOT_FOLLOWED, listed
+from extrapolate.folders import listed
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import PREFIX, import_checkpoint
@@ -62,9 +62,9 @@ def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
 def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Path, UserError]]:
     """The runs at and below folders, without what holds no weights, unless that was named itself."""
     named = {path.resolve() for path in paths}
-    found, others, links, damaged = find_runs(paths)
-    if links:
-        progress.say(NOT_FOLLOWED.format(listed(links)))
+    found, others, unsearched, damaged = find_runs(paths)
+    for what in unsearched:
+        progress.say(what)
     if others:
         progress.say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
     left_out = [run for run in found if not run.finished and run.path.resolve() not in named]

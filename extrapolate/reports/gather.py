@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import NOT_FOLLOWED, RUN_FILE, below, listed, told_apart
+from extrapolate.folders import RUN_FILE, below, listed, told_apart
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
@@ -199,7 +199,7 @@ def table_in(folder: Path, file: str) -> Path | None:
 
 
 def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
-    """The evaluated runs at and below some folders, each once. Below a folder with tables nothing is searched.
+    """The evaluated runs at and below some folders, each once.
 
     A run is known by what it was trained as and by its weights (`results.identity`), whatever its folder was once
     called. It is called as its folder is now, and as rows say where they were copied from it, with as much of the path
@@ -210,27 +210,23 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
     copies: list[Path] = []
-    links: list[Path] = []
+    left_out: list[str] = []
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train and evaluate runs first")
-        inside = [path] if _has_tables(path) else []
-        if not inside:
-            folders, linked = below(path)
-            links += linked
-            for folder in folders:
-                if not _has_tables(folder):
-                    unevaluated += [folder] if (folder / RUN_FILE).exists() else []
-                elif (folder / PAGE).exists() and not reports:
-                    copies.append(folder)
-                else:
-                    inside.append(folder)
+        inside: list[Path] = []
+        folders, unsearched = below(path)
+        left_out += unsearched
+        for folder in folders:
+            if not _has_tables(folder):
+                unevaluated += [folder] if (folder / RUN_FILE).exists() else []
+            elif folder != path and (folder / PAGE).exists() and not reports:
+                copies.append(folder)
+            else:
+                inside.append(folder)
         if not inside:
             raise UserError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
-    left_out = []
-    if links:
-        left_out.append(NOT_FOLLOWED.format(listed(links)))
     if unevaluated:
         left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
     if copies:

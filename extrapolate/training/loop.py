@@ -23,6 +23,7 @@ from extrapolate.model.decoder import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.find import is_of_another_kind
 from extrapolate.runs.run import (
     CONFIG,
     LOG,
@@ -86,8 +87,8 @@ def train(
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
     forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
-    UserError where the data do not fill a window, a token sees later ones, `path` holds another run, or there is
-    neither a saved state nor the `start` that the run's origin asks for; RuntimeError where the loss is no longer
+    UserError if the data do not fill a window, a token sees later ones, `path` holds another run or lies in one, or
+    there is neither a saved state nor the `start` that the run's origin asks for; RuntimeError if the loss is no longer
     finite; Interrupted on Ctrl-C, with the state saved.
 
     ranks: the processes that train it together, which all call this; the first one writes. The files are those that
@@ -99,6 +100,8 @@ def train(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"
         )
+    if not _begun(path):
+        check_place(path)
     check_memory(config)
     check_devices(config.training.device)
     data = TrainingData(config.training, store)
@@ -173,6 +176,13 @@ def check_empty(path: Path) -> None:
     others = sorted(one.name for one in path.iterdir() if one.name[0] != "." and one.name not in before)
     if others and not (path / CONFIG).exists():
         raise UserError(f"{path} is no run, and holds other files ({listed(others)}): choose a new folder as `out`")
+
+
+def check_place(path: Path) -> None:
+    """Raises UserError if a folder lies in another run, where no run is looked for."""
+    for above in path.resolve().parents:
+        if (above / CONFIG).is_file() and not is_of_another_kind(above):
+            raise UserError(f"{path} lies in the run {above}, where no other run is looked for: choose another `out`")
 
 
 def _begun(path: Path) -> bool:

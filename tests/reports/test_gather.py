@@ -87,6 +87,26 @@ def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
     assert twice.left_out[-1].startswith(f"taken once, for they hold the run {tmp_path}/ck/again too: ")
 
 
+def test_tables_in_a_folder_hide_no_run_below_it(write_run, tmp_path):
+    own(write_run(tmp_path / "team/third", called("third", **NOPE)))
+    own(write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first")))
+    xt.merge(tmp_path / "ck", tmp_path / "merged")
+    for file in (tmp_path / "merged").iterdir():
+        shutil.copy(file, tmp_path / "team")
+    assert sorted(gather([tmp_path / "team"]).runs) == ["exp", "third"]
+
+
+def test_a_run_in_the_folder_of_another_is_named(write_run, tmp_path):
+    own(write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first")))
+    own(write_run(tmp_path / "ck/exp/inner", called("inner", **NOPE)))
+    found = gather([tmp_path / "ck"])
+    assert list(found.runs) == ["exp"]
+    assert found.left_out == (
+        f"left out, for they lie in the folder of another run: {tmp_path}/ck/exp/inner; name them, or move them out",
+    )
+    assert sorted(gather([tmp_path / "ck", tmp_path / "ck/exp/inner"]).runs) == ["exp", "inner"]
+
+
 def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path):
     run = own(write_run(tmp_path / "ck/exp", called("exp")))
     other = write_run(tmp_path / "copy", called("exp", loss=1.0))

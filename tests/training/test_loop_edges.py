@@ -55,6 +55,16 @@ def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> Tr
     return resolve(request, store)[0]
 
 
+def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, 1)
+    train(config, store, tmp_path / "project/one")
+    with pytest.raises(UserError, match=r"project/one/two lies in the run .*project/one, .*: choose another `out`"):
+        train(config, store, tmp_path / "project/one/two")
+    assert not (tmp_path / "project/one/two").exists()
+    (tmp_path / "project/config.json").write_text('{"architectures": []}')  # of another program
+    assert train(config, store, tmp_path / "project/two").finished
+
+
 def begun(config: TrainedConfig, store: Store, path: Path) -> Training:
     run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     return Training(run, TrainingData(config.training, store), None, lambda row: None)
