@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from extrapolate import specs
-from extrapolate.encodings.base import FAMILIES, Dims, encodings, find
+from extrapolate.encodings.base import FAMILIES, Dims, encodings
 from extrapolate.extensions.base import extensions
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.layers import find, layer_encodings
 
 # What applies to what does not depend on sizes; these are the tiny preset's.
 _DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
