@@ -1,8 +1,7 @@
 """The code of an exported model: whole modules of this package and users' files, copied into one folder.
 
 A module `extrapolate.encodings.base` becomes `encodings_base.py`, and its imports from this package become relative.
-Only what those imports lead to is copied. transformers loads the model's own file, and finds the others by the lines
-`from .file import name` in it and in those files.
+Only what those imports lead to is copied.
 """
 
 import ast
@@ -25,11 +24,6 @@ AUTO_MAP = {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OW
 USERS_TYPE = "extrapolate-with-users-file"
 # What `import extrapolate` gives users' files in the folder.
 PUBLIC = {"Encoding": "encodings.base", "Extension": "extensions.base", "UserError": "errors"}
-# Two lines at least: Python reads the encoding of a file from its first two lines, and copies are all in UTF-8.
-TITLE = """\
-# {what}.
-# Copied by extrapolate {version}, with its imports made relative.
-"""
 
 
 def of_user(cls: type) -> bool:
@@ -45,22 +39,18 @@ def code_of(model: Decoder, classes: Mapping[type, str]) -> dict[str, str]:
     """
     needed = dict.fromkeys([*classes, *(type(module) for module in model.modules() if isinstance(module, Encoding))])
     users = dict.fromkeys(cls.__module__ for cls in needed if of_user(cls))
-    copies = _Copies({MODEL: OWN} | {module: f"user_file_{number}" for number, module in enumerate(users)})
-    copies.take(MODEL)
-    lines = [
-        "",
-        "",
-        f"# What this model needs: {model.encoding.label()}. Modules of the package register their classes.",
-    ]
-    for number, cls in enumerate(needed):
-        lines.append(f"from .{copies.take(cls.__module__)} import {cls.__name__} as part_{number}")
-        if of_user(cls):
+    copies = _Copies({module: f"user_file_{number}" for number, module in enumerate(users)})
+    for module in (MODEL, *(cls.__module__ for cls in needed)):
+        copies.take(module)
+    lines = ["", "", "# All other files: transformers copies only those that a line names at its start."]
+    lines += [f"from .{name} import __name__ as _" for name in sorted(copies.texts.keys() - {OWN})]
+    for number, (cls, name) in enumerate(classes.items()):
+        if of_user(cls):  # the package's own classes register themselves
             registry = "encodings" if issubclass(cls, Encoding) else "extensions"
-            lines.append(f"{registry}.register({classes[cls]!r})(part_{number})")
+            lines.append(f"from .{copies.take(cls.__module__)} import {cls.__name__} as part_{number}")
+            lines.append(f"{registry}.register({name!r})(part_{number})")
     if users:
         lines.append(f"{CONFIG_CLASS}.model_type = {USERS_TYPE!r}")
-    lines.append("# transformers copies a file only if a line like these names it.")
-    lines += [f"from .{name} import __name__ as _" for name in sorted(copies.imported_whole)]
     copies.texts[OWN] += "\n".join(lines) + "\n"
     # A process has one operator of each name, and may load several such folders beside this package.
     own = hashlib.sha256("".join(copies.texts.values()).encode()).hexdigest()[:12]
@@ -73,25 +63,22 @@ def code_of(model: Decoder, classes: Mapping[type, str]) -> dict[str, str]:
 class _Copies:
     """Modules, and all that they import from this package."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """names: those of files, without `.py`, for modules that are not called after their place in the package."""
-        self.names = names
-        self.texts: dict[str, str] = {}  # by the name of the file
-        self.imported_whole: set[str] = set()  # the files that are imported by `from . import file`
+    def __init__(self, users: Mapping[str, str]) -> None:
+        """users: the modules of users' files, and how their copies are called, without `.py`."""
+        self.names = {MODEL: OWN, PACKAGE: "public", **users}
+        self.texts: dict[str, str] = {}  # by the name of the file, without `.py`
 
     def take(self, module: str) -> str:
         """Copies a module, unless that is done already, and returns the name of its file."""
-        usual = "public" if module == PACKAGE else module.removeprefix(f"{PACKAGE}.").replace(".", "_")
-        name = self.names.get(module, usual)
+        name = self.names.get(module) or module.removeprefix(f"{PACKAGE}.").replace(".", "_")
         if name not in self.texts:
-            self.texts[name] = ""
             self.texts[name] = self._copied(module)
         return name
 
     def _copied(self, module: str) -> str:
         path = _file_of(module)
         if path is None:
-            raise UserError(f"there is no module {module}")
+            raise UserError(f"{module} cannot be exported: it is neither a module of {PACKAGE} nor in a file of yours")
         if module == PACKAGE:
             source = "".join(f"from {PACKAGE}.{place} import {name}\n" for name, place in PUBLIC.items())
         else:
@@ -112,10 +99,9 @@ class _Copies:
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
             line = lines[first][: node.col_offset] + new.encode() + lines[last][node.end_col_offset :]
             lines[first : last + 1] = [line]
-        place = f"{module.replace('.', '/')}.py, licence Apache-2.0"
-        title = TITLE.format(
-            what="A file of a user" if module in self.names and module != MODEL else place, version=__version__
-        )
+        origin = "A file of a user" if module.startswith(specs.USER_MODULE) else f"{module}, licence Apache-2.0"
+        # Two lines: a third one no longer declares the encoding of the file, and the copy is in UTF-8.
+        title = f"# {origin}.\n# Copied by extrapolate {__version__}, which made imports relative.\n"
         return title + b"\n".join(lines).decode()
 
     def _relative(self, node: ast.Import | ast.ImportFrom, path: Path) -> Iterator[str]:
@@ -127,26 +113,19 @@ class _Copies:
                 elif "." in alias.name and alias.asname is None:
                     raise UserError(f"{path}: import {alias.name} under a name: import {alias.name} as base")
                 else:
-                    yield self._whole(alias.name, alias)
+                    yield f"from . import {self.take(alias.name)} as {alias.asname or alias.name}"
             return
         names = []
         for alias in node.names:
             if _file_of(f"{node.module}.{alias.name}"):
-                yield self._whole(f"{node.module}.{alias.name}", alias)
+                yield f"from . import {self.take(f'{node.module}.{alias.name}')} as {alias.asname or alias.name}"
             elif node.module == PACKAGE and alias.name not in PUBLIC:
-                raise UserError(
-                    f"{path}: it cannot be exported while it imports {alias.name} from {PACKAGE}: import "
-                    f"{', '.join(PUBLIC)} only"
-                )
+                allowed = ", ".join(PUBLIC)
+                raise UserError(f"{path}: an exported model cannot import {alias.name} from {PACKAGE}, only {allowed}")
             else:
                 names.append(alias)
         if names:
             yield ast.unparse(ast.ImportFrom(self.take(str(node.module)), names, level=1))
-
-    def _whole(self, module: str, alias: ast.alias) -> str:
-        name = self.take(module)
-        self.imported_whole.add(name)
-        return ast.unparse(ast.ImportFrom(None, [ast.alias(name, alias.asname or alias.name)], level=1))
 
 
 def _is_ours(node: ast.Import | ast.ImportFrom) -> bool:
