@@ -11,8 +11,8 @@ import extrapolate
 ROOT = Path(extrapolate.__file__).parent
 # The picture of the imports, from the bottom: a package or module imports from lines above its own, and from itself.
 LAYERS = (
-    "errors",
-    "files folders names progress terminal version",
+    "errors version",
+    "files folders names progress terminal",
     "machine",
     "specs",
     "encodings",

@@ -1,9 +1,9 @@
 """Encodings, as `extrapolate encodings` lists them, and docs/encodings.md."""
 
 from extrapolate.catalogue.entries import Entry, contents, entry_of, in_words, section
-from extrapolate.encodings.base import FAMILIES, Dims, encodings, find
+from extrapolate.encodings.base import FAMILIES, Dims, encodings
 from extrapolate.extensions.base import extensions
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.layers import find, layer_encodings
 
 # What applies to what does not depend on sizes; these are the tiny preset's.
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)

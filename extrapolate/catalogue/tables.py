@@ -70,8 +70,8 @@ Parquet files. Below, each column has its type and its unit in parentheses; a na
 column per factor K. An empty value is `null`, while a `loss` of `NaN` was measured: the model has diverged.
 
 The metadata of a file holds the version of extrapolate that wrote it (`extrapolate_version`) and the number of its
-format (`extrapolate_format`). A command refuses a file in another format, and never adds rows if a column would be lost.
-A column that a file lacks is empty, unless every row needs it.
+format (`extrapolate_format`). A command refuses a file in another format, and never adds rows if a column would be
+lost. A column that a file lacks is empty, unless every row needs it.
 
 Every page of a file has Parquet's own checksum, and the CRC-32 of the footer is in the 4 bytes before it. A command
 refuses a file if a checksum is wrong. A file that another program, such as pandas, has written again is read if its

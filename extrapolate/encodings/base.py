@@ -4,9 +4,10 @@ Shapes: B batch, T queries, S keys, D width, H heads, G key and value heads, K h
 """
 
 import copy
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -14,8 +15,6 @@ from torch import Tensor, nn
 
 from extrapolate import specs
 from extrapolate.encodings.plan import Plan
-from extrapolate.errors import UserError
-from extrapolate.specs import user_files
 
 # What an extension may change: see `Encoding.accepts`. Every model has logits.
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
@@ -227,14 +226,9 @@ encodings: specs.Registry[Encoding] = specs.Registry("encoding")
 register = encodings.register
 
 
-def find(name: str) -> type[Encoding]:
-    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises UserError if there is none."""
-    file, _, class_name = name.rpartition(":")
-    if name.endswith(".py"):
-        raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
-    if not file.endswith(".py"):
-        return encodings[name]
-    cls = user_files.load_user_class(Path(file), class_name, Encoding)
-    if not hasattr(cls, "display"):
-        raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
-    return cls
+def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
+    """One instance per layer, of a class and its converted arguments."""
+    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
+    for layer in layers[1:]:
+        layer.share(layers[0])
+    return layers

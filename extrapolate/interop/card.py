@@ -83,14 +83,14 @@ def _loading(run: Run, architecture: str, remote_code: bool, use_cache: bool) ->
     users_file = run.config.encoding.file_sha256 is not None or run.config.extension_sha256 is not None
     if remote_code:
         yield (
-            "No class of transformers computes this model. The folder has its own, in modeling_extrapolate.py: read it "
-            "before you trust it."
+            "No class of transformers computes this model. The folder has its own, in modeling_extrapolate.py and "
+            "the files that this one imports: read them before you trust them."
         )
         if users_file:
             yield "A part of it is a file of the user who trained the model, and may import other packages."
         else:
             yield (
-                "It needs torch and transformers alone. Where extrapolate is installed, import "
+                "It needs torch and transformers alone. If extrapolate is installed, import "
                 "extrapolate.transformers, and leave trust_remote_code out."
             )
         yield (

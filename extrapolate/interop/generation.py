@@ -11,8 +11,8 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
 from extrapolate.interop.export import depends_on_length
-from extrapolate.model.decoder import Decoder
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.llama import Decoder
 
 
 class Kept:

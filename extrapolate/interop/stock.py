@@ -18,7 +18,7 @@ from extrapolate.extensions.frequencies import NTK, Llama3, LongRoPE, NTKByParts
 from extrapolate.extensions.positions import PositionInterpolation
 from extrapolate.extensions.windows import Window
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Decoder
+from extrapolate.model.llama import Decoder
 
 # The names of a layer's weights there and here, but for those that are one matrix here.
 LAYER = {

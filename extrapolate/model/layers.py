@@ -1,22 +1,35 @@
-"""A model's encoding: one instance a layer, checked first where the class is of a user's own file."""
+"""A model's encoding, found by its name: one instance per layer, checked first if its class is in a user's file."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from extrapolate import specs
-from extrapolate.encodings.base import Dims, Encoding, find
+from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.errors import UserError
 from extrapolate.model.hooks import check
 from extrapolate.model.size import check_encoding
+from extrapolate.specs import user_files
+
+
+def find(name: str) -> type[Encoding]:
+    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises UserError if there is none."""
+    file, _, class_name = name.rpartition(":")
+    if name.endswith(".py"):
+        raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
+    if not file.endswith(".py"):
+        return encodings[name]
+    cls = user_files.load_user_class(Path(file), class_name, Encoding)
+    if not hasattr(cls, "display"):
+        raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
+    return cls
 
 
 def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
     """One instance per layer; `kv_heads` is G (default H).
 
-    Raises UserError on unknown names, arguments, or values the encoding refuses, and where a class of a user's file
-    does not do what an encoding must, or the layers do not fit into memory.
+    Raises UserError if the name or an argument is unknown, the encoding refuses a value, a class of a user's file does
+    not do what an encoding must, or the layers do not fit into memory.
     """
     cls = find(name)
     converted = specs.convert_arguments(cls, arguments, owner=name)
@@ -31,11 +44,3 @@ def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_head
     except (ArithmeticError, ValueError) as error:  # too large, divided by 0, or the logarithm of 0
         said = ", ".join(f"{key}={value}" for key, value in converted.items())
         raise UserError(f"{name}: {said} gives numbers that cannot be computed with: {error}") from error
-
-
-def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
-    """One instance per layer, of a class and its converted arguments."""
-    layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(dims.layers)]
-    for layer in layers[1:]:
-        layer.share(layers[0])
-    return layers

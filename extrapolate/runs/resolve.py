@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from extrapolate import specs
 from extrapolate.data.store import Store
-from extrapolate.encodings.base import Dims, find
+from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.layers import find, layer_encodings
 from extrapolate.runs import config as configs
 from extrapolate.runs import trust
 from extrapolate.runs.config import ImportedConfig, TrainedConfig

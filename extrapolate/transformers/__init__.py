@@ -14,7 +14,7 @@ except ImportError as error:
         "extrapolate.transformers needs the package transformers: pip install 'extrapolate[peers]'"
     ) from error
 
-from extrapolate.interop.export import AUTO_MAP, OWN, code_of
+from extrapolate.interop.code import AUTO_MAP, code_of
 from extrapolate.transformers import model
 from extrapolate.transformers.model import ExtrapolateConfig
 
@@ -28,7 +28,8 @@ class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
         classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))
         self.config.auto_map = AUTO_MAP
         super().save_pretrained(save_directory, *arguments, **options)
-        (Path(save_directory) / f"{OWN}.py").write_text(code_of(self.decoder, classes), encoding="utf-8")
+        for file, code in code_of(self.decoder, classes).items():
+            (Path(save_directory) / file).write_text(code, encoding="utf-8")
 
 
 AutoConfig.register(ExtrapolateConfig.model_type, ExtrapolateConfig)

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from extrapolate.encodings.base import Dims, Encoding, encodings
+from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.base import extensions
-from extrapolate.model.decoder import Decoder
-from extrapolate.model.layers import layers_of
+from extrapolate.model.llama import Decoder
 from extrapolate.model.maps import Maps
 
 

@@ -9,12 +9,12 @@ from extrapolate import specs
 from extrapolate.contract.causality import check_causality
 from extrapolate.contract.scale import check_scale
 from extrapolate.contract.subject import new, resolved_factor, tokens
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, find
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, layers_of
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import check
-from extrapolate.model.layers import layer_encodings, layers_of
+from extrapolate.model.layers import find, layer_encodings
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)

@@ -26,6 +26,8 @@ def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that is trusted is copied to a folder of the test, not of the developer."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, name)  # it is the folder of another test
 
 
 class TestFolder:
@@ -108,9 +110,12 @@ class TestFolder:
 
 
 class TestUsersFiles:
-    def test_names_that_both_have_stay_apart(self, tmp_path: Path, random_run: Callable[..., Run]) -> None:
+    @pytest.mark.parametrize("imports", ["plain", "under other names", "in other encodings"])
+    def test_names_that_both_have_stay_apart(
+        self, tmp_path: Path, random_run: Callable[..., Run], imports: str
+    ) -> None:
         """Of the user's file, which has a `slopes`, a `register` and an `Attention` of its own."""
-        (tmp_path / "mine.py").write_text(MINE)
+        (tmp_path / "mine.py").write_bytes(IMPORTS[imports] + MINE)
         run = random_run(tmp_path / "run", f"{tmp_path / 'mine.py'}:Mine")
         xt.export(run, tmp_path / "out")
         model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
@@ -136,13 +141,46 @@ class TestUsersFiles:
         with pytest.raises(ValueError, match="trust_remote_code=True"):
             transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
 
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            (
+                b"from extrapolate import train",
+                r"encoding\.py: an exported model cannot import train from extrapolate, only",
+            ),
+            (b"import extrapolate.errors", r"encoding\.py: import extrapolate\.errors under a name"),
+        ],
+    )
+    def test_what_cannot_be_copied_is_refused(
+        self, tmp_path: Path, random_run: Callable[..., Run], line: bytes, words: str
+    ) -> None:
+        (tmp_path / "mine.py").write_bytes(line + b"\n" + IMPORTS["plain"] + MINE)
+        run = random_run(tmp_path / "run", f"{tmp_path / 'mine.py'}:Mine")
+        with pytest.raises(UserError, match=words):
+            xt.export(run, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
-MINE = """
-import extrapolate as xt
-from math import log as scaled
 
-import torch
-
+# Each gives `scaled`, `torch` and a base class to `MINE`.
+IMPORTS = {
+    "plain": b"import torch\nimport extrapolate as xt\nfrom math import log as scaled\nBase = xt.Encoding\n",
+    "under other names": b"""\xef\xbb\xbfimport math, torch, extrapolate.encodings.base as theirs
+from typing import TYPE_CHECKING
+from extrapolate.encodings import (
+    alibi,  # has `slopes`, too
+    rope as _rope,
+); from extrapolate import Encoding as Base, UserError
+if TYPE_CHECKING:
+    from extrapolate.model.config import ModelConfig
+def scaled(x):
+    from extrapolate.encodings.alibi import slopes
+    assert (theirs.Encoding, alibi.slopes, issubclass(UserError, ValueError)) == (Base, slopes, True)
+    return math.log(x)
+""",
+    "in other encodings": "# -*- coding: latin-1 -*-\nfrom math import log as scaled\nimport torch\n\x0c\n"
+    "E = 'é\x85'; from extrapolate.encodings.base import Encoding as Base\nassert len(E) == 2\n".encode("latin-1"),
+}
+MINE = b"""
 
 def slopes(heads):
     return [2.0 ** -h for h in range(heads)]
@@ -156,9 +194,17 @@ class Attention:
     strength = scaled(3.0)
 
 
+class Other(Base):
+    display = "Other"
+
+
 @register
-class Mine(xt.Encoding):
+class Mine(Base):
     display = "Mine"
+
+    def __init__(self, dims):
+        super().__init__(dims)
+        self.other = Other(dims)
 
     def bias(self, pos_T, pos_S):
         slope_H = torch.tensor(slopes(self.dims.heads)) * Attention.strength

@@ -10,9 +10,10 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Attention, FeedForward, Model, SSMax
+from extrapolate.model.decoder import Model
 from extrapolate.model.dropout import Dropout
 from extrapolate.model.layers import layer_encodings
+from extrapolate.model.llama import Attention, FeedForward, SSMax
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.resolve import run_name

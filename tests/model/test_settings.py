@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from extrapolate.model import decoder
+from extrapolate.model import llama
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 
@@ -40,8 +40,8 @@ def test_a_bias_is_added_where_queries_and_values_read_different_inputs(monkeypa
     attention, encoding = model.blocks[0].attention, model.encoding
     torch.nn.init.normal_(attention.qkv.bias)
     seen: list[torch.Tensor] = []
-    attend = decoder.attend
-    monkeypatch.setattr(decoder, "attend", lambda q, k, v, scoring: seen.extend((q, k, v)) or attend(q, k, v, scoring))
+    attend = llama.attend
+    monkeypatch.setattr(llama, "attend", lambda q, k, v, scoring: seen.extend((q, k, v)) or attend(q, k, v, scoring))
     x_BTD, pos_T = torch.randn(2, 16, 32), torch.arange(16.0)
     attention(x_BTD, encoding, pos_T)
     queries, keys = 4 * 8, 2 * 8

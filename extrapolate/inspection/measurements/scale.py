@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extrapolate.encodings.base import Encoding
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
 from extrapolate.inspection.subject import Chunk, Inspected
-from extrapolate.model.decoder import Attention, Block
+from extrapolate.model.llama import Attention, Block
 
 
 @measurements.register("scale")

@@ -74,7 +74,9 @@ class Leaderboard(Section):
                 Text(EXPLAINED.format(clusters=clusters)),
             ]
             if table["low"].isna().any():
-                blocks.append(Text(f"Where a rank has no interval, {_NO_INTERVAL}."))
+                blocks.append(
+                    Text("A rank without an interval has fewer than 10 clusters, or shares no seed with other models.")
+                )
             if (table["seeds"] == 1).any():
                 blocks.append(Text(ONE_SEED))
         return Part(blocks, {"leaderboard.parquet": parquet(pd.concat(every, ignore_index=True))})

@@ -66,4 +66,4 @@ def test_models_that_share_no_seed_have_ranks_without_intervals(models, tmp_path
     shown = next(one for one in written.shown if "rank" in one.title)
     assert isinstance(shown, Table)
     assert shown.frame["ev=2"].to_list() == ["1", "2"]
-    assert "Where a rank has no interval, there are fewer than 10" in (tmp_path / "report/report.md").read_text()
+    assert "A rank without an interval has fewer than 10 clusters" in (tmp_path / "report/report.md").read_text()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.encodings.base import find
 from extrapolate.encodings.rope import RoPE
+from extrapolate.model.layers import find
 
 SOURCE = """
 from extrapolate.encodings.base import Encoding

@@ -1,0 +1,250 @@
+"""The Llama decoder, readable top to bottom.
+
+Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extrapolate.encodings.base import EMBEDDED, Encoding, Storage
+from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.model.attention import Observer, Scoring, attend
+from extrapolate.model.branches import attend_branches, branches_of
+from extrapolate.model.cache import Cache
+from extrapolate.model.dropout import Dropout
+from extrapolate.model.norm import RMSNorm
+from extrapolate.model.setting import Setting
+
+if TYPE_CHECKING:
+    from extrapolate.model.config import ModelConfig
+
+# At the start, of a block's matrices and of what makes logits. docs/training.md tells how they were found.
+GAIN, SMALL = 0.25, 0.02
+
+
+class Attention(nn.Module):
+    """Multi-head, or grouped-query, causal attention."""
+
+    def __init__(self, config: "ModelConfig", seq_len: int) -> None:
+        super().__init__()
+        self.sizes = (config.heads * config.head_dim, config.kv_heads * config.head_dim)
+        self.head_dim = config.head_dim
+        queries, keys = self.sizes
+        # One matrix: one product where queries, keys and values read the same input.
+        self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
+        if config.qkv_bias:  # added here, for Linear's own would draw random numbers, which move all later weights
+            self.qkv.bias = nn.Parameter(torch.zeros(queries + 2 * keys))
+        self.out = nn.Linear(queries, config.width, bias=False)
+        self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
+            nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
+        )
+        self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        encoding: Encoding,
+        pos_T: Tensor,
+        plan: Plan = PLAIN,
+        first_wanted: int = 0,
+        queries_per_chunk: int | None = None,
+        observer: Observer | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D].
+
+        With a cache, x are the tokens after those that it holds, pos_T the positions of both, and all of x is wanted.
+        """
+        queries, keys = self.sizes
+        own_pos_T = pos_T if cache is None else pos_T[cache.length :]
+        qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
+        if qk_input_BTD is v_input_BTD:
+            q, k, v = self.qkv(qk_input_BTD).split([queries, keys, keys], dim=-1)
+        elif type(self.qkv.weight) not in (nn.Parameter, Tensor):  # quantised, as a whole
+            q, k = self.qkv(qk_input_BTD)[..., : queries + keys].split([queries, keys], dim=-1)
+            v = self.qkv(v_input_BTD)[..., queries + keys :]
+        else:
+            weight, bias = self.qkv.weight, self.qkv.bias
+            qk_bias, v_bias = (None, None) if bias is None else (bias[: queries + keys], bias[queries + keys :])
+            q, k = F.linear(qk_input_BTD, weight[: queries + keys], qk_bias).split([queries, keys], dim=-1)
+            v = F.linear(v_input_BTD, weight[queries + keys :], v_bias)
+        q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
+        if cache is not None:
+            first_wanted = cache.length
+            k_BGTK, v_BGTK, x_BTD = cache.extend(encoding, k_BGTK, v_BGTK, x_BTD)
+            q_BHTK = F.pad(q_BHTK, (0, 0, first_wanted, 0))  # queries have their index in the window, too
+        state = encoding.prepare(x_BTD)
+        scale_HT = plan.query_scale(len(pos_T), pos_T.device)
+        if self.ssmax is not None:
+            scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
+        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer)
+        if plan.pairs is None:
+            q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T)
+            mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, scoring)
+        else:
+            branches = branches_of(plan, q_BHTK, k_BGTK, encoding)
+            mixed_BHTK = attend_branches(branches, v_BGTK, scoring)
+        return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+
+
+class SSMax(nn.Module):
+    """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln(i + 1) for query i, window or not.
+
+    One s a head and layer is learned. Its start is not in the copy of the paper we have; ours makes the factor
+    1 on average over a training window.
+    """
+
+    def __init__(self, heads: int, seq_len: int) -> None:
+        super().__init__()
+        mean = torch.arange(1, seq_len + 1).log().mean()
+        self.s_H = nn.Parameter((1 / mean).repeat(heads))
+
+    def forward(self, length: int) -> Tensor:
+        """The factor of each head and query, [H, T]."""
+        return torch.outer(self.s_H, torch.arange(1, length + 1, device=self.s_H.device).log())
+
+
+class FeedForward(nn.Module):
+    """SwiGLU, or GeGLU."""
+
+    def __init__(self, config: "ModelConfig") -> None:
+        super().__init__()
+        self.gelu = config.activation == "gelu_tanh"
+        self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
+        self.down = nn.Linear(config.ff_width, config.width, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
+        opened_BTF = F.gelu(gate_BTF, approximate="tanh") if self.gelu else F.silu(gate_BTF)
+        return self.down(opened_BTF * up_BTF)
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each on the normalised residual stream; what they give is normalised on demand."""
+
+    def __init__(self, config: "ModelConfig", encoding: Encoding, seq_len: int) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.attention_norm = RMSNorm(config.width, eps=config.norm_eps)
+        self.attention = Attention(config, seq_len)
+        self.feed_forward_norm = RMSNorm(config.width, eps=config.norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.attention_post_norm, self.feed_forward_post_norm = (
+            RMSNorm(config.width, eps=config.norm_eps) if config.post_norms else None for _ in range(2)
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        encoding: Encoding,
+        pos_T: Tensor,
+        plan: Plan,
+        first_wanted: int = 0,
+        queries_per_chunk: int | None = None,
+        observer: Observer | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """What leaves the block for the tokens from index `first_wanted` on, [B, T - first_wanted, D].
+
+        `encoding` is the block's own, as the plan changes it.
+        """
+        normed_BTD = self.attention_norm(x_BTD)
+        mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
+        if self.attention_post_norm is not None:
+            mixed_BTD = self.attention_post_norm(mixed_BTD)
+        x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
+        fed_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
+        if self.feed_forward_post_norm is not None:
+            fed_BTD = self.feed_forward_post_norm(fed_BTD)
+        return x_BTD + self.dropout(fed_BTD)
+
+
+class Decoder(nn.Module):
+    """A Llama decoder whose position enters through `encodings`, one a layer."""
+
+    def __init__(self, config: "ModelConfig", encodings: Sequence[Encoding], seq_len: int) -> None:
+        """Builds it with fresh weights: see `_draw`. `seq_len` is the training length in tokens."""
+        super().__init__()
+        self.config, self.seq_len = config, seq_len
+        self.embedding = nn.Embedding(config.vocab_size, config.width)
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config, encoding, seq_len) for encoding in encodings)
+        self.norm = RMSNorm(config.width, eps=config.norm_eps)
+        self.head = nn.Linear(config.width, config.vocab_size, bias=False)
+        if config.tied_embeddings:
+            self.head.weight = self.embedding.weight
+        self._draw()
+
+    @torch.no_grad()
+    def _draw(self) -> None:
+        """Draws normal weights, so that the residual stream starts at a size that training need not change first.
+
+        A block's matrices have the deviation 0.25 (columns)^-0.5, and those that write to the stream, as in GPT-2, a
+        (2 layers)^-0.5 of that. The head has 0.02: first predictions are nearly equal ones. Where embeddings are tied
+        to it, the last norm starts with 0.02 instead of 1. The encodings' own parameters stay.
+        """
+        nn.init.normal_(self.embedding.weight, std=EMBEDDED)
+        for block in self.blocks:
+            attention, feed_forward = cast(Block, block).attention, cast(Block, block).feed_forward
+            for matrix in (attention.qkv, feed_forward.gate_up):
+                nn.init.normal_(matrix.weight, std=GAIN * matrix.in_features**-0.5)
+            for matrix in (attention.out, feed_forward.down):
+                nn.init.normal_(matrix.weight, std=GAIN * (2 * len(self.blocks) * matrix.in_features) ** -0.5)
+        if self.config.tied_embeddings:
+            self.norm.weight.fill_(SMALL)
+        else:
+            nn.init.normal_(self.head.weight, std=SMALL)
+
+    @property
+    def encodings(self) -> list[Encoding]:
+        """Each layer's encoding."""
+        return [cast(Block, block).encoding for block in self.blocks]
+
+    @property
+    def encoding(self) -> Encoding:
+        """The first layer's encoding: the one that sees the embedding."""
+        return cast(Block, self.blocks[0]).encoding
+
+    def defined_at(self, length: int, plan: Plan) -> bool:
+        """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
+        return all(encoding.defined_at(length, plan) for encoding in self.encodings)
+
+    def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
+        """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
+
+        Worth making once where several forward passes have one plan.
+        """
+        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in self.encodings))
+
+    def hidden(
+        self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
+    ) -> Tensor:
+        """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
+
+        The first token of every window has index 0, or follows those that a cache holds; the cache then holds both,
+        and first_wanted must be 0. A bare plan is resolved first: see `setting`.
+        """
+        setting = plan if isinstance(plan, Setting) else self.setting(plan)
+        plan, encodings = setting.plan, setting.encodings
+        queries, observer = setting.queries_per_chunk, setting.observer
+        past = 0 if cache is None else cache.length
+        index_T = torch.arange(past + tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
+        pos_T = encodings[0].positions(index_T)
+        if plan.position_scale != 1.0:
+            pos_T = pos_T * plan.position_scale
+        x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T[past:] if past else pos_T))
+        *blocks, last = self.blocks
+        for block, encoding in zip(blocks, encodings, strict=False):
+            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries, observer=observer, cache=cache)
+        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries, observer, cache))
+
+    def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
+        """Logits, [B, T, V]."""
+        return self.head(self.hidden(tokens_BT, plan))
