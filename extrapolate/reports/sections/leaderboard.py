@@ -75,7 +75,7 @@ class Leaderboard(Section):
             ]
             if table["low"].isna().any():
                 blocks.append(
-                    Text("A rank without an interval has fewer than 10 clusters, or shares no seed with other models.")
+                    Text("A rank without an interval has fewer than 10 clusters, or shares no seed with others.")
                 )
             if (table["seeds"] == 1).any():
                 blocks.append(Text(ONE_SEED))
