@@ -163,7 +163,7 @@ def test_the_zoo_names_encodings_and_arguments_that_there_are() -> None:
 
 
 def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_model() -> None:
-    text = page("zoo.md")
+    text = page("results/zoo.md")
     assert "not a ranking" in text
     assert "our reading of arXiv 2509.19569" in " ".join(text.split())
     wanted = len({cell.model_name for cell in cells_of(ZOO)})

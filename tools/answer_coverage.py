@@ -1,7 +1,7 @@
 """How often a report's answer says what is not so, and what it finds: python tools/answer_coverage.py [REPORTS]
 
-Seven models and nine with an extension are evaluated at 2x to 16x, on 52 documents, as in docs/books.md. Beside the
-family of comparisons that the answer rests on: all models at all lengths at once.
+Seven models and nine with an extension are evaluated at 2x to 16x, on 52 documents, as in docs/results/books.md. Also
+measured, for comparison with the family that the answer rests on: all models at all lengths at once.
 """
 
 import sys
@@ -22,7 +22,7 @@ NOISE = 0.5  # nats, in every target
 WITHIN = 0.005  # nats: what a seed changes of a model at every length
 DEPTH = 0.5  # nats: how much worse a model is with a seed that fails
 # How far a model is above its context cut back to L, at each length, and the deviation of that over seeds, nats: those
-# of docs/books.md, fixed-target. An extension is looked at where it is longest alone.
+# of docs/results/books.md, fixed-target. An extension is looked at where it is longest alone.
 BOOKS = {
     "RoPE": ((0.341, 0.551, 0.700, 0.850), (0.111, 0.094, 0.085, 0.073)),
     "p-RoPE": ((0.272, 0.498, 0.671, 0.842), (0.081, 0.077, 0.080, 0.066)),

@@ -1,4 +1,4 @@
-"""Does a study and writes docs/books.md: the losses at each of its training lengths, and pictures of them.
+"""Does a study and writes docs/results/books.md: the losses at each of its training lengths, and pictures of them.
 
 python tools/books.py STUDY.toml, where STUDY.toml is examples/studies/books.toml with your books. What is done there is
 not done again.
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from studies import DOCS, PICTURES, below, chapters
+from studies import PICTURES, RESULTS, below, chapters
 
 import extrapolate as xt
 from extrapolate import files
@@ -34,14 +34,14 @@ def main(study: Path) -> None:
         sys.exit(f"{study}: {done.failed}")
     rows = {folder: pd.read_parquet(folder / "evals.parquet") for folder in done.reports}
     parts = [beginning(pd.concat(rows.values()))]
-    (DOCS / PICTURES).mkdir(exist_ok=True)
+    (RESULTS / PICTURES).mkdir(exist_ok=True)
     for folder, written in done.reports.items():
         seq_len = rows[folder]["seq_len"].iloc[0]
         for name in SHOWN:
-            shutil.copyfile(folder / name, DOCS / PICTURES / f"books-L{seq_len}-{name}")
+            shutil.copyfile(folder / name, RESULTS / PICTURES / f"books-L{seq_len}-{name}")
         report = (folder / "report.md").read_text(encoding="utf-8")
         parts.append(section(seq_len, written.answer, report))
-    files.write_text(DOCS / PAGE, "\n".join(parts))
+    files.write_text(RESULTS / PAGE, "\n".join(parts))
 
 
 def beginning(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Does the published studies of examples/studies/ at their small scale, and writes docs/published-studies.md.
+"""Does the published studies of examples/studies/ at their small scale, and writes docs/results/published-studies.md.
 
 python tools/studies.py [FOLDER] puts the studies into FOLDER (default: sweeps/). What is done there is not done again.
 """
@@ -17,7 +17,7 @@ from extrapolate import files
 from extrapolate.cli.flags import CommandLine
 
 ROOT = Path(__file__).parent.parent
-STUDIES, DOCS = ROOT / "examples" / "studies", ROOT / "docs"
+STUDIES, RESULTS = ROOT / "examples" / "studies", ROOT / "docs" / "results"
 PAGE, PICTURES = "published-studies.md", "studies"
 SCALE, TOOK = "tiny", "took.json"
 
@@ -63,12 +63,12 @@ def main(folder: Path) -> None:
     for shown, out in folders.items():
         _sweep(STUDIES / f"{shown.file}.toml", out)
     sections = [BEGINNING]
-    (DOCS / PICTURES).mkdir(exist_ok=True)
+    (RESULTS / PICTURES).mkdir(exist_ok=True)
     for shown, out in folders.items():
         for name in shown.pictures:
-            shutil.copyfile(out / "report" / name, DOCS / PICTURES / f"{shown.file}-{name}")
+            shutil.copyfile(out / "report" / name, RESULTS / PICTURES / f"{shown.file}-{name}")
         sections.append(section(shown, (out / "report" / "report.md").read_text(encoding="utf-8"), took(out)))
-    files.write_text(DOCS / PAGE, "\n".join(sections))
+    files.write_text(RESULTS / PAGE, "\n".join(sections))
 
 
 def _sweep(study: Path, out: Path) -> None:
