@@ -1,6 +1,6 @@
 """Remakes everything in docs/ that is made from code: make docs, or python docs/generate.py [FOLDER]
 
-Into another folder than docs/ it draws no pictures of encodings.
+Into another folder than docs/ it draws no pictures of encodings, and the package stays as it is.
 """
 
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 import gpu_hours
 import looks
 import python_calls
+import settings
 
 from extrapolate.catalogue.data import data_page
 from extrapolate.catalogue.encodings import encodings_page
@@ -32,6 +33,7 @@ SECTIONS = {  # what stands between two comments of a page that is otherwise wri
     ("protocols.md", "protocols"): protocols_table,
     ("python-api.md", "calls"): python_calls.table,
     ("scaling.md", "gpu hours"): gpu_hours.table,
+    ("setting-up.md", "settings"): settings.table,
 }
 
 
@@ -56,5 +58,6 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]) if sys.argv[1:] else DOCS)
-    if not sys.argv[1:]:  # they take half a minute
+    if not sys.argv[1:]:  # the pictures take half a minute
+        settings.FILE.write_text(settings.typed(), encoding="utf-8")
         looks.draw(DOCS)

@@ -1,4 +1,7 @@
-"""What CONTRIBUTING.md shows is true: each example is one file, and with it in its folder it works everywhere."""
+"""What CONTRIBUTING.md shows is true: each example is one file, and with it in its folder it works everywhere.
+
+So does a setting that is one more field.
+"""
 
 import json
 import os
@@ -18,9 +21,26 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^```python\n# (extrapolate/\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 
+# A setting, declared in one place: its line goes before another's.
+SETTING = """    boost: Annotated[float, _flag("how much to boost")] = Field(0.5, gt=0, le=3)
+"""
+STUDY = """
+[base]
+seq_len = 16
+boost = {boost}
+{sizes}
+[axes]
+encoding = ["decay"]
+[evaluate]
+factors = [1]
+protocols = ["windows"]
+max_targets = 512
+"""
+SIZES = dict(layers=1, tokens=1024, batch_tokens=512, precision="fp32", device="cpu", compile=False)
+
 # It runs where the examples lie in a copy of the package, and nothing else has changed.
 PROGRAM = """
-import json, sys
+import inspect, json, sys
 from pathlib import Path
 
 import typer.testing
@@ -51,15 +71,16 @@ def store_of(spec):
 def said_by(*arguments):
     return typer.testing.CliRunner().invoke(app, arguments).output
 
-docs, data = sys.argv[1:]
+docs, data = sys.argv[1:3]
 sys.path.append(docs)
 import generate
 
 Path("docs").mkdir()
 generate.main(Path("docs"))
 
-sizes = dict(layers=1, tokens=1024, batch_tokens=512, precision="fp32", device="cpu", compile=False)
-run = xt.train("decay", seq_len=16, data=data, out="ckpt/decay", **sizes)
+sizes = json.loads(sys.argv[3])
+run = xt.train("decay", seq_len=16, boost=1.5, data=data, out="ckpt/decay", **sizes)
+xt.sweep("study.toml", out="study")
 few = dict(factors=(1, 2), device="cpu")
 rows = xt.evaluate(run, extend="root", protocols=["windows", "last-token"], max_targets=512, **few)
 xt.evaluate_probes(run, "twice", trials=2, **few)
@@ -76,8 +97,17 @@ json.dump({
     "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
     "said": {name: said_by(*name.split()) for name in (
         "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help", "bench --help",
-        "inspect --help",
+        "inspect --help", "train --help",
     )},
+    "boosts": [
+        json.loads((Path(folder) / "config.json").read_text())["config"]["model"]["boost"]
+        for folder in ("ckpt/decay", *Path("study").glob("**/decay-*"))
+        if (Path(folder) / "config.json").exists()
+    ],
+    "signature": str(inspect.signature(xt.train).parameters["boost"]),
+    "bounds": [
+        refusal(xt.train, "decay", seq_len=16, data=data, boost=4.0), refusal(xt.sweep, "wrong.toml", out="wrong"),
+    ],
     "refused": [
         refusal(xt.evaluate, run, protocols=["last-tokens"]), refusal(xt.train, "decai", seq_len=16, data=data),
         refusal(open_source, "nowhere"), refusal(open_source, "synthetic"),
@@ -103,11 +133,18 @@ def folder(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, code in EXAMPLES.items():
         assert not (folder / name).exists()
         (folder / name).write_text(code, encoding="utf-8")
+    config = folder / "extrapolate/model/config.py"
+    before, field, after = config.read_text(encoding="utf-8").partition("    ssmax: Annotated")
+    config.write_text(before + SETTING + field + after, encoding="utf-8")
+    values = SIZES | {"data": str(store)}
+    sizes = "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+    for name, boost in (("study", 2.5), ("wrong", 4.0)):
+        (folder / f"{name}.toml").write_text(STUDY.format(boost=boost, sizes=sizes), encoding="utf-8")
     (folder / "stores").mkdir()
     rows = [f'{n},"row {n}: {"some text, " * (10 + n)}"' for n in range(6)]
     (folder / "table.csv").write_text("\n".join(["number,text", *rows]), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, ROOT / "docs", store],
+        [sys.executable, "-c", PROGRAM, ROOT / "docs", store, json.dumps(SIZES)],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -228,3 +265,14 @@ def test_a_metric(folder, found) -> None:
     assert (rows["worst_loss"] > rows["loss"]).all()
     assert "\n- `worst_loss` (number, nats). The largest loss of a single target." in page(folder, "results.md")
     assert "The largest loss of a single target." in found["said"]["columns evals"]
+
+
+def test_a_setting(folder, found) -> None:
+    assert re.search(r"--boost <float>\s+how much to boost\n", found["said"]["train --help"])
+    assert found["signature"] == "boost: float | None = None"
+    assert found["boosts"] == [1.5, 2.5]
+    called, swept = found["bounds"]
+    assert "boost" in called
+    assert "less than or equal to 3" in called
+    assert re.match(r"wrong\.toml, line 4: .*boost", swept)
+    assert "| `boost` | `--boost` | `model` | 0.5 | how much to boost |" in page(folder, "setting-up.md")

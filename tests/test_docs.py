@@ -1,5 +1,6 @@
 """The pages in docs/ say what the code says, and their commands run."""
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -42,6 +43,12 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
     assert made.keys() >= {*pages, "inspection.md", "python-api.md", "scaling.md"}
     for name, text in made.items():
         assert page(name) == text, f"docs/{name} is not what the code says: run `make docs`"
+
+
+def test_the_types_of_settings_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    settings = importlib.import_module("settings")
+    assert settings.FILE.read_text(encoding="utf-8") == settings.typed(), "run `make docs`"
 
 
 def test_every_protocol_has_its_picture() -> None:

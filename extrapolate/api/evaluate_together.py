@@ -9,7 +9,7 @@ from extrapolate import results
 from extrapolate.api.applying import applying
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
-from extrapolate.api.train import opened_store
+from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing

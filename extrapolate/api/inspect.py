@@ -13,7 +13,7 @@ from extrapolate.api.applying import applying, table
 from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
 from extrapolate.api.evaluated_runs import Runs, store_of, subjects
 from extrapolate.api.failures import Failures
-from extrapolate.api.train import opened_store
+from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.keeping import keeping_rows

@@ -2,63 +2,72 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
-from extrapolate.api import arguments
-from extrapolate.api.evaluated_runs import imported
-from extrapolate.api.own_class import EncodingClass, as_spec
-from extrapolate.api.tokenize import default_store
-from extrapolate.data.store import Store
-from extrapolate.errors import UserError
-from extrapolate.extensions.recipe import Recipe
-from extrapolate.interop import trackers
-from extrapolate.interop.imported import PREFIX, place_of
-from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
-from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.machine.distributed import joined, world_size
+from extrapolate.api.settings import TrainingSettings
+from extrapolate.model.config import ModelConfig
 from extrapolate.progress import QUIET, Progress
-from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
-from extrapolate.runs.resolve import check as check_request
-from extrapolate.runs.run import STATE, Run
-from extrapolate.training import loop
-from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
-from extrapolate.training.resuming import resolve_resumed, run_in
+from extrapolate.runs.presets import PRESETS
+from extrapolate.runs.training_config import TrainingConfig
+from extrapolate.specs.settings import AUTO, Flag, flags_of, public
+
+if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
+    from extrapolate.api.own_class import EncodingClass
+    from extrapolate.data.store import Store
+    from extrapolate.runs.run import Run
 
 
+@public(TrainingConfig, ModelConfig)
 def train(
-    encoding: str | EncodingClass | None = None,
+    encoding: Annotated[
+        "str | EncodingClass | None",
+        Flag("the encoding: rope, expe:size=16, my_file.py:MyEncoding", "Model", "--pe"),
+    ] = None,
     *,
-    seq_len: int | None = None,
-    data: str | Path | Store | None = None,
-    preset: str | None = None,
-    tokens: int | None = None,
-    batch_tokens: int | None = None,
-    optimizer: str | None = None,
-    lr: float | None = None,
-    layers: int | None = None,
-    width: int | None = None,
-    heads: int | None = None,
-    ssmax: bool | None = None,
-    qk_norm: bool | None = None,
-    qkv_bias: bool | None = None,
-    probes: str | None = None,
-    seed: int | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    save_every: int | None = None,
-    keep_every: int | None = None,
-    device: str = "auto",
-    precision: str = "auto",
-    compile: bool | None = None,
-    config: str | Path | None = None,
-    start: str | Path | Run | None = None,
-    extend: str | None = None,
-    fsdp: bool = False,
-    tracker: str | None = None,
-    trust_code: bool = False,
+    preset: Annotated[str | None, Flag(", ".join(PRESETS), "Model", usual="tiny")] = None,
+    data: Annotated[
+        "str | Path | Store | None",
+        Flag("token store", "Data", usual="data/stdlib, made on first use", envvar="EXTRAPOLATE_DATA"),
+    ] = None,
+    out: Annotated[str | Path | None, Flag("the run's folder", "The run", usual="ckpt/<name>")] = None,
+    resume: Annotated[bool, Flag("continue the run in `out`, with its own settings", "The run")] = False,
+    save_every: Annotated[int | None, Flag("tokens between saved states", "The run", usual="30 s", least=1)] = None,
+    keep_every: Annotated[
+        int | None, Flag("tokens between checkpoints that are kept for evaluation", "The run", usual="none", least=1)
+    ] = None,
+    tracker: Annotated[
+        Literal["trackio", "wandb", "tensorboard"] | None,
+        Flag("tell it each row of the log: docs/setting-up.md", "The run", usual="none", envvar="EXTRAPOLATE_TRACKER"),
+    ] = None,
+    config: Annotated[
+        str | Path | None, Flag("read settings from a TOML file, or a run's config.json", "From settings or a run")
+    ] = None,
+    start: Annotated[
+        "str | Path | Run | None",
+        Flag(
+            "start from the weights of this run, or of hf:NAME_OR_FOLDER, as another run",
+            "From settings or a run",
+            "--from",
+        ),
+    ] = None,
+    extend: Annotated[
+        str | None,
+        Flag(
+            "with `start`: the extension that belongs to the new run: pi:factor=4; without-own: it has none",
+            "From settings or a run",
+        ),
+    ] = None,
+    fsdp: Annotated[
+        bool,
+        Flag("where torchrun starts several processes: each holds a part of the model, not all of it", "Machine"),
+    ] = False,
+    trust_code: Annotated[
+        bool,
+        Flag("run Python files that came with a run or `config`; read them first", "From settings or a run"),
+    ] = False,
     progress: Progress = QUIET,
-) -> Run:
+    **settings: Unpack[TrainingSettings],
+) -> "Run":
     """Trains one model and returns its run.
 
     An argument of None is decided by the configuration file, the preset or L.
@@ -91,153 +100,24 @@ def train(
     Raises UserError on anything unknown or out of range, a tracker that is not installed, or where `out` holds another
     run; RuntimeError where the loss is no longer finite; Interrupted where the user stops it, with the state saved.
     """
+    from extrapolate.api.own_class import as_spec
+    from extrapolate.api.training import path_of, train_with
+    from extrapolate.interop import trackers
+    from extrapolate.interop.trackers import Tracking
+    from extrapolate.machine.allocator import keep_freed_memory
+    from extrapolate.runs.resolve import TrainingRequest
+    from extrapolate.runs.run import Run
+
     keep_freed_memory()
     trackers.check(tracker)
-    flags = {
-        "seq_len": seq_len, "tokens": tokens, "batch_tokens": batch_tokens, "optimizer": optimizer, "lr": lr,
-        "seed": seed, "compile": compile, "probes": probes, "device": None if device == "auto" else device,
-        "precision": None if precision == "auto" else precision,
-    }  # fmt: skip
-    origin = start.path if isinstance(start, Run) else path_of("start", start)
+    automatic = {one.name for one in flags_of(train) if one.flag.auto}
+    given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
-        request = TrainingRequest(
-            spec, preset, path_of("config", config),
-            {
-                "layers": layers, "width": width, "heads": heads, "ssmax": ssmax, "qk_norm": qk_norm,
-                "qkv_bias": qkv_bias,
-            },
-            flags, trust_code,
-        )  # fmt: skip
+        request = TrainingRequest.of(
+            {**given, "encoding": spec, "preset": preset}, path_of("config", config), trust_code
+        )
         return train_with(
             request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
-            start=origin, extend=extend, fsdp=fsdp, tracking=Tracking(tracker), progress=progress,
+            start=start.path if isinstance(start, Run) else path_of("start", start), extend=extend, fsdp=fsdp,
+            tracking=Tracking(tracker), progress=progress,
         )  # fmt: skip
-
-
-def train_with(
-    request: TrainingRequest,
-    *,
-    data: str | Path | Store | None,
-    out: Path | None,
-    resume: bool,
-    save_every: int | None,
-    keep_every: int | None,
-    start: Path | None,
-    extend: str | None,
-    progress: Progress,
-    fsdp: bool = False,
-    timed: bool = True,
-    tracking: Tracking = UNTRACKED,
-) -> Run:
-    """What `train` does: see there. timed: how long it takes is kept; not where other work runs beside."""
-    if fsdp and world_size() == 1:
-        raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
-    with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
-        if not ranks.first:
-            progress = QUIET
-        folder = out
-        extension: Recipe | None = None
-        there = run_in(folder) if resume and folder is not None else None
-        if start is not None and str(start).startswith(PREFIX):
-            checkpoint = str(start)
-            if there is not None and (there.finished or (there.path / STATE).exists()):  # which has all it needs
-                start = place_of(checkpoint.removeprefix(PREFIX))
-            else:
-                start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
-        if request.trust_code:
-            for one in (there, Run.open(start) if start and start.exists() else None):
-                if one is not None:
-                    one.trust_code()
-        if extend is not None and start is None and (there is None or there.trained.origin is None):
-            raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
-        store = opened_store(data if data is not None else data_path(request))
-        if there is not None:
-            folder = there.path
-            resolved, user_file = resolve_resumed(there, request, start, extend, store)
-            if there.finished:
-                if ranks.first:
-                    loop.tidy(folder)
-                progress.say(f"{folder} is already finished: nothing to do")
-                return there
-            store = store or Store.open(Path(resolved.data.path))
-        else:
-            if start is None:
-                if resume and folder is not None and request.pe is None and request.file is None:
-                    raise UserError(f"{folder} holds no run: to begin one there, name its encoding, `encoding='rope'`")
-                check_request(request)
-            if store is None:
-                store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
-            if start:
-                resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
-            else:
-                resolved, user_file = resolve(request, store)
-            folder = folder or Path("ckpt") / run_name(resolved)
-        train_tokens = store.manifest["splits"]["train"]["tokens"]
-        if resolved.training.tokens > train_tokens:
-            progress.say(
-                f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
-            )
-        with (
-            progress.display("tokens") as display,
-            trackers.tracked(folder, tracking, progress.say) as track,
-        ):
-            shown = Shown(resolved, folder.name, display.update)
-            run = loop.train(
-                resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
-                start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, report=both(shown.report, track), progress=shown.advance,
-                ranks=ranks, fsdp=fsdp, timed=timed,
-            )  # fmt: skip
-        if not shown.last:
-            progress.say(f"{folder} is already finished: nothing to do")
-            return run
-        seconds = run.training_seconds()
-        took = "" if seconds is None else f", {seconds:.0f} s"
-        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats{took}")
-        return run
-
-
-def path_of(parameter: str, given: str | Path | None) -> Path | None:
-    """A path that may be given. Raises UserError if something else is."""
-    return None if given is None else arguments.path(parameter, given)
-
-
-def opened_store(data: str | Path | Store | None) -> Store | None:
-    """The store that `data` is, or names; None for none. Raises UserError if it is something else."""
-    return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
-
-
-def both(first: Report, second: Report) -> Report:
-    """Tells each row of metrics to one and to the other."""
-
-    def report(row: dict[str, Any]) -> None:
-        first(row)
-        second(row)
-
-    return report
-
-
-class Shown:
-    """What a training's display says: the step, the last losses and the learning rate."""
-
-    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
-        training = config.training
-        self.name, self.steps, self.update = name, training.steps, update
-        self.total = training.steps * training.batch_size * training.seq_len
-        self.done = 0.0
-        self.last: dict[str, float] = {}
-
-    def advance(self, what: str, inputs: float) -> None:
-        """So many more inputs are done."""
-        self.done += inputs
-        last = self.last
-        notes = [f"step {last.get('step', 0):.0f}/{self.steps}"] if last else []
-        notes += [f"{name} {last[key]:.3f}" for name, key in (("loss", "loss"), ("val", "val_loss")) if key in last]
-        notes += [f"lr {last['lr']:.1e}"] if "lr" in last else []
-        part = self.name if what == "training" else f"{self.name}, {what}"
-        self.update(part, self.done, self.total, "  ".join(notes))
-
-    def report(self, row: dict[str, float]) -> None:
-        """A row of metrics was logged."""
-        self.last.update(row)
-        self.advance("training", 0)

@@ -53,3 +53,8 @@ def most_targets() -> str:
     """The protocols' own limits: `windows 131072, the others 8192`."""
     own = {name: values.get("max_targets") for name, values in registered("evaluation/protocols").items()}
     return ", ".join([*(f"{name} {most}" for name, most in own.items() if most), f"the others {MAX_TARGETS}"])
+
+
+def filled(help: str) -> str:
+    """A line of help, with what is registered in place of `{probes}` and the like."""
+    return help.format(probes=probes()) if "{" in help else help

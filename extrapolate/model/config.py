@@ -1,14 +1,16 @@
 """The model's sizes."""
 
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from extrapolate.errors import UserError
-from extrapolate.specs.settings import Count, Section
+from extrapolate.specs.settings import Count, Flag, Section
 
 # No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
 MOST_LAYERS = 10_000
+_flag = partial(Flag, panel="Model")
 
 
 class ModelConfig(Section):
@@ -23,18 +25,18 @@ class ModelConfig(Section):
     """
 
     vocab_size: Count
-    width: Count = 128
-    layers: int = Field(4, gt=0, le=MOST_LAYERS)
-    heads: Count = 4
+    layers: Annotated[int, _flag("number of blocks, in place of the preset's")] = Field(4, gt=0, le=MOST_LAYERS)
+    width: Annotated[Count, _flag("channels D of the residual stream, in place of the preset's")] = 128
+    heads: Annotated[Count, _flag("heads of attention, of D / heads channels each")] = 4
     kv_heads: Count = 4
     head_dim: Count = 32
     ff_width: Count = 384
     tied_embeddings: bool = False
     dropout: float = Field(0.0, ge=0, lt=1)
     norm_eps: float = Field(1e-5, gt=0, le=1)
-    ssmax: bool = False
-    qk_norm: bool = False
-    qkv_bias: bool = False
+    ssmax: Annotated[bool, _flag("multiply the scores of query i by s ln(i + 1)")] = False
+    qk_norm: Annotated[bool, _flag("normalise queries and keys per head")] = False
+    qkv_bias: Annotated[bool, _flag("biases of queries, keys and values")] = False
     activation: Literal["silu", "gelu_tanh"] = "silu"
     post_norms: bool = False
 

@@ -43,6 +43,15 @@ class TrainingRequest:
     training: Mapping[str, Any] | None = None
     trust_code: bool = False
 
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], file: Path | None = None, trust_code: bool = False) -> "TrainingRequest":
+        """From settings by name: `encoding`, `preset`, and those of the model and its training; others are left out."""
+        model, training = (
+            {name: value for name, value in settings.items() if name in section.model_fields}
+            for section in (ModelConfig, TrainingConfig)
+        )
+        return cls(settings.get("encoding"), settings.get("preset"), file, model, training, trust_code)
+
 
 def check(request: TrainingRequest) -> None:
     """Raises UserError if a new run's request lacks an encoding or a training length: before text is tokenised."""

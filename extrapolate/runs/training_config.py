@@ -1,15 +1,16 @@
 """How a model is trained."""
 
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from extrapolate.data.mixture import Mixture
 from extrapolate.errors import UserError
 from extrapolate.names import LEFT_OUT, LONGEST
-from extrapolate.specs.settings import Count, Section
+from extrapolate.specs.settings import Count, Flag, Section
 
 RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates where none is given
+_training, _machine = partial(Flag, panel="Training"), partial(Flag, panel="Machine")
 
 
 class TrainingConfig(Section):
@@ -18,23 +19,40 @@ class TrainingConfig(Section):
     probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
     """
 
-    seq_len: int = Field(gt=1, le=LONGEST)
-    tokens: Count = 1_000_000
-    batch_tokens: Count = 2048
+    seq_len: Annotated[int, Flag("training length L, tokens", "Model")] = Field(gt=1, le=LONGEST)
+    tokens: Annotated[Count, _training("training budget, tokens")] = 1_000_000
+    batch_tokens: Annotated[Count, _training("tokens in one step")] = 2048
     micro_batch_tokens: Count = 4096
-    optimizer: Literal["muon", "adamw"] = "muon"
-    lr: float = Field(RATES["muon"], gt=0, le=1e30)  # as float32 has it
+    optimizer: Annotated[
+        Literal["muon", "adamw"],
+        _training("muon, for the blocks' matrices, or adamw for all", usual="the preset's"),
+    ] = "muon"
+    lr: Annotated[float, _training("peak learning rate", usual="the preset's, or the optimiser's")] = Field(
+        RATES["muon"], gt=0, le=1e30
+    )  # as float32 has it
     min_lr_ratio: float = Field(0.0, ge=0, le=1)
     warmup_ratio: float = Field(0.05, ge=0, le=1)
     weight_decay: float = Field(0.1, ge=0, le=1e6)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.95, ge=0, lt=1)
     clip: float = Field(1.0, gt=0)
-    seed: int = Field(0, ge=0, lt=2**64)  # as torch takes seeds
-    device: Literal["cpu", "cuda"] = "cpu"
-    precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = False
-    probes: str | None = None
+    seed: Annotated[int, _training("seed of weights, order and dropout", usual="0")] = Field(
+        0,
+        ge=0,
+        lt=2**64,  # as torch takes seeds
+    )
+    device: Annotated[Literal["cpu", "cuda"], _machine("what computes", auto=True, envvar="EXTRAPOLATE_DEVICE")] = "cpu"
+    precision: Annotated[
+        Literal["fp32", "bf16"], _machine("auto: bf16 where the hardware computes in it", auto=True)
+    ] = "fp32"
+    compile: Annotated[
+        bool,
+        _machine("use torch.compile", off=True, usual="where the run is long enough"),
+    ] = False
+    probes: Annotated[
+        str | None,
+        Flag("share of windows for each probe ({probes}): passkey=0.25,mqar=0.25; off: all text", "Data"),
+    ] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -50,6 +68,8 @@ class TrainingConfig(Section):
     @field_validator("probes")
     @classmethod
     def _one_text_for_one_mixture(cls, probes: str | None) -> str | None:
+        from extrapolate.data.mixture import Mixture  # imports numpy, and the command line reads the fields above
+
         return None if probes is None or probes.strip() == LEFT_OUT else Mixture.parse(probes).text
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
-from extrapolate.studies.study import MODEL, TRAINING, Evaluation, Study
+from extrapolate.studies.study import Evaluation, Study
 from extrapolate.studies.toml_lines import Place
 from extrapolate.training.fine_tuning import continued
 from extrapolate.training.resuming import run_in
@@ -75,8 +75,7 @@ def request_of(cell: Cell, study: Study) -> TrainingRequest:
     settings = cell.settings
     if cell.continues is not None:
         settings = study.fine_tunings[int(cell.place[1])].settings
-    model, training = ({k: v for k, v in settings.items() if k in known} for known in (MODEL, TRAINING))
-    return TrainingRequest(settings.get("encoding"), settings.get("preset"), None, model, training)
+    return TrainingRequest.of(settings)
 
 
 def resolve_cells(

@@ -48,7 +48,7 @@ def perform(
     and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
     """
     from extrapolate.api.evaluate import evaluate_with
-    from extrapolate.api.train import train_with
+    from extrapolate.api.training import train_with
     from extrapolate.training.loop import NotFinite
 
     with trust.only(cell.code):

@@ -68,7 +68,7 @@ def test_a_stopped_training_goes_on_exactly(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("extrapolate.api.train.Shown.advance", stop)
+        patch.setattr("extrapolate.api.training.Shown.advance", stop)
         with pytest.raises(KeyboardInterrupt):
             train(word_store, tmp_path / "stopped", device, save_every=BATCH)
     resumed = train(word_store, tmp_path / "stopped", device, resume=True)

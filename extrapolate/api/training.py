@@ -1,0 +1,152 @@
+"""The work of `xt.train`."""
+
+from pathlib import Path
+from typing import Any
+
+from extrapolate.api import arguments
+from extrapolate.api.evaluated_runs import imported
+from extrapolate.api.tokenize import default_store
+from extrapolate.data.store import Store
+from extrapolate.errors import UserError
+from extrapolate.extensions.recipe import Recipe
+from extrapolate.interop import trackers
+from extrapolate.interop.imported import PREFIX, place_of
+from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
+from extrapolate.machine.distributed import joined, world_size
+from extrapolate.progress import QUIET, Progress
+from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import check as check_request
+from extrapolate.runs.run import STATE, Run
+from extrapolate.training import loop
+from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
+from extrapolate.training.resuming import resolve_resumed, run_in
+
+
+def train_with(
+    request: TrainingRequest,
+    *,
+    data: str | Path | Store | None,
+    out: Path | None,
+    resume: bool,
+    save_every: int | None,
+    keep_every: int | None,
+    start: Path | None,
+    extend: str | None,
+    progress: Progress,
+    fsdp: bool = False,
+    timed: bool = True,
+    tracking: Tracking = UNTRACKED,
+) -> Run:
+    """What `xt.train` does. timed: the run keeps how long it took; not if other work runs beside it."""
+    if fsdp and world_size() == 1:
+        raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
+    with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
+        if not ranks.first:
+            progress = QUIET
+        folder = out
+        extension: Recipe | None = None
+        there = run_in(folder) if resume and folder is not None else None
+        if start is not None and str(start).startswith(PREFIX):
+            checkpoint = str(start)
+            if there is not None and (there.finished or (there.path / STATE).exists()):  # which has all it needs
+                start = place_of(checkpoint.removeprefix(PREFIX))
+            else:
+                start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
+        if request.trust_code:
+            for one in (there, Run.open(start) if start and start.exists() else None):
+                if one is not None:
+                    one.trust_code()
+        if extend is not None and start is None and (there is None or there.trained.origin is None):
+            raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
+        store = opened_store(data if data is not None else data_path(request))
+        if there is not None:
+            folder = there.path
+            resolved, user_file = resolve_resumed(there, request, start, extend, store)
+            if there.finished:
+                if ranks.first:
+                    loop.tidy(folder)
+                progress.say(f"{folder} is already finished: nothing to do")
+                return there
+            store = store or Store.open(Path(resolved.data.path))
+        else:
+            if start is None:
+                if resume and folder is not None and request.pe is None and request.file is None:
+                    raise UserError(f"{folder} holds no run: to begin one there, name its encoding, `encoding='rope'`")
+                check_request(request)
+            if store is None:
+                store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
+            if start:
+                resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
+            else:
+                resolved, user_file = resolve(request, store)
+            folder = folder or Path("ckpt") / run_name(resolved)
+        train_tokens = store.manifest["splits"]["train"]["tokens"]
+        if resolved.training.tokens > train_tokens:
+            progress.say(
+                f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
+            )
+        with (
+            progress.display("tokens") as display,
+            trackers.tracked(folder, tracking, progress.say) as track,
+        ):
+            shown = Shown(resolved, folder.name, display.update)
+            run = loop.train(
+                resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
+                start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
+                save_every=save_every, keep_every=keep_every, report=both(shown.report, track), progress=shown.advance,
+                ranks=ranks, fsdp=fsdp, timed=timed,
+            )  # fmt: skip
+        if not shown.last:
+            progress.say(f"{folder} is already finished: nothing to do")
+            return run
+        seconds = run.training_seconds()
+        took = "" if seconds is None else f", {seconds:.0f} s"
+        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats{took}")
+        return run
+
+
+def path_of(parameter: str, given: str | Path | None) -> Path | None:
+    """A path that may be given. Raises UserError if something else is."""
+    return None if given is None else arguments.path(parameter, given)
+
+
+def opened_store(data: str | Path | Store | None) -> Store | None:
+    """The store that `data` is, or names; None for none. Raises UserError if it is something else."""
+    return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
+
+
+def both(first: Report, second: Report) -> Report:
+    """Tells each row of metrics to one and to the other."""
+
+    def report(row: dict[str, Any]) -> None:
+        first(row)
+        second(row)
+
+    return report
+
+
+class Shown:
+    """What a training's display says: the step, the last losses and the learning rate."""
+
+    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
+        training = config.training
+        self.name, self.steps, self.update = name, training.steps, update
+        self.total = training.steps * training.batch_size * training.seq_len
+        self.done = 0.0
+        self.last: dict[str, float] = {}
+
+    def advance(self, what: str, inputs: float) -> None:
+        """So many more inputs are done."""
+        self.done += inputs
+        last = self.last
+        notes = [f"step {last.get('step', 0):.0f}/{self.steps}"] if last else []
+        notes += [f"{name} {last[key]:.3f}" for name, key in (("loss", "loss"), ("val", "val_loss")) if key in last]
+        notes += [f"lr {last['lr']:.1e}"] if "lr" in last else []
+        part = self.name if what == "training" else f"{self.name}, {what}"
+        self.update(part, self.done, self.total, "  ".join(notes))
+
+    def report(self, row: dict[str, float]) -> None:
+        """A row of metrics was logged."""
+        self.last.update(row)
+        self.advance("training", 0)
