@@ -19,8 +19,6 @@ from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
-from extrapolate.runs.config import training_of
-from extrapolate.runs.run import Run
 from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
@@ -259,6 +257,9 @@ def _of_other_weights(part: Part) -> bool:
 
 
 def _of_another_configuration(part: Part) -> bool:
+    from extrapolate.runs.config import training_of  # these import torch, which a report needs only here
+    from extrapolate.runs.run import Run
+
     try:
         here = training_of(Run.open(part.folder).config)
     except UserError:  # damaged: nothing is known

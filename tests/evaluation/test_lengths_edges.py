@@ -152,7 +152,7 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(run: Ru
 def test_models_are_where_they_are_wanted(run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was loaded, and the copy that a precision runs; "meta" is a device that every machine has."""
     monkeypatch.setattr(lengths, "in_precision", lambda model, precision: copy.deepcopy(model))
-    monkeypatch.setattr(lengths.causality, "check_run", lambda *_: None)  # nothing is computed on that device
+    monkeypatch.setattr(lengths.causality, "check_run", lambda *_, **__: None)  # nothing is computed on that device
     found = list(models(run, store, settings_of(precisions=("fp32", "int8")), "meta"))
     assert [precision for _, _, precision, _ in found] == ["fp32", "int8"]
     for _, loaded, _, model in found:

@@ -92,7 +92,7 @@ def test_a_shifted_mask_is_caught(stores: dict[str, Store], tmp_path: Path, monk
 
     monkeypatch.setattr(attention, "chunk_context", shifted)
     for module in ("extrapolate.training.loop.check_causality", "extrapolate.evaluation.causality.check_run"):
-        monkeypatch.setattr(module, lambda *_: None)  # which refuse such a model
+        monkeypatch.setattr(module, lambda *_, **__: None)  # which refuse such a model
     store = stores["markov"]
     found, below = against_optimum(trained(store, "alibi", tmp_path), store)
     assert ("windows", 4.0) in {(one.protocol, one.factor) for one in below}

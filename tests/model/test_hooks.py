@@ -274,7 +274,7 @@ class TestAnswers:
         message = refused(body, f"mine.py: {hook} failed: IndexError: list index out of range, in line ")
         line = 1 + (tmp_path / "mine.py").read_text().splitlines().index("        return [][3]")
         assert message.endswith(f"in line {line}")
-        refused(body.replace("return [][3]", "sys.exit()"), f"mine.py: {hook} failed: SystemExit, in line {line}")
+        refused(body.replace("return [][3]", "raise SystemExit"), f"mine.py: {hook} failed: SystemExit, in line {line}")
         refused(body.replace(arguments, "one, two, three, four, five"), f"mine.py: {hook} failed: TypeError: ")
 
     def test_heads_are_not_always_as_many_for_keys(self, load, refused, tmp_path: Path) -> None:
