@@ -22,8 +22,8 @@ def rows(
             made.append(
                 {
                     "protocol": "windows", "factor": float(factor), "length": factor * L, "targets_hash": "t",
-                    "model": "RoPE", "document": str(document), "block": 0, "position": position, "bucket": L // 2, "seed": 0,
-                    "run": "r", "plan_hash": None,
+                    "model": "RoPE", "document": str(document), "block": 0, "position": position, "bucket": L // 2,
+                    "seed": 0, "run": "r", "plan_hash": None,
                     "n_targets": 32 * (1 + document % 3), "control_loss": 4.0,
                     "loss": 4.0 + (above + effect + rng.normal(0, noise) if position >= L else 0.0),
                     "optimum_loss": None,
