@@ -241,7 +241,7 @@ class TestTheRun:
         assert (config.seq_len, config.trained_length) == (SEQ_LEN, SEQ_LEN)
         theirs = json.loads((ckpt / "rope/config.json").read_text())["config"]
         for changed, words in (
-            ({"imported": None}, "preset: Field required"),
+            ({"imported": None}, "imported: Input should be"),
             ({"training": theirs["training"]}, "training: unknown setting"),
         ):
             files.write_sealed(path, record | {"config": record["config"] | changed})

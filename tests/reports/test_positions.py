@@ -22,7 +22,8 @@ def rows(
             made.append(
                 {
                     "protocol": "windows", "factor": float(factor), "length": factor * L, "targets_hash": "t",
-                    "model": "RoPE", "document": str(document), "block": 0, "position": position, "seed": 0,
+                    "model": "RoPE", "document": str(document), "block": 0, "position": position,
+                    "bucket": L // 2, "seed": 0,
                     "run": "r", "plan_hash": None,
                     "n_targets": 32 * (1 + document % 3), "control_loss": 4.0,
                     "loss": 4.0 + (above + effect + rng.normal(0, noise) if position >= L else 0.0),
@@ -182,7 +183,6 @@ def test_a_failure_length_is_as_exact_as_the_buckets_are() -> None:
 
 
 def test_smaller_buckets_are_put_together_beside_larger_ones() -> None:
-    """A row without a size is of buckets of L/2."""
     large = rows({128: 0.1})
     small = by_buckets(rows({128: 0.2}, model="ALiBi"), 16)
     together = by_position(pd.concat([large, small]))
