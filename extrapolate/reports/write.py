@@ -168,17 +168,8 @@ def check_replaceable(out: Path) -> None:
     """Raises UserError if a folder holds what no report wrote: a report replaces its folder as a whole."""
     if not out.is_dir():
         return
-    known = (
-        PAGE,
-        HTML_PAGE,
-        TEXT,
-        DOCUMENTS,
-        ".lock",
-        ".*.partial",
-        *(name for one in in_order() for name in one.files),
-    )
+    known = (PAGE, HTML_PAGE, TEXT, DOCUMENTS, *(name for one in in_order() for name in one.files))
     held = sorted(out.iterdir())
-    shown = [path.name for path in held if not path.name.startswith(".")]
     foreign = [
         path.name
         for path in held
@@ -189,9 +180,10 @@ def check_replaceable(out: Path) -> None:
             f"{out} holds what no report wrote ({listed(foreign)}), and a report replaces its folder as a whole: move "
             "that away, or choose another `out`"
         )
-    if shown and PAGE not in shown:
+    names = [path.name for path in held]
+    if names and PAGE not in names:
         raise UserError(
-            f"{out} holds tables ({listed(shown)}) without a {PAGE}: if they are no report's, "
+            f"{out} holds tables ({listed(names)}) without a {PAGE}: if they are no report's, "
             "choose another `out`; else delete the folder"
         )
 

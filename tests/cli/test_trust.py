@@ -1,7 +1,6 @@
 """Python code that came with data runs only where the user says so; what only reads runs none."""
 
 import hashlib
-import json
 import py_compile
 import shutil
 import sys
@@ -132,29 +131,24 @@ class TestACopyInARun:
 
 
 class TestAPathInAConfiguration:
-    @pytest.mark.parametrize("first_format", [False, True])
     @pytest.mark.parametrize("place", ["outside", "inside"])
-    def test_a_run_names_no_file_but_its_copy(self, cli, ckpt, code, marker, place, first_format) -> None:
+    def test_a_run_names_no_file_but_its_copy(self, cli, ckpt, code, marker, place) -> None:
         run = ckpt / "rope"
         shutil.copy(code, run / "encoding.py")
         name = code if place == "outside" else run / "encoding.py"
-        self.change(run, first_format, encoding={"name": f"{name}:Mine", "arguments": {}, "file_sha256": None})
+        self.change(run, encoding={"name": f"{name}:Mine", "arguments": {}, "file_sha256": None})
         self.refused(cli, run, marker)
 
     @pytest.mark.parametrize("hashes", [None, "0" * 64, "../../mine", "../../mine+" + "0" * 64])
     def test_nor_for_its_extension(self, cli, ckpt, code, marker, hashes) -> None:
-        self.change(ckpt / "rope", True, extension=f"{code}:Half + {code}:Half", extension_sha256=hashes)
+        self.change(ckpt / "rope", extension=f"{code}:Half + {code}:Half", extension_sha256=hashes)
         self.refused(cli, ckpt / "rope", marker)
 
     @staticmethod
-    def change(run: Path, first_format: bool, **changed: object) -> None:
+    def change(run: Path, **changed: object) -> None:
         record = files.read_sealed(run / "config.json")
         record["config"] |= changed
-        if first_format:
-            del record["tokenizer_sha256"]
-            (run / "config.json").write_text(json.dumps(record | {"format": 1}))
-        else:
-            files.write_sealed(run / "config.json", record)
+        files.write_sealed(run / "config.json", record)
 
     @staticmethod
     def refused(cli, run: Path, marker: Path) -> None:

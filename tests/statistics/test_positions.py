@@ -182,7 +182,6 @@ def test_a_failure_length_is_as_exact_as_the_buckets_are() -> None:
 
 
 def test_smaller_buckets_are_put_together_beside_larger_ones() -> None:
-    """A row without a size is of buckets of L/2."""
     large = rows({128: 0.1})
     small = by_buckets(rows({128: 0.2}, model="ALiBi"), 16)
     together = by_position(pd.concat([large, small]))
