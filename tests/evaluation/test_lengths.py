@@ -140,7 +140,7 @@ def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monk
     monkeypatch.setattr(Model, "setting", noted)
     settings = EvaluationSettings(factors=(1,), protocols=("windows",), max_targets=64, precisions=("fp32", "bf16"))
     rows_of(run_of("expe"), store, settings)
-    assert asked == ["fp32", "fp32", "bf16"]  # the first: whether a token sees later ones
+    assert asked == ["fp32", "fp32", "bf16", "bf16"]  # first of each: whether a token sees later ones
 
 
 def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:
