@@ -220,12 +220,12 @@ def models(
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
         lengths = lengths_of(settings.factors, loaded.seq_len)
-        check = partial(causality.check_run, run, split=store.split(settings.split), lengths=lengths)
-        check(loaded, extensions=settings.extensions)
+        asked = (store.split(settings.split), lengths, settings.extensions)
+        causality.check_run(run, loaded, *asked)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
             if precision != "fp32":
-                check(model, extensions=settings.extensions, precision=precision)
+                causality.check_run(run, model, *asked, precision)
             yield checkpoint, loaded, precision, model
 
 
