@@ -71,8 +71,8 @@ class Population:
             {
                 "protocol": "windows", "targets_hash": "t", "model": m.astype(str), "run": m * SEEDS + s, "seed": s,
                 "factor": factor.astype(float), "length": factor * SEQ_LEN, "document": d, "block": 0,
-                "position": position,
-                "bucket": SEQ_LEN // 2, "n_targets": targets_DR[d, r], "control_loss": 4.0, "loss": 4.0 + effect.ravel(),
+                "position": position, "bucket": SEQ_LEN // 2,
+                "n_targets": targets_DR[d, r], "control_loss": 4.0, "loss": 4.0 + effect.ravel(),
                 "optimum_loss": None, "plan_hash": np.where(looks_at_length, factor, 0).astype(str),
             }
         )  # fmt: skip
