@@ -33,7 +33,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """In the site, all of them lie in one folder, and a link shows a page's title."""
+    """In the site, docs/ and what lies beside it are one folder, and a link shows a page's title."""
+    if "/" in page.file.src_uri:  # a page of docs/results/
+        return markdown.replace("](../../", "](../")
     markdown = LINK.sub("", markdown).replace("](README.md", "](index.md")
     return FILE_NAME.sub(lambda link: f"[{files.src_uris[link[1]].page.title}]({link[1]}", markdown)
 
