@@ -167,7 +167,7 @@ class Encoding(nn.Module):
         return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
 
     def defined_at(self, length: int, plan: Plan) -> bool:
-        """Whether windows of so many tokens are defined, given what the plan makes of their positions."""
+        """Whether windows of `length` tokens are defined under a plan."""
         return self.max_length is None or (length - 1) * plan.position_scale <= self.max_length - 1 + 1e-6
 
     def copy_with(self, **attributes: Any) -> Self:

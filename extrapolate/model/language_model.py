@@ -40,7 +40,7 @@ class LanguageModel(Protocol):
         """Trained parameters; None where that is not known."""
 
     def defined_at(self, length: int, plan: Plan) -> bool:
-        """Whether windows of so many tokens are defined under a plan."""
+        """Whether windows of `length` tokens are defined under a plan."""
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Any:
         """What `hidden` takes for a plan: made once, used in many forward passes."""

@@ -213,7 +213,7 @@ class Decoder(nn.Module):
         return cast(Block, self.blocks[0]).encoding
 
     def defined_at(self, length: int, plan: Plan) -> bool:
-        """Whether windows of so many tokens are defined in every layer, given what the plan makes of positions."""
+        """Whether windows of `length` tokens are defined under a plan, in every layer."""
         return all(encoding.defined_at(length, plan) for encoding in self.encodings)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:

@@ -158,8 +158,8 @@ class TestAPathInAConfiguration:
             ["train", "--config", run / "config.json", "--out", "again"],
         ):
             for trusting in ([], ["--trust-code"]):
-                assert "config.json is damaged" in cli(*arguments, *trusting).error()
-        assert "config.json is damaged" in cli("eval-lengths", run.parent, *FEW, "--trust-code").error(1)
+                assert "config.json is damaged: " in cli(*arguments, *trusting).error()
+        assert "config.json is damaged: " in cli("eval-lengths", run.parent, *FEW, "--trust-code").error(1)
         assert not marker.exists()
 
     def test_a_file_of_settings_may_name_one_that_is_trusted(self, cli, tiny, code, marker, tmp_path) -> None:
