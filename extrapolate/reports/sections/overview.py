@@ -118,7 +118,7 @@ class _Cells:
         return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
 
     def holds(self, model: str) -> Cell:
-        """The last factor whose loss is surely less than LEAST above the control's, with `≥` if the next is undecided."""
+        """The last factor whose loss is surely less than LEAST above the control's; `≥` if the next is undecided."""
         held, least = 1.0, ""
         for factor in (factor for factor in self.factors if factor > 1):
             one = self._to_control.get((model, factor))
