@@ -18,7 +18,7 @@ endif
 .PHONY: report zoo docs site test faults check wheel lock oldest gpu mutants clean
 
 report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and plots (QUICK=1: in about a minute)
-	$(RUN) sweep examples/studies/quick-start.toml $(SCALE) --jobs 1  # one at a time: only so are times comparable
+	$(RUN) sweep examples/studies/quick-start.toml $(SCALE)
 
 zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: not a ranking
 	$(RUN) sweep examples/studies/zoo.toml --scale tiny
