@@ -303,7 +303,7 @@ _ASKED = _setting(
 )
 TASKS = Table(
     groups=(
-        # What is asked comes with the task: it is of no corpus, and of no split of one.
+        # The questions come with the task: there is no corpus, and no split of one.
         _without(_ASKED, "split"),
         Group(
             "score", "what was found",
