@@ -50,4 +50,4 @@ def extensions_page() -> str:
     ]
     for entry in entries:
         lines += section(entry, f"{entry.display} · changes {entry.group} · {entry.source}")
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(line for at, line in enumerate(lines) if line or lines[at - 1]).rstrip() + "\n"

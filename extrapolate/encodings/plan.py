@@ -39,7 +39,7 @@ class Plan:
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
-    window is how many tokens back a query sees; pairs decides which keys are seen, and from where. Two
+    window is the number of most recent keys that a query sees; pairs decides which keys are seen, and from where. Two
     lengths, or two extensions, whose plans are equal give the same numbers.
     """
 

@@ -223,7 +223,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     if size > most:
         raise UserError(
             f"{path} holds {opened.metadata.num_rows:,} rows, which take about {size / 2**30:,.1f} GiB of memory, and "
-            f"at most {most / 2**30:.1f} GiB are read: no evaluation writes so many; {AGAIN}"
+            f"at most {most / 2**30:.1f} GiB are read: no evaluation writes that many; {AGAIN}"
         )
     found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
     if found is not None:  # None if another program wrote the file
