@@ -13,8 +13,8 @@ from extrapolate.errors import UserError
 class T5(Encoding):
     """Adds to each score a learned number per head for the distance: exact for near keys, in buckets for far ones.
 
-    Distance r falls into bucket r if r < E = buckets/2, else into E + floor(ln(r/E) / ln(far/E) E), at most buckets -
-    1. The table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep their 1/sqrt(K),
+    Distance r falls into bucket r if r < E = buckets/2, else into min(buckets - 1, E + floor(ln(r/E) / ln(far/E) E)).
+    The table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep their 1/sqrt(K),
     which T5 omits.
     Beyond L: the last bucket has no end, so all far keys get the same bias.
 
