@@ -1,4 +1,4 @@
-"""An encoding of one's own: extrapolate train --pe examples/my_encoding.py:LogBias:strength=2 --seq-len 64"""
+"""A custom encoding: extrapolate train --pe examples/my_encoding.py:LogBias:strength=2 --seq-len 64"""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from extrapolate.encodings.base import Dims, Encoding
 
 
 class LogBias(Encoding):
-    """Subtracts strength_h ln(1 + distance) from every score: what is twice as far counts a constant less.
+    """Subtracts strength_h ln(1 + distance) from every score, so doubling the distance costs a constant.
 
-    Arguments: strength, that of the last of H heads (default 1); head h has strength h / H.
+    Arguments: strength of the last head (default 1); head h of H has strength h / H.
     Source: this file.
     """
 
@@ -18,7 +18,7 @@ class LogBias(Encoding):
 
     def __init__(self, dims: Dims, *, strength: float = 1.0) -> None:
         super().__init__(dims)
-        self.strength = strength  # every argument is kept under its own name
+        self.strength = strength  # keep every argument under its name
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor:
         heads = torch.arange(1, self.dims.heads + 1, device=pos_T.device) / self.dims.heads

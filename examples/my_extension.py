@@ -1,4 +1,4 @@
-"""An extension of one's own: extrapolate eval-lengths ckpt/mine --extend examples/my_extension.py:RootScale:factor=2"""
+"""A custom extension: extrapolate eval-lengths ckpt/mine --extend examples/my_extension.py:RootScale:factor=2"""
 
 from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
@@ -6,7 +6,7 @@ from extrapolate.extensions.base import Extension
 
 
 class RootScale(Extension):
-    """Divides every position by the root of a factor: half way, in ratio, to position interpolation.
+    """Divides every position by the square root of a factor, a milder form of position interpolation.
 
     Arguments: factor, a ratio (default: N/L, at least 1).
     Source: this file.
@@ -18,7 +18,7 @@ class RootScale(Extension):
     needs = POSITIONS
 
     def __init__(self, *, factor: float | None = None) -> None:
-        self.factor = factor  # every argument is kept under its own name
+        self.factor = factor  # keep every argument under its name
 
     def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         factor = max(1.0, length / seq_len) if self.factor is None else self.factor

@@ -1,4 +1,4 @@
-"""An encoding of one's own that depends on content: each token says how much of what lies before it is forgotten."""
+"""A custom encoding that depends on content: each token decides how much of the preceding context to forget."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, scaled_p
 
 
 class Forgetful(Encoding):
-    """Subtracts from a score what the tokens after the key forget, the query's included; each head has its own gate.
+    """Subtracts from each score what the tokens after the key, up to the query, forget; each head has a gate.
 
     Source: this file.
     """
@@ -21,9 +21,9 @@ class Forgetful(Encoding):
 
     def prepare(self, x_BTD: Tensor) -> Tensor:
         forgotten_BTH = nn.functional.softplus(self.gate(x_BTD).float())
-        return forgotten_BTH.cumsum(dim=1).transpose(1, 2)  # [B, H, T]: up to each token, and nothing later
+        return forgotten_BTH.cumsum(dim=1).transpose(1, 2)  # [B, H, T]: up to each token
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
-        sum_BHT = context.state  # what prepare returned, of the whole window
+        sum_BHT = context.state  # what `prepare` returned, for the whole window
         between_BHTS = sum_BHT[:, :, context.queries, None] - sum_BHT[:, :, None, context.keys]
         return scaled_product(q_BHTK, k_BHSK) - between_BHTS

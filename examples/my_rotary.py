@@ -1,4 +1,4 @@
-"""A rotary encoding of one's own, which YaRN and the other frequency extensions apply to."""
+"""A custom rotary encoding, to which YaRN and the other frequency extensions apply."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ from extrapolate.encodings.plan import Plan
 
 
 class PhaseRoPE(Encoding):
-    """RoPE whose keys are turned by a learned angle more, one for each pair of channels. It starts as RoPE.
+    """RoPE whose keys are turned by an additional learned angle per pair of channels, which starts at 0.
 
     Arguments: theta, the base (default 10 000).
     Source: this file.
@@ -19,7 +19,7 @@ class PhaseRoPE(Encoding):
     display = "PhaseRoPE"
     source = "this file"
     accepts = RELATIVE | {FREQUENCIES}
-    frequency_scale: tuple[float, ...] = ()  # a factor for each frequency; none: unchanged
+    frequency_scale: tuple[float, ...] = ()  # a factor per frequency; empty: unchanged
 
     def __init__(self, dims: Dims, *, theta: float = 10_000.0) -> None:
         super().__init__(dims)

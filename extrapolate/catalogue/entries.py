@@ -1,4 +1,4 @@
-"""What is known of each thing that a spec can name, read from the code: the lists and pages that users see."""
+"""The entries of everything that a spec can name, read from the code, for the lists and pages that users see."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from extrapolate import specs
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a spec; the default as text, `auto` where it follows from the model or L."""
+    """One argument of a spec; the default as text, `auto` if it follows from the model or L."""
 
     name: str
     kind: str
@@ -20,8 +20,8 @@ class Argument:
 class Entry:
     """One thing that users name in a spec: `text` is its docstring.
 
-    `group` is an encoding's family, and what of a plan an extension changes; `applies` what of the other of these two
-    kinds it can be combined with.
+    `group` is an encoding's family, or what an extension changes; `applies` lists the extensions or encodings that it
+    can be combined with.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Entry:
 
 
 def entry_of(name: str, cls: type, group: str, caption: str = "", applies: Iterable[str] = ()) -> Entry:
-    """The entry of a class, from what it says of itself."""
+    """The entry of a class, from its docstring and attributes."""
     text = inspect.getdoc(cls) or ""
     display, source = getattr(cls, "display", name), getattr(cls, "source", "")
     summary = text.partition("\n")[0]
@@ -63,19 +63,18 @@ def section(entry: Entry, heading: str) -> list[str]:
     """The lines of an entry's section in Markdown: its name, the heading in bold, its text and its arguments."""
     lines = ["", f"## {entry.name}", "", f"**{heading}**", "", *_paragraphs(entry.text), ""]
     if entry.arguments:
-        lines += ["| argument | value | default |", "|---|---|---|"]
-        lines += [f"| `{a.name}` | {a.kind} | `{a.default}` |" for a in entry.arguments]
-        lines.append("")
+        defaults = ", ".join(f"{a.name}={a.default}" for a in entry.arguments)
+        lines += [f"**Defaults:** `{defaults}`", ""]
     return lines
 
 
 def in_words(names: Iterable[str]) -> str:
-    """The names as code, with commas; `none` where there are none."""
+    """The names as code, with commas; `none` if there are none."""
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def paragraphs(text: str) -> str:
-    """A docstring with each paragraph on one line, to be folded at any width: a headed line begins a paragraph."""
+    """A docstring with each paragraph on one line, to be wrapped at any width; a headed line begins a paragraph."""
     lines: list[str] = [""]
     for line in text.splitlines():
         if lines[-1] and line and not line.startswith((*_HEADED, " ", "-")):

@@ -1,7 +1,7 @@
 """Extensions, as `extrapolate extensions` lists them, and docs/extensions.md."""
 
-from extrapolate.catalogue.encodings import DIMS, encoding_entries
-from extrapolate.catalogue.entries import Entry, contents, entry_of, in_words, section
+from extrapolate.catalogue.encodings import DIMS
+from extrapolate.catalogue.entries import Entry, entry_of, in_words, section
 from extrapolate.encodings.base import encodings
 from extrapolate.extensions.base import extensions
 from extrapolate.model.layers import layer_encodings
@@ -26,29 +26,28 @@ def extensions_page() -> str:
         "# Extensions",
         "",
         "Made from the code by `extrapolate extensions --markdown`. An extension is applied at inference to a trained",
-        "model. L is the training length, N the evaluated one; i is a query's index, j a key's, r = i - j; w_m are a",
-        "rotary encoding's M frequencies, fastest first. Extensions join where they change different things, as in",
-        "`yarn:factor=8 + log-n`; scales multiply. A factor left out is computed afresh for each length. For a tuned",
-        "run L is the length that it was tuned at, but for the extension that belongs to it: there it is the first.",
+        "model. L is the training length, N the evaluation length; i is a query's index, j a key's, r = i - j; w_m are",
+        "the M frequencies of a rotary encoding, fastest first. A factor that is not given is computed for each",
+        "evaluation length. For a run that was tuned at another length, L is that length, except in its own extension.",
         "",
-        *contents(entries, "changes", "extensions"),
+        "Extensions that change different things can be joined, as in `yarn:factor=8 + log-n`; scales multiply.",
         "",
-        "## What applies to what",
-        "",
-        "| | " + " | ".join(f"`{entry.name}`" for entry in entries) + " |",
-        "|---|" + ":-:|" * len(entries),
+        "| changes | extensions | in these encodings |",
+        "|---|---|---|",
     ]
-    for encoding in encoding_entries():
-        cells = ["✓" if entry.name in encoding.applies else "" for entry in entries]
-        lines.append(f"| [`{encoding.name}`](encodings.md#{encoding.name}) | " + " | ".join(cells) + " |")
+    for group in dict.fromkeys(entry.group for entry in entries):
+        members = [entry for entry in entries if entry.group == group]
+        names = ", ".join(f"[`{entry.name}`](#{entry.name})" for entry in members)
+        applies = members[0].applies
+        everywhere = set(applies) == set(encodings.names())
+        lines.append(f"| {group} | {names} | {'all' if everywhere else in_words(applies)} |")
     lines += [
         "",
-        "Of several runs, each is evaluated with the extensions that apply to it, and the others are named with the",
-        "reason. One that applies to none of them is refused. `log-n` does not apply to a model that was trained with",
-        "`--ssmax`. If position enters before W_q and W_k (`expe`, `sinusoidal`, `learned`) or is made from content",
-        "(`cope`, `fox`, `wall`), no pair of tokens can be presented at another distance.",
+        "With several runs, each is evaluated with the extensions that apply to it, and the others are listed with the",
+        "reason. An extension that applies to none of the runs is refused. `log-n` does not apply to a model trained",
+        "with `--ssmax`. If position enters before W_q and W_k (`expe`, `sinusoidal`, `learned`) or is made from",
+        "content (`cope`, `fox`, `wall`), no pair of tokens can be presented at another distance.",
     ]
     for entry in entries:
         lines += section(entry, f"{entry.display} · changes {entry.group} · {entry.source}")
-        lines.append(f"Applies to: {in_words(entry.applies)}.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(line for at, line in enumerate(lines) if line or lines[at - 1]).rstrip() + "\n"

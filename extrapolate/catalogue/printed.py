@@ -1,4 +1,4 @@
-"""What commands print with `--json`, a row a line: the columns of each, and their section of docs/results.md."""
+"""The keys of the lines that commands print with `--json`, and their section of docs/results.md."""
 
 import pyarrow as pa
 
@@ -51,7 +51,7 @@ COMPARE = Described(
             "the verdict is not `undecided`, a model has one seed, or more than 100 would be needed",
         ),
         sometimes(
-            "needed_clusters", INT, "", "About how many clusters that takes: `clusters` or more.",
+            "needed_clusters", INT, "", "About how many clusters that takes, at least `clusters`.",
             "the verdict is not `undecided`, or a model has one seed",
         ),
     ),
@@ -138,7 +138,7 @@ BENCH = Described(
         sometimes("of_peer", REAL, "", "How many times as fast as the peer.", "there is no peer"),
         sometimes("busy_speed", REAL, "as in `unit`", "The speed beside busy programs.", "`--busy` is 0"),
         sometimes("peak_mib", REAL, "MiB", "The peak memory of its process.", "it is not measured"),
-        always("disturbed", TRUTH, "", "Whether other programs took part of the time, so that a ratio is missing."),
+        always("disturbed", TRUTH, "", "Whether other programs took so much of the time that a ratio is missing."),
     ),
 )  # fmt: skip
 DOCTOR = Described(
@@ -199,5 +199,5 @@ Three commands print columns that are described above:
 
 
 def json_section() -> list[str]:
-    """The lines of the section of docs/results.md on what commands print."""
+    """The lines of that section."""
     return [INTRODUCTION, *(line for one in PRINTED for line in section(one, f"### JSON of {one.name}", "line"))]

@@ -1,4 +1,4 @@
-"""What every column of every table means: docs/results.md, and the list that `extrapolate columns` prints."""
+"""The meaning of every column of every table, for docs/results.md and `extrapolate columns`."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ METRICS = plain(
     Column("lr", REAL, "", False, "The learning rate of the step.", _VALIDATION),
     Column("grad_norm", REAL, "", False, "The norm of the gradient before clipping.", _VALIDATION),
     Column(
-        "others", REAL, "share", False, "The share of the step's time in which it had to wait for other programs.",
+        "others", REAL, "share", False, "The share of the step's time spent waiting for other programs.",
         f"{_VALIDATION}, or the system does not report it",
     ),
     Column(
@@ -65,17 +65,15 @@ INTRODUCTION = """\
 Made from the code by `extrapolate columns --markdown`; `extrapolate columns evals` prints the columns of one table. The
 keys of what commands print with `--json` are [at the end](#json-output).
 
-Training and evaluation write their tables into the run's folder, `extrapolate report` into the report's. They are
-Parquet files. Below, each column has its type and its unit in parentheses; a name that ends in `(ev=K)` stands for one
-column per factor K. An empty value is `null`, while a `loss` of `NaN` was measured: the model has diverged.
+Training and evaluation write Parquet tables into the run's folder, `extrapolate report` into the report's. Each column
+has its type and unit in parentheses; a name that ends in `(ev=K)` stands for one column per factor K. An empty value is
+`null`. A `loss` of `NaN` is not empty: the model has diverged.
 
 The metadata of a file holds the version of extrapolate that wrote it (`extrapolate_version`) and the number of its
-format (`extrapolate_format`). A command refuses a file in another format, and never adds rows if a column would be
-lost. A column that a file lacks is empty, unless every row needs it.
-
-Every page of a file has Parquet's own checksum, and the CRC-32 of the footer is in the 4 bytes before it. A command
-refuses a file if a checksum is wrong. A file that another program, such as pandas, has written again is read if its
-columns are right.
+format (`extrapolate_format`). A command refuses a file in another format, or with a wrong checksum: Parquet's own of
+every page, or the CRC-32 of the footer in the 4 bytes before it. It never adds rows if a column would be lost. A
+missing column is read as empty, unless every row needs it. A file that another program, such as pandas, has written
+again is read if its columns are right.
 """
 
 EXAMPLES = """\
@@ -89,7 +87,7 @@ extrapolate train --pe none --seq-len 64 --out ckpt/none
 extrapolate eval-lengths ckpt --factors 1,2,4
 ```
 
-Loss by length, a row for each model. Compare only rows of one protocol, precision, split and `targets_hash`:
+Loss by length, with a row per model. Compare only rows of one protocol, precision, split and `targets_hash`:
 
 ```python
 from pathlib import Path
@@ -102,7 +100,7 @@ assert chosen["targets_hash"].nunique() == 1
 print(chosen.pivot_table(index="model", columns="factor", values=["loss", "control_loss"]))
 ```
 
-The loss by document. Weighted by their targets, the documents give the row's loss again:
+Loss by document. The mean over documents, weighted by their targets, is the row's loss:
 
 ```python
 import pandas as pd
@@ -145,7 +143,7 @@ def table(name: str) -> Described:
 
 
 def rows(one: Described) -> Iterator[dict[str, str]]:
-    """What `extrapolate columns --json` prints of a table: a row for each column."""
+    """The rows that `extrapolate columns --json` prints for a table, one per column."""
     for group in one.groups:
         for c in group.columns:
             yield {

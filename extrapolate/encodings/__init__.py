@@ -1,4 +1,4 @@
-"""Every encoding, one file each. A file in this folder is found and registered by itself."""
+"""Every encoding, one file each. Every file in this folder is imported, which registers it."""
 
 import importlib
 import pkgutil

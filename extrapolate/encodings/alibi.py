@@ -21,11 +21,11 @@ def slopes(heads: int) -> list[float]:
 
 @register("alibi")
 class ALiBi(Encoding):
-    """Subtracts from each score the distance, times a fixed slope per head.
+    """Subtracts the distance from each score, times a fixed slope per head.
 
-    bias_h(i, j) = -slope_h (i - j), with slope_h = 2^(-8h/H), h = 1..H (see `slopes` for other numbers of heads).
-    Nothing is trained.
-    Beyond L: the bias goes on growing, a soft window; the loss stays about flat, from mostly local context.
+    bias_h(i, j) = -slope_h (i - j), with slope_h = 2^(-8h/H) for h = 1..H. If H is not a power of two, the slopes are
+    those of the largest power of two P below H, then every second slope for 2P heads. Nothing is trained.
+    Beyond L: the bias keeps growing and acts as a soft window, so the loss stays about flat, mostly from local context.
 
     Source: Press et al., arXiv 2108.12409.
     """

@@ -19,16 +19,16 @@ from extrapolate.encodings.plan import Plan
 # What an extension may change: see `Encoding.accepts`. Every model has logits.
 POSITIONS, VALUES, FREQUENCIES, TABLE = "positions", "values", "frequencies", "the table of positions"
 MASK, DISTANCES, LOGITS = "which keys are seen", "distances of pairs", "logits"
-RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # where a score knows its own distance
-# What an encoding's own values are rounded to: see `Encoding.rounded`.
+RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # if scores depend on distance
+# What the values that an encoding computes are rounded to: see `Encoding.rounded`.
 Storage = Literal["fp32", "bf16"]
-EMBEDDED = 0.5  # the deviation of token embeddings at the start, to which what is added to them has to be in proportion
+EMBEDDED = 0.5  # initial standard deviation of token embeddings; what is added to them must be in proportion
 FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
 
 
 @dataclass(frozen=True)
 class Dims:
-    """What an encoding may know of its model: width D, heads H, head_dim K, training length L (tokens), its layer."""
+    """What an encoding knows of its model: width D, heads H, head_dim K, training length L (tokens), its layer."""
 
     width: int
     heads: int
@@ -46,19 +46,19 @@ class Spectrum:
     count: int
 
     def turns(self, length: int) -> list[float]:
-        """How often each completes a turn in so many tokens."""
+        """The number of turns each completes within `length` tokens."""
         return [length * self.theta ** (-m / self.count) / (2 * math.pi) for m in range(self.count)]
 
     def pair_of(self, turns: float, length: int) -> float:
-        """The index, not whole, of the frequency that turns so often in so many tokens."""
+        """The (fractional) index of the frequency that completes `turns` turns within `length` tokens."""
         return self.count * math.log(length / (2 * math.pi * turns)) / math.log(self.theta)
 
 
 @dataclass(frozen=True)
 class Rotations:
-    """Which channels of rotated queries and keys turn together, M pairs, and how fast.
+    """Which channels of rotated queries and keys turn together (M pairs), and how fast.
 
-    frequency_M, float32, is in radians a position, 0 where a pair is left alone; channel_M2 are the pairs' channels.
+    frequency_M, float32, is in radians per position, 0 for a pair that is not turned; channel_M2 has the channels.
     """
 
     frequency_M: Tensor
@@ -70,7 +70,7 @@ class Context:
     """Where a chunk of queries and the keys they may see lie in their window, for `Encoding.scores`.
 
     pos_T and pos_S are their positions, `queries` and `keys` their indices (to slice what `prepare` made),
-    hidden_TS is True where a query does not see a key.
+    hidden_TS is True if the query does not see the key.
     """
 
     pos_T: Tensor
@@ -84,38 +84,38 @@ class Context:
 class Encoding(nn.Module):
     """The base class of encodings: how position enters a model, one instance per layer.
 
-    Every hook is the identity, or None for "nothing"; an encoding overrides what its paper changes. The order
-    of the hooks is the order of the tensors in the forward pass. Keyword-only arguments of the constructor are
-    the configuration; each is kept, resolved, in an attribute of its own name, so that values which depend on
-    the training length are stored with the run. Positions are float32, also under autocast.
+    By default a hook returns its input, or None for "nothing"; an encoding overrides what its paper changes. The
+    hooks are in the order of the forward pass. Keyword-only arguments of the constructor are the configuration; each
+    is stored, resolved, in the attribute of the same name, so that values which depend on the training length are
+    saved with the run. Positions are float32, also under autocast.
     """
 
     display: str  # the name in tables: "RoPE"
-    source: ClassVar[str]  # the arXiv id, or what else the formula comes from
-    family: ClassVar[str] = "other"  # where a list shows it: one of FAMILIES
-    caption: str = ""  # said under every table that shows this encoding
-    rescales: frozenset[str] = frozenset()  # hooks that change sizes beside position, as the caption then says
-    accepts: frozenset[str] = RELATIVE  # which changes at inference mean something
+    source: ClassVar[str]  # the arXiv id, or another source of the formula
+    family: ClassVar[str] = "other"  # one of FAMILIES: its group in lists
+    caption: str = ""  # a note printed below every table with this encoding
+    rescales: frozenset[str] = frozenset()  # hooks that change more than position, such as sizes; the caption says so
+    accepts: frozenset[str] = RELATIVE  # which changes at inference are meaningful
     positional: ClassVar[bool] = True  # whether any hook reads positions
-    shared_by_layers: tuple[str, ...] = ()  # parameters and modules that every layer has from the first
-    max_length: int | None = None  # a learned table ends here: longer is reported n/a
+    shared_by_layers: tuple[str, ...] = ()  # parameters and modules shared with the first layer
+    max_length: int | None = None  # longer windows are undefined and reported n/a
     storage: Storage = "fp32"  # what `rounded` rounds to
-    window: int | None = None  # this layer's queries see at most so many keys, their own included
+    window: int | None = None  # most keys that this layer's queries see, including their own
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         self.dims = dims
 
     def positions(self, index_T: Tensor) -> Tensor:
-        """The position of each token, from its index in the window. Asked of the first layer's instance only."""
+        """The position of each token, from its index in the window. Only called on the first layer's instance."""
         return index_T
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
-        """What enters the first block. Asked of the first layer's instance only."""
+        """The input of the first block. Only called on the first layer's instance."""
         return x_BTD
 
     def embeddings(self) -> list[Tensor]:
-        """Parameters that `embed` adds to token embeddings: the optimiser treats them as those."""
+        """Parameters that `embed` adds to token embeddings, for the optimiser to treat like them."""
         return []
 
     def attention_input(self, x_BTD: Tensor, pos_T: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ class Encoding(nn.Module):
         return x_BTD, x_BTD
 
     def prepare(self, x_BTD: Tensor) -> Any:
-        """What `scores` needs and the normalised residual stream decides, once per layer: gates, say."""
+        """State for `scores`, computed once per layer from the normalised residual stream: gates, for example."""
         return None
 
     def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,37 +133,37 @@ class Encoding(nn.Module):
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
         """[H, T, S], or [1, T, S] for all heads, float32, added to the scaled scores; or None.
 
-        Asked for a chunk of queries at a time. Attention hides later keys, and those out of the window.
+        Called with a chunk of queries at a time. Attention hides later keys and those outside the window.
         """
         return None
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
-        """[B, H, T, S] in place of the scaled product, for a chunk of queries; or None for the product itself."""
+        """[B, H, T, S], replacing the scaled product for a chunk of queries; or None to keep the product."""
         return None
 
     def spectrum(self) -> Spectrum | None:
-        """The frequencies, where there are any that an extension may scale."""
+        """The frequencies that an extension may scale; None if there are none."""
         return None
 
     def rotations(self) -> Rotations | None:
-        """What `rotate` turns, on the CPU, where every pair of channels turns at one speed."""
+        """What `rotate` turns, on the CPU; None unless every pair of channels turns at one speed."""
         return None
 
     def extended(self, plan: Plan) -> Self:
-        """This encoding with the plan's changes to what is its own; parameters stay shared."""
+        """A copy with the plan's changes; parameters stay shared."""
         if plan.window is None:
             return self
         return self.copy_with(window=plan.window if self.window is None else min(plan.window, self.window))
 
     def rounded_to(self, storage: Storage) -> Self:
-        """This encoding, and those inside it, with their own values rounded to `storage`."""
+        """A copy that rounds the values it computes to `storage`, as do encodings inside it."""
         if storage == self.storage:
             return self
         inside = {name: x.rounded_to(storage) for name, x in self.named_children() if isinstance(x, Encoding)}
         return self.copy_with(storage=storage, **inside)
 
     def rounded(self, values: Tensor) -> Tensor:
-        """Values of the encoding's own, float32, as the precision of an evaluation stores them."""
+        """Float32 values that the encoding computes, rounded as an evaluation's precision stores them."""
         return values if self.storage == "fp32" else values.to(torch.bfloat16).float()
 
     def defined_at(self, length: int, plan: Plan) -> bool:
@@ -195,20 +195,20 @@ class Encoding(nn.Module):
     def unusual_arguments(self) -> dict[str, Any]:
         """The arguments that are not their defaults.
 
-        Defaults may depend on the model, so a second instance says them. What the user wrote does not count: an
-        argument that is given its default must not give the same model another name.
+        Defaults may depend on the model, so they are read from a second instance. An argument that is given its
+        default does not count: the same model must not get another name.
         """
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 
     def constrain(self) -> None:
-        """Brings parameters that left their range back into it, in place; called without gradients.
+        """Clamps parameters to their range, in place; called without gradients.
 
-        Training calls it before its first step and after every step. The forward pass overwrites nothing.
+        Training calls it before the first step and after every step; the forward pass overwrites nothing.
         """
 
     def share(self, first_layer: Self) -> None:
-        """Takes from the first layer's instance what all layers share."""
+        """Takes what all layers share from the first layer's instance."""
         for name in self.shared_by_layers:
             setattr(self, name, getattr(first_layer, name))
 
@@ -218,7 +218,7 @@ def _short(value: Any) -> str:
 
 
 def scaled_product(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
-    """q k / sqrt(K), float32 [B, H, T, S]: a tensor of its own."""
+    """q k / sqrt(K), float32 [B, H, T, S], a new tensor."""
     return ((q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHSK.transpose(-1, -2)).float()
 
 

@@ -9,16 +9,15 @@ from extrapolate.errors import UserError
 
 @register("cope")
 class CoPE(Encoding):
-    """Counts positions by content: each key between a query and another may count as anything from 0 to 1.
+    """Counts positions by content: each key between a query and another counts as anything from 0 to 1.
 
-    Gate g_ij = sigmoid(q_i k_j / sqrt(K)); position p_ij = g_ij + ... + g_ii, at most P - 1; the score gains q_i
-    e[p_ij], with e[p] interpolated between the learned vectors of floor(p) and ceil(p), which start from 0; one
-    table [P, K] a layer, shared by its heads. Gates are summed in float32.
+    The gate is g_ij = sigmoid(q_i k_j / sqrt(K)), and key j is at position p_ij = g_ij + ... + g_ii, at most P - 1. The
+    score gains q_i e[p_ij], with e[p] interpolated between the learned vectors of floor(p) and ceil(p), which start
+    from 0. Each layer has one table [P, K], shared by its heads. Gates are summed in float32.
     Beyond L: positions stop at P - 1.
 
-    The paper's appendix adds q e unscaled, and so do we; its later code divides it by sqrt(K) too.
-    Arguments: count, P in positions (default 64, as in the appendix); scaled, whether q e is divided by sqrt(K)
-    (default false).
+    As in the paper's appendix, q e is added unscaled; the paper's later code divides it by sqrt(K) too.
+    Arguments: count, P in positions (default 64, as in the appendix); scaled, whether q e is divided by sqrt(K).
     Source: Golovneva et al., arXiv 2405.18719.
     """
 

@@ -10,15 +10,14 @@ from extrapolate.errors import UserError
 
 @register("dape")
 class DAPE(Wrapper):
-    """Lets a small network see the scores and a static bias together, and correct them.
+    """Lets a small network correct the scores, given the scores and a static bias together.
 
-    With A the scaled scores of all heads and B the base's bias: score = A + B + f(A, B), pointwise in (i, j), f a
-    network 2H -> width -> H with LeakyReLU(0.01), one a layer. The base is any encoding with a bias: alibi, kerple,
-    fire.
-    Beyond L: as its base, better according to the paper.
+    score = A + B + f(A, B), with A the scaled scores of all heads and B the base's bias. Each layer has a network f, 2H
+    -> width -> H with LeakyReLU(0.01), which is applied to each pair (i, j) separately. The base is any encoding with a
+    bias: alibi, kerple, fire.
+    Beyond L: like its base, but better according to the paper.
 
-    Arguments: base, a spec (default alibi), in parentheses where it has arguments; width of the network (default
-    32).
+    Arguments: base, a spec, in parentheses if it has arguments; width, of the network.
     Source: Zheng et al., arXiv 2405.14722.
     """
 
@@ -29,7 +28,7 @@ class DAPE(Wrapper):
     def __init__(self, dims: Dims, *, base: str = "alibi", width: int = 32) -> None:
         super().__init__(dims, base)
         start_T = torch.zeros(1)
-        # On torch's meta device, where sizes are counted, nothing can be computed.
+        # Sizes are counted on torch's meta device, which computes nothing.
         if not start_T.is_meta and self.inner.bias(start_T, start_T) is None:
             raise UserError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
         if width < 1:
@@ -38,7 +37,7 @@ class DAPE(Wrapper):
         self.network = nn.Sequential(nn.Linear(2 * dims.heads, width), nn.LeakyReLU(0.01), nn.Linear(width, dims.heads))
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> None:
-        return None  # it is among the scores
+        return None  # `scores` adds it
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
         product_BHTS = scaled_product(q_BHTK, k_BHSK)

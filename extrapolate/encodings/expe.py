@@ -12,21 +12,19 @@ from extrapolate.errors import UserError
 
 @register("expe")
 class ExPE(Encoding):
-    """Overrides the first l channels of the query and key projections' input with values linear in the position.
+    """Overwrites the first l channels of the input of W_q and W_k with values linear in the position.
 
-    In every block, W_q and W_k read position values in channels c = 0..l-1 of the token at position n:
-    p_n[c] = start + step n + slope c. In the other channels they read the normalised residual stream. W_v and the
-    residual stream keep what was overridden.
-    Beyond L: the values go on growing past the trained range, slowly and in a straight line, and the loss with
-    them.
+    In every block, W_q and W_k read p_n[c] = start + step n + slope c in channels c = 0..l-1 of the token at position
+    n, and the normalised residual stream in the other channels. W_v and the residual stream keep the original values.
+    Beyond L: the values keep growing past the trained range, slowly and linearly, and the loss grows with them.
 
-    Our reading: the paper's equations and constants are missing from every copy found. We override after the
-    block's RMSNorm, with the defaults below, which put the training range at about -1..1.
-    Arguments: size, l in channels (default D/8); start (default -1); step per token (default 2/L); slope per
-    channel (default: step). The paper's ablations: slope=0, the same value in all l channels; size=1, one channel;
-    blocks, "all" or "first" alone; learned, "no", "fixed" (start, step and slope are trained from those values,
-    shared by all blocks) or "scratch" (from N(0, 0.02)); value_input, whether W_v reads the overridden channels too
-    (default false).
+    Our reading: the paper's equations and constants are missing from every copy found. We overwrite after the block's
+    RMSNorm, with defaults that put the training range at about -1..1.
+    Arguments: size, l in channels (default D/8); start; step per token (default 2/L); slope per channel (default:
+    step); learned, "no", "fixed" (start, step and slope are trained from those values, shared by all blocks) or
+    "scratch" (from N(0, 0.02)); blocks, "all" or only the "first"; value_input, whether W_v reads the overwritten
+    channels too. The paper's ablations are slope=0 (the same value in all l channels), size=1 (one channel), and other
+    values of the last three.
     Source: Datseris et al., arXiv 2509.19569.
     """
 

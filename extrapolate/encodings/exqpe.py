@@ -9,16 +9,16 @@ from extrapolate.encodings.expe import ExPE
 
 @register("exqpe")
 class ExQPE(ExPE):
-    """ExPE in which only one of the l channels moves from one position to the next, by a step l times as large.
+    """ExPE in which only one of the l channels changes from one position to the next, by a step l times as large.
 
-    p_n[c] = start + slope c + step l floor((n + c) / l): the channels take turns. Over l tokens every channel moves
-    as far as ExPE's does, but a step is large enough to survive rounding to few mantissa bits.
-    Beyond L: as ExPE, the values go on growing past the trained range, a channel at a time.
+    p_n[c] = start + slope c + step l floor((n + c) / l), so the channels take turns. Over l tokens each channel moves
+    as far as in ExPE, but each step is large enough to survive rounding to a few mantissa bits.
+    Beyond L: as in ExPE, the values keep growing past the trained range, one channel at a time.
 
-    Our reading, as for ExPE: the paper says that one dimension is incremented from one position to the next and
-    that there are two more hyperparameters; we take these for the increment and the slope.
-    Arguments: size, l in channels (default D/8); start (default -1); step, the mean increment of a channel per
-    token (default 2/L); slope per channel (default: step); learned, blocks and value_input, as for expe.
+    Our reading: as for ExPE, the equations are missing. The paper says that one dimension is incremented from one
+    position to the next and that there are two more hyperparameters; we take these to be the increment and the slope.
+    Arguments: step, the mean increment of a channel per token (default 2/L); size, start, slope, learned, blocks and
+    value_input, as for expe.
     Source: Datseris et al., arXiv 2509.19569.
     """
 

@@ -12,17 +12,17 @@ DEEPEST = 100  # hidden layers
 
 @register("fire")
 class FIRE(Encoding):
-    """Adds to each score a small network's value of the distance, as a share of the query's own position.
+    """Adds to each score a small network's output for the distance, relative to the query's own position.
 
-    bias_h(i, j) = f( psi(i - j) / (psi(max(T, i)) + 1e-6) )_h, psi(x) = ln(|c x| + 1). f is a network 1 -> width ->
-    H with ReLU; c (start 0.1) and a factor on the threshold T (start 1) are learned too.
-    Beyond L: the network's input stays within 0..1, whatever the length. Where an extension presents pairs at other
-    distances, i is the position presented.
+    bias_h(i, j) = f( psi(i - j) / (psi(max(T, i)) + 1e-6) )_h with psi(x) = ln(|c x| + 1). f is a network 1 -> width ->
+    H with ReLU; c (from 0.1) and a factor on the threshold T (from 1) are learned too.
+    Beyond L: the network's input stays within 0..1 at any length. If an extension presents pairs at other distances, i
+    is the presented position.
 
-    The official code was not seen: depth and sharing are options. Public code halves the training length it is
-    given for T, and so do we.
-    Arguments: width of the network (default 32); depth, its hidden layers (default 1); shared, whether all layers
-    have one network (default false); threshold, T in tokens (default L/2).
+    The official code was not seen, so depth and sharing are options. Public code halves the training length it is given
+    for T, and so do we.
+    Arguments: width, of the network; depth, its hidden layers; shared, whether all layers share one network; threshold,
+    T in tokens (default L/2).
     Source: Li et al., arXiv 2310.04418.
     """
 

@@ -12,19 +12,18 @@ from extrapolate.errors import UserError
 
 @register("fope")
 class FoPE(RoPE):
-    """Gives each rotated pair a mixture of frequencies, and none to pairs that complete no turn in L.
+    """Gives each rotated pair a mixture of frequencies, and drops frequencies that complete no turn within L.
 
-    Of w_m = theta^(-2m/K), the n with w_m >= 2 pi / L are kept. The first min(n, K/4) pairs are multiplied as RoPE's
-    are, but by sums in place of one cosine and one sine. For pair c they are cos_c(i) = sum_m A[m, c] cos(i w_m) and
-    sin_c(i) = sum_m B[m, c] sin(i w_m). The other pairs are not rotated. Every head has its own A and B, of C columns.
-    Column c has a 1 in row c ceil(n / C), where there is such a row. Noise of standard deviation
-    gain sqrt(2 / (C (n + H))) is added, drawn once and not trained. It is no rotation: norms change.
-    Beyond L: every frequency has been seen through its whole turn.
+    Only the n frequencies w_m = theta^(-2m/K) with w_m >= 2 pi / L are kept. The first C = min(n, K/4) pairs are
+    multiplied as in RoPE, but with sums in place of the cosine and the sine: for pair c, cos_c(i) = sum_m A[m, c] cos(i
+    w_m) and sin_c(i) = sum_m B[m, c] sin(i w_m). The other pairs are not rotated. Each head has its own A and B of C
+    columns, with a 1 in row c ceil(n / C) of column c, if that row exists. To all entries, noise of standard deviation
+    gain sqrt(2 / (C (n + H))) is added, drawn once and not trained. This is no rotation: norms change.
+    Beyond L: every frequency has been seen through a whole turn.
 
-    The authors' code pads the sine of the unrotated pairs with 1, not 0, which only doubles their products; ours is
-    0.
-    Arguments: kept, n in pairs (default: as many as complete a turn within L); gain of the noise (default 0.3, as
-    their smallest models); theta, the base (default 10 000).
+    The authors' code pads the sine of the unrotated pairs with 1 rather than our 0, which only doubles their products.
+    Arguments: kept, n in pairs (default: as many as complete a turn within L); gain of the noise (default 0.3, as in
+    the authors' smallest models); theta, the base.
     Source: Hua et al., arXiv 2412.17739.
     """
 

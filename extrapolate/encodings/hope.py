@@ -12,15 +12,14 @@ from extrapolate.errors import UserError
 
 @register("hope")
 class HoPE(RoPE):
-    """Keeps only the pairs that complete a full turn within the training length.
+    """Rotates only the pairs that complete a full turn within the training length.
 
-    Pair m turns by i w_m, w_m = theta^(-2m/K), where w_m >= 2 pi / L; the others carry content alone. That is
-    p-rope with p set by L.
+    Pair m turns by i w_m, w_m = theta^(-2m/K), if w_m >= 2 pi / L; the others carry only content. This is p-rope with p
+    set by L.
     Beyond L: every angle that occurs has been seen in training.
 
-    Our reading: no code of the authors' was found, and what their slow channels hold instead is not verified.
-    Arguments: kept, in pairs (default: as many as complete a turn within L); theta, the base (default 10 000);
-    pairing, as for rope.
+    Our reading: no code by the authors was found, and what their slow channels hold instead is not verified.
+    Arguments: kept, in pairs (default: as many as complete a turn within L); theta and pairing, as for rope.
     Source: Chen et al., arXiv 2410.21216.
     """
 

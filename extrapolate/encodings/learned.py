@@ -8,12 +8,12 @@ from extrapolate.encodings.base import EMBEDDED, LOGITS, TABLE, Dims, Encoding, 
 
 @register("learned")
 class Learned(Encoding):
-    """A trained vector per position, added to the token embedding: x_i + E[i], E of shape [L, D].
+    """Adds a trained vector per position to the token embedding: x_i + E[i], with E of shape [L, D].
 
-    E has L rows. It starts, and is trained, as token embeddings are: GPT-2, too, draws both alike.
-    Beyond L: nothing is defined; evaluation there is reported as n/a, never clamped.
+    E is initialised and trained like the token embeddings; GPT-2 also initialises both alike.
+    Beyond L: undefined; evaluation there is reported as n/a, never clamped.
 
-    Source: Radford et al. 2019 (GPT-2); the table itself goes back to Gehring et al., arXiv 1705.03122.
+    Source: Radford et al. 2019 (GPT-2); the table goes back to Gehring et al., arXiv 1705.03122.
     """
 
     display = "Learned"

@@ -1,4 +1,4 @@
-"""RoPE in two kinds of layers: most see a window, every n-th sees everything and turns more slowly."""
+"""RoPE in two kinds of layers: most see a window; every n-th sees everything and rotates more slowly."""
 
 from typing import Literal, Self
 
@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 
 
 class MostlyLocal(RoPE):
-    """Has a window in most layers: layer l, counted from 0, is without one where (l + 1) mod every = 0."""
+    """Has a window in most layers: layer l, counted from 0, has none if (l + 1) mod every = 0."""
 
     name: str  # of the encoding, for messages
 
@@ -23,7 +23,7 @@ class MostlyLocal(RoPE):
         theta: float,
         pairing: Literal["half", "interleaved"],
     ) -> None:
-        """Raises UserError if there are not so many layers. window: tokens (default: L/2)."""
+        """Raises UserError if `every` exceeds the number of layers. window: tokens (default: L/2)."""
         super().__init__(dims, theta=theta, pairing=pairing)
         self.every = every
         if not 1 <= every <= dims.layers:
@@ -40,17 +40,17 @@ class MostlyLocal(RoPE):
 
 @register("local-global")
 class LocalGlobal(MostlyLocal):
-    """Every sixth layer sees everything and has a large base; the others see a window of recent keys.
+    """Every sixth layer attends to everything and has a large base; the others attend to a window of recent keys.
 
-    Layer l, counted from 0, is global where (l + 1) mod every = 0. Both kinds rotate as RoPE does, a global layer
-    with the base theta and its frequencies divided by factor, a local one with local_theta. In a local layer query i
-    sees keys i - window + 1..i. Extensions of frequencies change the global layers alone.
-    Beyond L: local layers meet nothing new where the window is L or less. In global layers, pairs that have not
-    completed a turn within L tokens reach angles never seen, as RoPE's do.
+    Layer l, counted from 0, is global if (l + 1) mod every = 0. Global layers rotate as RoPE does with base theta and
+    with frequencies divided by factor. Local layers rotate with base local_theta, and their query i sees keys i -
+    window + 1..i. Extensions of frequencies change only the global layers.
+    Beyond L: local layers see nothing new if the window is at most L. In global layers, pairs that have not completed a
+    turn within L tokens reach angles never seen, as in RoPE.
 
-    Arguments: every, in layers (default 6, or the number of layers if that is less); window, in tokens (default L/2,
-    and in Gemma 3 at most 1024); theta, the base of global layers (default 1 000 000); local_theta, that of local
-    ones (default 10 000); factor, a ratio (default 1; Gemma 3's larger models have 8); pairing, as for rope.
+    Arguments: every, in layers (default 6, or the number of layers if that is less); window, in tokens (default L/2; in
+    Gemma 3 at most 1024); theta, the base of global layers; local_theta, that of local ones; factor, a ratio (Gemma 3's
+    larger models have 8); pairing, as for rope.
     Source: Gemma 3, arXiv 2503.19786.
     """
 

@@ -12,15 +12,15 @@ from extrapolate.errors import UserError
 
 @register("p-rope")
 class PRoPE(RoPE):
-    """Keeps a share p of RoPE's pairs, the fastest, and leaves the others unrotated.
+    """Rotates only a share p of RoPE's pairs, the fastest ones.
 
-    Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K) as in RoPE, for m < n = floor(p K / 2); the others have w_m =
-    0 and carry content alone. p = 1 is RoPE, p = 0 is NoPE.
-    Beyond L: an unrotated pair has no angle to leave the trained range with; no kept pair is left incomplete at L
-    when p <= ln(L / 2 pi) / ln(theta).
+    Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K) as in RoPE, if m < n = floor(p K / 2); the others have w_m = 0 and
+    carry only content. p = 1 is RoPE, p = 0 is NoPE.
+    Beyond L: an unrotated pair has no angle that could leave the trained range, and every kept pair completes a turn
+    within L if p <= ln(L / 2 pi) / ln(theta).
 
-    Arguments: p, a share (default 0.75, the paper's best); drop, which pairs stay unrotated: "slowest", or
-    "fastest" for the paper's reversed ablation; theta, the base (default 10 000); pairing, as for rope.
+    Arguments: p, a share (default 0.75, the paper's best); drop, which pairs stay unrotated: "slowest", or "fastest"
+    for the paper's reversed ablation; theta and pairing, as for rope.
     Source: Barbero et al., arXiv 2410.06205.
     """
 

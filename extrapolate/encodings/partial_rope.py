@@ -12,14 +12,14 @@ from extrapolate.errors import UserError
 
 @register("partial-rope")
 class PartialRoPE(RoPE):
-    """Rotates the first R = floor(fraction K) channels of queries and keys, and leaves the others alone.
+    """Rotates only the first R = floor(fraction K) channels of queries and keys.
 
-    The frequencies are spread over the rotated channels: w_m = theta^(-2m/R), m = 0..R/2-1. The whole range from 1
-    to about 1/theta is there, more coarsely; p-rope keeps RoPE's spacing and cuts the slow end off instead.
-    Beyond L: the slow pairs that remain reach angles never seen, as RoPE's do.
+    The frequencies are spread over the rotated channels: w_m = theta^(-2m/R), m = 0..R/2-1. They cover the whole range
+    from 1 to about 1/theta, but more coarsely, whereas p-rope keeps RoPE's spacing and cuts off the slow end.
+    Beyond L: the slow pairs that remain reach angles never seen, as in RoPE.
 
-    Arguments: fraction of the channels (default 0.25, as GPT-NeoX); theta, the base (default 10 000); pairing, as
-    for rope, inside the rotated channels.
+    Arguments: fraction of the channels (default 0.25, as in GPT-NeoX); theta and pairing, as for rope, within the
+    rotated channels.
     Source: rotary_pct of GPT-NeoX, arXiv 2204.06745.
     """
 

@@ -1,4 +1,4 @@
-"""What changes in a model at one evaluation length: frozen, and the same numbers where it is equal."""
+"""What changes in a model at one evaluation length: frozen; equal plans give equal numbers."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -11,9 +11,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Branch:
-    """Some of the pairs of a query and a key, and where they pretend to be: all by index in the window.
+    """Some of the pairs of a query and a key, and their pretended positions, all by index in the window.
 
-    `queries` and `keys` give pretended positions, `seen(i, j)` whether query i attends to key j here.
+    `queries` and `keys` map to pretended positions; `seen(i, j)` is whether query i attends to key j in this branch.
     """
 
     queries: Callable[[Tensor], Tensor]
@@ -22,9 +22,9 @@ class Branch:
 
 
 class Pairs(ABC):
-    """Which pairs attend, at which pretended positions: branches whose pairs differ, one softmax over all.
+    """Which pairs attend, at which pretended positions: disjoint branches under one softmax.
 
-    Subclasses are frozen dataclasses: equal ones give the same numbers.
+    Subclasses are frozen dataclasses; equal ones give equal numbers.
     """
 
     @abstractmethod
@@ -34,12 +34,12 @@ class Pairs(ABC):
 
 @dataclass(frozen=True)
 class Plan:
-    """What changes at one evaluation length. The defaults change nothing, exactly.
+    """What changes at one evaluation length. The defaults change nothing at all.
 
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
-    window hides keys further back than so many tokens; pairs decides which keys are seen, and from where. Two
+    window is the number of most recent keys that a query sees; pairs decides which keys are seen, and from where. Two
     lengths, or two extensions, whose plans are equal give the same numbers.
     """
 
@@ -52,7 +52,7 @@ class Plan:
     pairs: Pairs | None = None
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
-        """What the scores of each query are multiplied by, [1, T], from its true index; None for nothing."""
+        """The factor of each query's scores, [1, T], from its true index; None if there is none."""
         if self.log_length is None:
             return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
         index_T = torch.arange(1, length + 1, device=device)
@@ -60,7 +60,7 @@ class Plan:
         return self.logit_scale * (index_T.log() / log_length).clamp(min=1.0)[None]
 
     def joined(self, other: "Plan") -> "Plan":
-        """Both: logit scales multiply, the rest must not be in both."""
+        """Both plans in one: logit scales multiply; nothing else may be set in both."""
         changed = {
             field.name: getattr(other, field.name)
             for field in dataclasses.fields(self)

@@ -14,16 +14,16 @@ from extrapolate.errors import UserError
 
 @register("pope")
 class PoPE(Encoding):
-    """Makes every channel a length and an angle: content decides the length, position the angle.
+    """Turns every channel into a length and an angle: content sets the length, position the angle.
 
     score(i, j) = sum_c softplus(q_c) softplus(k_c) cos((i - j) w_c - delta_hc) / sqrt(K), w_c = theta^(-c/K), c =
-    0..K-1: as many frequencies as channels, twice RoPE's. softplus makes queries and keys larger at the start than
-    with other encodings, which is not position. delta, one a head and channel, is learned and kept within
-    -2 pi..0. It is computed as a product of queries and keys twice as wide.
-    Beyond L: slow channels reach angles never seen, but content no longer moves the angle, and the paper reports
-    that this extrapolates.
+    0..K-1, so there are as many frequencies as channels, twice RoPE's number. delta, one per head and channel, is
+    learned and kept within -2 pi..0. The score is computed as a product of queries and keys twice as wide. Because of
+    softplus, queries and keys start larger than with other encodings, which has nothing to do with position.
+    Beyond L: slow channels reach angles never seen, but content no longer moves the angle, and the paper reports that
+    this extrapolates.
 
-    Arguments: theta, the base (default 10 000); delta, how it starts: "zero", or "uniform" over -2 pi..0.
+    Arguments: theta, the base; delta, how it starts: "zero", or "uniform" over -2 pi..0.
     Source: Gopalakrishnan et al., arXiv 2509.10534.
     """
 

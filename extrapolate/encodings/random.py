@@ -18,14 +18,13 @@ LARGEST = 2**24  # positions: they are float32
 class Random(Wrapper):
     """Trains with positions drawn from a range longer than any that will be tested.
 
-    In training, T distinct whole numbers are drawn from 0..max-1, sorted, and taken for the positions, anew at each
-    step and the same for the whole batch and every layer. The base is built as if the training length were max.
-    Beyond L: no position is new up to max tokens; longer is reported n/a.
+    At each training step, T distinct whole numbers are drawn from 0..max-1, sorted, and used as the positions of the
+    whole batch in every layer. The base is built as if the training length were max.
+    Beyond L: no position is new up to max tokens; longer windows are reported n/a.
 
-    At evaluation, "sample" draws too, as the authors' code does, with a seed fixed for each length so that a result
-    can be had again; "spread" takes floor(i max / N), and "first" 0..N-1.
-    Arguments: base, a spec (default rope), in parentheses where it has arguments; max, in tokens (default 32 L);
-    evaluate, as above (default sample).
+    At evaluation, "sample" draws too, as the authors' code does, with a fixed seed per length so that results can be
+    repeated; "spread" uses floor(i max / N), and "first" 0..N-1.
+    Arguments: base, a spec, in parentheses if it has arguments; max, in tokens (default 32 L); evaluate, as above.
     Source: Ruoss et al., arXiv 2305.16843.
     """
 

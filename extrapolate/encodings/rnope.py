@@ -10,18 +10,17 @@ from extrapolate.encodings.local_global import MostlyLocal
 
 @register("rnope")
 class RNoPE(MostlyLocal):
-    """Every fourth layer has no encoding and sees everything; the others have RoPE and see a window of recent keys.
+    """Every fourth layer has no encoding and attends to everything; the others have RoPE and a window of recent keys.
 
-    Layer l, counted from 0, is NoPE where (l + 1) mod every = 0. The others rotate as RoPE does and query i sees
+    Layer l, counted from 0, is NoPE if (l + 1) mod every = 0. The others rotate as RoPE does, and their query i sees
     keys i - window + 1..i.
-    Beyond L: no rotated pair is ever further apart than in training, so nothing new is met but a longer context in
-    the NoPE layers; RNoPE without the window (window = L or more) does not have this.
+    Beyond L: no rotated pair is further apart than in training, so the only thing new is a longer context in the NoPE
+    layers. This does not hold without the window (window above L).
 
-    Arguments: every, in layers (default 4, or the number of layers if that is less); window, in tokens (default
-    L/2, the ratio of both papers' models; it should be at most L); theta, the base (default 10 000); pairing, as
-    for rope.
-    Sources: RNoPE-SWA, Yang et al., arXiv 2501.18795; SWAN, Puvvada et al., arXiv 2504.08719, whose logarithmic
-    scaling at inference is not part of it.
+    Arguments: every, in layers (default 4, or the number of layers if that is less); window, in tokens (default L/2,
+    the ratio of both papers' models; it should be at most L); theta and pairing, as for rope.
+    Sources: RNoPE-SWA, Yang et al., arXiv 2501.18795; SWAN, Puvvada et al., arXiv 2504.08719, without its logarithmic
+    scaling at inference.
     """
 
     display = "RNoPE"

@@ -15,14 +15,14 @@ from extrapolate.errors import UserError
 class RoPE(Encoding):
     """Rotates pairs of query and key channels by an angle proportional to the position.
 
-    Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K): (x, y) -> (x cos - y sin, y cos + x sin). The product of a
-    query at i and a key at j then depends on i - j alone. Values are untouched.
-    Beyond L: pairs that have not completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the
-    loss rises steeply.
+    Pair m of K/2 turns by i w_m, w_m = theta^(-2m/K): (x, y) -> (x cos - y sin, y cos + x sin). The product of a query
+    at i and a key at j then depends only on i - j. Values are untouched.
+    Beyond L: pairs that have not completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the loss
+    rises steeply.
 
-    Arguments: theta, the base (default 10 000; Llama 3 uses 500 000); pairing, which channels form a pair: "half"
-    (m, m + K/2), as in Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Both give the same
-    class of functions when trained from scratch, but weights do not carry over.
+    Arguments: theta, the base (Llama 3 uses 500 000); pairing, which channels form a pair: "half" (m, m + K/2), as in
+    Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Trained from scratch, both give the same
+    class of functions, but weights do not carry over.
     Source: Su et al., arXiv 2104.09864.
     """
 
@@ -94,13 +94,13 @@ def geometric(theta: float, channels: int, device: torch.device) -> Tensor:
 
 
 def complete_pairs(rope: RoPE, length: int) -> int:
-    """How many of RoPE's pairs complete a turn within so many tokens: w_m >= 2 pi / length."""
+    """The number of RoPE's pairs that complete a turn within `length` tokens: w_m >= 2 pi / length."""
     frequencies = geometric(rope.theta, rope.dims.head_dim, torch.device("cpu"))
     return int((frequencies >= 2 * math.pi / length).sum())
 
 
 def scaled(frequencies: Tensor, factors: tuple[float, ...]) -> Tensor:
-    """Each frequency times its factor; unchanged where there are none."""
+    """Each frequency times its factor; unchanged if there are no factors."""
     if not factors:
         return frequencies
     return frequencies * torch.tensor(factors).to(frequencies.device, non_blocking=True)

@@ -14,12 +14,12 @@ LARGEST = 2**16  # channels of the sinusoids
 class Sandwich(Encoding):
     """Adds to each score the inner product of the two positions' sinusoids, divided by a constant per head.
 
-    bias_h(i, j) = (1/c_h) sum_m cos((i - j) w_m), w_m = 10000^(-2m/size), m = 0..size/2-1, c_h = 8h/H for h = 1..H:
-    from size / (2 c_h) at distance 0 it falls about logarithmically. Nothing is trained.
-    Beyond L: it goes on falling slowly.
+    bias_h(i, j) = (1/c_h) sum_m cos((i - j) w_m), w_m = 10000^(-2m/size), m = 0..size/2-1, c_h = 8h/H for h = 1..H. It
+    falls about logarithmically from size / (2 c_h) at distance 0. Nothing is trained.
+    Beyond L: the bias keeps falling slowly.
 
     Our reading: the authors' code was not available; size 128, the range of m and 1/c_h are not verified.
-    Arguments: size, in channels of the sinusoids, even (default 128, whatever the model's width).
+    Arguments: size, in channels of the sinusoids, even (default 128 for a model of any width).
     Source: Chi et al., arXiv 2212.10356.
     """
 

@@ -11,9 +11,9 @@ from extrapolate.errors import UserError
 class Shaw(Encoding):
     """Adds to every key a learned vector that depends on how far back the key is.
 
-    score(i, j) = q_i (k_j + a[min(i - j, R)]) / sqrt(K), with a table a of R + 1 vectors of size K, one a layer,
-    shared by its heads. This is the key part; the paper's part on values, which it finds dispensable, is left out.
-    Beyond L: distances above R are all the same.
+    score(i, j) = q_i (k_j + a[min(i - j, R)]) / sqrt(K). Each layer has a table a of R + 1 vectors of size K, shared by
+    its heads. This is the paper's key part; its part on values, which the paper finds dispensable, is left out.
+    Beyond L: all distances above R count as R.
 
     Arguments: max_distance, R in tokens (default L - 1, at most 128; the paper uses 16).
     Source: Shaw et al., arXiv 1803.02155.

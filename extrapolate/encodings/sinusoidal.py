@@ -9,14 +9,14 @@ from extrapolate.errors import UserError
 
 @register("sinusoidal")
 class Sinusoidal(Encoding):
-    """Sine and cosine of the position at D/2 frequencies, added to the token embedding.
+    """Adds the sine and cosine of the position at D/2 frequencies to the token embedding.
 
-    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1. The paper
-    multiplies token embeddings by sqrt(D) first, to a deviation of 1. Here every encoding's start with 0.5, and the
-    sinusoids are halved, so that both have the paper's proportion.
+    PE(i, 2m) = sin(i u_m), PE(i, 2m+1) = cos(i u_m), u_m = theta^(-2m/D), m = 0..D/2-1. The paper multiplies token
+    embeddings by sqrt(D) first, to a standard deviation of 1. Here token embeddings start with 0.5, for every encoding,
+    and the sinusoids are halved to keep the paper's proportion.
     Beyond L: defined everywhere, but the combinations of phases are new, and the loss rises within tens of tokens.
 
-    Arguments: theta, the base of the wavelengths (default 10 000).
+    Arguments: theta, the base of the wavelengths.
     Source: Vaswani et al., arXiv 1706.03762.
     """
 

@@ -11,15 +11,15 @@ from extrapolate.errors import UserError
 
 @register("t5")
 class T5(Encoding):
-    """Adds to each score a learned number per head, looked up by the distance: exact when near, in buckets when far.
+    """Adds to each score a learned number per head for the distance: exact for near keys, in buckets for far ones.
 
-    Distance r falls into bucket r for r < E = buckets/2, else into E + floor(ln(r/E) / ln(far/E) E), at most
-    buckets - 1. The table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep
-    their 1/sqrt(K), which T5 itself leaves out.
-    Beyond L: the last bucket goes on for ever, so far keys all have the same bias.
+    Distance r falls into bucket r if r < E = buckets/2, else into min(buckets - 1, E + floor(ln(r/E) / ln(far/E) E)).
+    The table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep their 1/sqrt(K),
+    which T5 omits.
+    Beyond L: the last bucket has no end, so all far keys get the same bias.
 
-    Arguments: buckets, an even number (default 32, or L/2 if that is less); max_distance, far, in tokens (default 128
-    as in T5, or L if that is less): a bucket that training never reaches would keep its random start.
+    Arguments: buckets, an even number (default 32, or L/2 if that is less); max_distance, far in tokens (default 128 as
+    in T5, or L if that is less: a bucket that training never reaches would keep its random start).
     Source: Raffel et al., arXiv 1910.10683.
     """
 

@@ -5,21 +5,20 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, register
 
-BLOCK = 16  # queries whose decay is factored around one key
+# Queries at a time. exp(G_i) exp(-G_j) would overflow over a long range, so earlier keys are decayed to the first token
+# of a block and its queries from there, both by factors of at most 1. Within a block, exponents are computed directly.
+BLOCK = 16
 
 
 @register("wall")
 class Wall(Encoding):
-    """Lets every token decide, a channel at a time, how much of what lies before it is forgotten.
+    """Lets every token decide, for each channel, how much of the preceding context to forget.
 
-    g_t = ln sigmoid(W x_t + b), a number a head and channel, x the layer's attention input; G = its cumulative sum,
-    float32. score(i, j) = sum_c q_ic k_jc exp(G_ic - G_jc) / sqrt(K). No rotation, and none of the post's options
-    (scalar gate, output gate, window, sink).
-    Beyond L: the decay depends on content, and no position can leave a trained range.
+    score(i, j) = sum_c q_ic k_jc exp(G_ic - G_jc) / sqrt(K), with G the cumulative sum, in float32, of g_t = ln
+    sigmoid(W x_t + b), one number per head and channel; x is the layer's attention input. There is no rotation, and
+    none of the post's options (scalar gate, output gate, window, sink).
+    Beyond L: the decay depends on content, so no position can leave a trained range.
 
-    exp(G_i) exp(-G_j) would overflow over a long range. For 16 queries at a time, earlier keys are decayed to the
-    first of the 16 and the queries from there, both factors at most 1; within the 16 every exponent is taken as it
-    is.
     Arguments: gate_bias, where b starts (default 8: almost nothing is forgotten at first).
     Source: Tilde Research, Wall Attention: Length Generalization With Diagonal Gates (2026, a blog post).
     """

@@ -15,16 +15,15 @@ EXPONENT = 80.0
 
 @register("xpos")
 class XPos(RoPE):
-    """Rotates pairs as RoPE does, and shrinks their product with the distance, the fast pairs' most.
+    """Rotates pairs as RoPE does and shrinks their product with the distance, that of the fast pairs most.
 
-    Queries are multiplied by zeta_m^(i/S) and keys by zeta_m^(-j/S), zeta_m = (2m/K + gamma) / (1 + gamma), so pair
-    m of a score carries zeta_m^((i-j)/S) <= 1. Pairs are (2m, 2m + 1). Positions are counted from the middle of the
-    window, which changes no score and halves the exponents.
-    Beyond L: far keys fade; the paper adds a window of two blocks at inference. Powers leave float32's range at 64
-    S: longer windows are reported n/a.
+    Queries are multiplied by zeta_m^(i/S) and keys by zeta_m^(-j/S), zeta_m = (2m/K + gamma) / (1 + gamma), so that
+    pair m of a score carries zeta_m^((i-j)/S) <= 1. Pairs are (2m, 2m + 1). Positions are counted from the middle of
+    the window, which halves the exponents and changes no score.
+    Beyond L: far keys fade; the paper adds a window of two blocks at inference. Powers leave float32's range at 64 S,
+    so longer windows are reported n/a.
 
-    Arguments: scale_base, S in tokens (default: L; the paper uses 512); gamma (default 0.4); theta, the base
-    (default 10 000).
+    Arguments: scale_base, S in tokens (default: L; the paper uses 512); gamma; theta, the base.
     Source: Sun et al., arXiv 2212.10554.
     """
 

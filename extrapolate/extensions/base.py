@@ -23,7 +23,7 @@ class Extension(ABC):
 
     display: ClassVar[str]  # the name in tables: "PI"
     source: ClassVar[str]
-    slot: str  # what of a plan it fills: extensions join where their slots differ, and scales multiply
+    slot: str  # the part of a plan it fills: extensions join if their slots differ, and scales multiply
     needs: ClassVar[str]  # what the encoding must accept: see `Encoding.accepts`
     clashes_with_ssmax: ClassVar[bool] = False
 
@@ -31,7 +31,7 @@ class Extension(ABC):
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
         """The plan for windows of `length` tokens and a model trained at `seq_len`.
 
-        Raises UserError if the extension cannot reach so far with its arguments.
+        Raises UserError if the extension cannot reach this length with its arguments.
         """
 
     def arguments(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Extension(ABC):
         return self.display + (f"({', '.join(given)})" if given else "")
 
     def unfitted(self) -> bool:
-        """Whether a constant was left out that has to be fitted to held-out text, for each length."""
+        """Whether a constant must be fitted to held-out text, for each length."""
         return False
 
     def fitted(self, value: float) -> Self:
@@ -54,12 +54,12 @@ class Extension(ABC):
 
 
 def _short(value: Any) -> str:
-    """A value in a label: of a long list its beginning, and a hash that tells it from others."""
+    """A value in a label; a long list is cut and gets a hash that tells it from others."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}...{hashlib.sha256(text.encode()).hexdigest()[:4]}"
 
 
-SCALE = "scale"  # the one slot that several may fill
+SCALE = "scale"  # the only slot that several extensions may fill
 
 extensions: specs.Registry[Extension] = specs.Registry("extension")
 register = extensions.register

@@ -1,4 +1,4 @@
-"""Every pair, some of them pretending to be nearer than they are."""
+"""All pairs attend, some at a pretended distance that is shorter than the true one."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LeakyPairs(Pairs):
-    """Distance r below the window; from there on window + (r - window) / k, or window itself where k is None."""
+    """Distance r below the window; from there on window + (r - window) / k, or just window if k is None."""
 
     window: int
     k: float | None
@@ -30,14 +30,12 @@ class LeakyPairs(Pairs):
 
 @register("rerope")
 class ReRoPE(Extension):
-    """Lets no pair be further apart than a window: beyond it, every key is at the window's distance.
+    """Caps the distance of every pair: all keys beyond a window count as if they were at its edge.
 
-    Distance r counts as r below the window W, else as W; with k, the leaky form, as W + (r - W) / k. k = 1 changes
-    nothing.
-    (The author's code adds log-n: rerope + log-n.)
+    Distance r counts as r below the window W, else as W or, with k (the leaky form), as W + (r - W) / k. k = 1 changes
+    nothing. The author's code adds log-n: rerope + log-n.
 
-    Arguments: window, W in tokens (default L/8); k, a ratio (default: none, which is infinity; leaky ReRoPE has
-    16).
+    Arguments: window, W in tokens (default L/8); k, a ratio (default: none, which is infinity; leaky ReRoPE has 16).
     Source: Su, kexue.fm 9708 and 9728 (2023).
     """
 
@@ -74,7 +72,7 @@ class GroupedPairs(Pairs):
         ]
 
     def farthest(self, length: int) -> int:
-        """The largest distance that any pair of a window of `length` tokens pretends to."""
+        """The largest pretended distance in a window of `length` tokens."""
         if length <= self.window:
             return length - 1
         return (length - 1) // self.group + self.window - self.window // self.group
@@ -82,13 +80,12 @@ class GroupedPairs(Pairs):
 
 @register("self-extend")
 class SelfExtend(Extension):
-    """Leaves near pairs alone, and counts far ones in groups: neighbours that far away share a position.
+    """Leaves near pairs alone and counts far ones in groups, in which neighbours share a position.
 
-    Distance r counts as r below the window W, else as floor(i/G) - floor(j/G) + W - floor(W/G). G = 1 changes
-    nothing.
+    Distance r counts as r below the window W, else as floor(i/G) - floor(j/G) + W - floor(W/G). G = 1 changes nothing.
 
-    Arguments: group, G in tokens (default: the smallest for which no pair pretends to be L or more apart, for each
-    evaluation length); window, W in tokens (default L/4).
+    Arguments: group, G in tokens (default: for each evaluation length, the smallest that keeps every distance below L);
+    window, W in tokens (default L/4).
     Source: Jin et al., arXiv 2401.01325.
     """
 
@@ -121,7 +118,7 @@ class SelfExtend(Extension):
 
 @dataclass(frozen=True)
 class ChunkedPairs(Pairs):
-    """Keys numbered anew in every chunk; queries by whether the key is in their chunk, the one before, or further."""
+    """Keys are numbered anew in every chunk; queries depend on how many chunks back the key is: 0, 1 or more."""
 
     chunk: int
     size: int
@@ -137,11 +134,11 @@ class ChunkedPairs(Pairs):
 
 @register("dual-chunk")
 class DualChunk(Extension):
-    """Cuts the text into chunks, and gives a query another position for its own, the last and older chunks.
+    """Cuts the text into chunks and gives a query other positions for keys of its own, the previous and older chunks.
 
-    With n = chunk - local, key j is at j mod n. For keys of its own chunk query i is at i mod n; for those of the
-    chunk before at min(i mod n + n, chunk), which keeps true distances near the border; for older ones at min(2n -
-    1, chunk). With the defaults no distance reaches L. Windows of at most n tokens are left alone.
+    With n = chunk - local, key j is at j mod n. Query i is at i mod n for keys of its own chunk; at min(i mod n + n,
+    chunk) for those of the previous chunk, which keeps true distances near the border; and at min(2n - 1, chunk) for
+    older ones. With the defaults no distance reaches L. Windows of at most n tokens are left alone.
 
     Arguments: chunk, in tokens (default 3L/4); local, in tokens (default L/8).
     Source: An et al., arXiv 2402.17463.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Frequencies(Extension):
-    """Multiplies each of the M frequencies w_m, m = 0 the fastest, by a factor of its own."""
+    """Multiplies each of the M frequencies w_m, fastest first, by a factor."""
 
     slot = "frequencies"
     needs: ClassVar[str] = FREQUENCIES
@@ -35,7 +35,7 @@ class _Frequencies(Extension):
         )
 
     def logit_scale(self, seq_len: int, length: int) -> float:
-        """What every score is multiplied by."""
+        """The factor of every score."""
         return 1.0
 
 
@@ -45,7 +45,7 @@ def ntk_factors(count: int, s: float) -> list[float]:
 
 
 def by_parts(shares: Sequence[float], s: float) -> list[float]:
-    """Each frequency's blend of itself, with its share, and of itself divided by s."""
+    """The factor of each frequency that keeps a share and has the rest divided by s."""
     return [1.0 if s == 1 else share + (1 - share) / s for share in shares]
 
 
@@ -53,9 +53,9 @@ def by_parts(shares: Sequence[float], s: float) -> list[float]:
 class NTK(_Frequencies):
     """Raises the base theta so that the slowest pair is interpolated by the whole factor and the fastest not at all.
 
-    w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE that is theta' = theta s^(K/(K-2)).
+    w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE this is theta' = theta s^(K/(K-2)).
 
-    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1).
+    Arguments: factor, s (default: N/L, at least 1).
     Source: bloc97's post "NTK-Aware Scaled RoPE" (2023), described in arXiv 2309.00071.
     """
 
@@ -72,12 +72,12 @@ class NTK(_Frequencies):
 
 @register("dynamic-ntk")
 class DynamicNTK(_Frequencies):
-    """The NTK base for the length at hand, and nothing up to L.
+    """Uses the NTK base for the length at hand, and changes nothing up to L.
 
-    s = factor n/L - (factor - 1), n = max(N, L), in the formula of ntk; every query of a window has the s of the
+    The formula is ntk's with s = factor n/L - (factor - 1), n = max(N, L). Every query of a window uses the s of the
     whole window. With factor 1 it is ntk with its default.
 
-    Arguments: factor, a ratio (default 2).
+    Arguments: factor, a ratio.
     Source: emozilla's post on dynamically scaled RoPE (2023), described in arXiv 2309.00071.
     """
 
@@ -95,14 +95,13 @@ class DynamicNTK(_Frequencies):
 
 @register("ntk-by-parts")
 class NTKByParts(_Frequencies):
-    """Interpolates pairs that turn seldom within L, leaves alone those that turn often, and blends in between.
+    """Interpolates pairs that turn rarely within L, leaves those that turn often alone, and blends in between.
 
-    A pair's share of its own frequency falls from 1, at fast turns in L, to 0, at slow: linearly in the pair's
-    index, as in the authors' code (ramp "pairs", with the ends rounded outwards), or linearly in the turns, as in
-    the paper's text (ramp "turns"). The two are not equal.
+    A pair keeps a share of its frequency and has the rest divided by s. The share falls from 1, at fast turns within L,
+    to 0, at slow turns: linearly in the pair's index, as in the authors' code (ramp "pairs", with the ends rounded
+    outwards), or linearly in the turns, as in the paper's text (ramp "turns"). The two are not equal.
 
-    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); fast and
-    slow, in turns within L (default 32 and 1); ramp, "pairs" or "turns".
+    Arguments: factor, s (default: N/L, at least 1); fast and slow, in turns within L; ramp, "pairs" or "turns".
     Source: Peng et al., arXiv 2309.00071.
     """
 
@@ -141,13 +140,13 @@ class NTKByParts(_Frequencies):
 
 @register("yarn")
 class YaRN(NTKByParts):
-    """NTK-by-parts, and scores a little sharper.
+    """NTK-by-parts with slightly sharper attention.
 
-    Frequencies as ntk-by-parts; every score is multiplied by A^2, A = 0.1 ln s + 1. (Public code multiplies the
-    cosines and sines of both queries and keys by A, which makes the same scores where every pair is rotated.)
+    Frequencies are those of ntk-by-parts, and every score is multiplied by A^2, A = 0.1 ln s + 1. (Public code
+    multiplies the cosines and sines of both queries and keys by A, which gives the same scores if every pair is
+    rotated.)
 
-    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); fast and
-    slow, in turns within L (default 32 and 1); ramp, as for ntk-by-parts.
+    Arguments: as for ntk-by-parts.
     Source: Peng et al., arXiv 2309.00071.
     """
 
@@ -160,15 +159,15 @@ class YaRN(NTKByParts):
 
 @register("longrope")
 class LongRoPE(_Frequencies):
-    """Divides each frequency by a factor of its own, from a list, and makes scores a little sharper.
+    """Divides each frequency by its own factor, from a list, and makes attention slightly sharper.
 
-    w_m / lambda_m; scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens have the short list,
-    and the sharper scores of a factor given. The paper searches its lists; where none is given, the long one is
-    derived: ntk-by-parts' w / w'. The paper's rule that the first few positions are not scaled is left out, as
-    public code leaves it out.
+    w_m becomes w_m / lambda_m, and scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens use the
+    short list, and the sharper scores only if a factor is given. The paper searches for its lists; if none is given,
+    the long one is derived as ntk-by-parts' w / w'. The paper's rule that the first few positions are not scaled is
+    left out, as in public code.
 
-    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1); long and
-    short, lists of numbers, one a pair, in parentheses: long=(1,1.5,4,8) (default: derived, and ones).
+    Arguments: factor, s (default: N/L, at least 1); long and short, lists of numbers, one per pair, in parentheses:
+    long=(1,1.5,4,8) (default: derived, and ones).
     Source: Ding et al., arXiv 2402.13753.
     """
 
@@ -199,12 +198,12 @@ class LongRoPE(_Frequencies):
 
 @register("llama3")
 class Llama3(_Frequencies):
-    """Llama 3.1's blend: slow pairs are interpolated, fast ones left alone, linearly in the turns in between.
+    """Llama 3.1's blend: interpolates slow pairs, leaves fast ones alone, and blends linearly in the turns in between.
 
-    A pair that turns r times within L keeps the share clip((r - slow) / (fast - slow), 0, 1) of its frequency.
+    A pair that turns r times within L keeps the share clip((r - slow) / (fast - slow), 0, 1) of its frequency; the rest
+    is divided by s.
 
-    Arguments: factor, s, a ratio (default: N/L, computed afresh for each evaluation length, at least 1; Llama 3.1
-    has 8); slow and fast, in turns within L (default 1 and 4).
+    Arguments: factor, s (default: N/L, at least 1; Llama 3.1 has 8); slow and fast, in turns within L.
     Source: the Llama 3 herd of models, arXiv 2407.21783, and its released code.
     """
 
@@ -226,12 +225,12 @@ class Llama3(_Frequencies):
 
 @register("p-rope")
 class Truncation(_Frequencies):
-    """Stops the slowest pairs of a trained model from turning: p-RoPE's spectrum, without its training.
+    """Stops the slowest pairs of a trained model from turning: p-RoPE's spectrum without its training.
 
-    The floor(p M) fastest of M frequencies are kept, the others become 0. p = 1 changes nothing; nor does a p that
-    drops only what does not turn.
+    The floor(p M) fastest of M frequencies are kept, and the others become 0. p = 1 changes nothing, nor does a p that
+    drops only pairs that do not turn.
 
-    Arguments: p, a share (default 0.75).
+    Arguments: p, a share.
     Source: the encoding of Barbero et al., arXiv 2410.06205, applied after training.
     """
 

@@ -1,4 +1,4 @@
-"""Positions, or what is made from them, squeezed back into the trained range."""
+"""Positions, or values made from them, scaled back into the trained range."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ def check_factor(name: str, factor: float | None) -> None:
 
 
 def resolved_factor(factor: float | None, seq_len: int, length: int) -> float:
-    """The factor given, or what this length asks for: N/L, at least 1."""
+    """The given factor, or N/L for this length, at least 1."""
     return max(1.0, length / seq_len) if factor is None else factor
 
 
@@ -26,10 +26,10 @@ def resolved_factor(factor: float | None, seq_len: int, length: int) -> float:
 class PositionInterpolation(Extension):
     """Divides every position by a factor: position i is presented as i / factor.
 
-    Neighbours move closer than they ever were in training, which costs some loss in range, and no position leaves
-    the trained range as long as factor >= N/L. Sinusoids are evaluated in between.
+    No position leaves the trained range as long as factor >= N/L, but neighbours are closer than they ever were in
+    training, which costs some loss in range. Sinusoids are evaluated in between.
 
-    Arguments: factor, a ratio (default: N/L, computed afresh for each evaluation length, at least 1).
+    Arguments: factor, a ratio (default: N/L, at least 1).
     Source: Chen et al., arXiv 2306.15595.
     """
 
@@ -50,11 +50,10 @@ class PositionInterpolation(Extension):
 class ExPEScale(Extension):
     """Multiplies what ExPE writes by a factor, as the paper's models are "scaled by half" at inference.
 
-    Our reading, of which there are two: the values themselves, factor (start + step n + slope c), or the positions
-    alone, start + step factor n + slope c, which is pi.
+    Our reading: there are two. Either the values themselves are scaled, factor (start + step n + slope c), or only the
+    positions, start + step factor n + slope c, which is pi.
 
-    Arguments: factor, a ratio (default: L/N, computed afresh for each evaluation length, at most 1; the paper uses
-    0.5); reading, "values" or "positions".
+    Arguments: factor, a ratio (default: L/N, at most 1; the paper uses 0.5); reading, "values" or "positions".
     Source: Datseris et al., arXiv 2509.19569.
     """
 
@@ -75,9 +74,9 @@ class ExPEScale(Extension):
 
 @register("table-resize")
 class TableResize(Extension):
-    """Stretches a learned table of L positions over N: rows in between are interpolated linearly.
+    """Stretches a learned table of L positions over N by linear interpolation between its rows.
 
-    Position i of N reads the table at i (L-1)/(N-1): both ends stay where they are (align-corners). Windows of at
+    Position i of N reads the table at i (L-1)/(N-1), so both ends stay where they are (align-corners). Windows of at
     most L tokens are left alone. Without fine-tuning it is not expected to do well.
 
     Source: the resizing of tables in Dosovitskiy et al., arXiv 2010.11929, in one dimension.

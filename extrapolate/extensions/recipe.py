@@ -1,4 +1,4 @@
-"""What is applied at inference, as one text says it: `pi`, `yarn:factor=8 + log-n`."""
+"""Extensions applied together at inference, and their text: `pi`, `yarn:factor=8 + log-n`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
 class Recipe:
     """Extensions whose slots differ, applied together.
 
-    `text` is the user's, tidied: of a user's own file it has the name alone, not the folder. `files` are those files.
+    `text` is the user's, tidied: a user's own file appears without its folder. `files` are those files.
     """
 
     text: str
@@ -35,7 +35,7 @@ class Recipe:
         return " + ".join(part.label() for part in self.parts)
 
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        """The parts' plans in one. Raises UserError if a part cannot reach so far."""
+        """The parts' plans in one. Raises UserError if a part cannot reach this length."""
         plan = PLAIN
         for part in self.parts:
             try:
@@ -61,12 +61,12 @@ class Recipe:
         return Recipe(text, parts, (*self.files, *other.files))
 
     def sha256(self) -> str | None:
-        """The hashes of the users' own files, joined by `+` in their order; None where there are none."""
+        """The hashes of the users' own files, joined by `+` in their order; None if there are none."""
         return "+".join(file.sha256 for file in self.files) or None
 
     @property
     def to_fit(self) -> Extension | None:
-        """The part with a constant that has to be fitted to held-out text, if there is one."""
+        """The part with a constant to fit to held-out text, or None."""
         return next((part for part in self.parts if part.unfitted()), None)
 
     def fitted(self, value: float) -> "Recipe":
@@ -84,7 +84,7 @@ def _out_of_range(part: Extension, length: int) -> UserError:
 def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
     """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
 
-    copies: the copies that a run keeps of the users' own files in the text, in their order; they are read instead.
+    copies: a run's copies of the users' own files in the text, in their order, which are read instead.
     """
     texts = [part.strip() for part in specs.split_outside_parentheses(text, "+")]
     if not texts:
@@ -122,7 +122,7 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
 
 
 def _identity(part: Extension) -> tuple[str, str]:
-    """A user's file is read anew for every recipe: its classes are the same by name alone."""
+    """A user's file is read anew for every recipe, so its classes can only be compared by name."""
     return type(part).__module__, type(part).__qualname__
 
 
@@ -136,7 +136,7 @@ def joins(recipe: Recipe, name: str) -> bool:
 
 
 def reason_against(name: str, model: "LanguageModel") -> str | None:
-    """Why an extension means nothing for a model, or None where it applies."""
+    """Why an extension does not apply to a model, or None if it does."""
     return _reason_against(extensions[name], model)
 
 
@@ -157,7 +157,7 @@ def applicable(model: "LanguageModel") -> list[str]:
 
 
 def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
-    """Raises UserError if a part means nothing for the model, saying why and what does apply."""
+    """Raises UserError if a part does not apply to the model, with the reason and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
         if reason := _reason_against(type(part), model):
             name = specs.parse(text).name

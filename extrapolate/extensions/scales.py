@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @register("log-n")
 class LogN(Extension):
-    """Multiplies the scores of query i by max(1, ln(i + 1) / ln L), i its true index.
+    """Multiplies the scores of query i by max(1, ln(i + 1) / ln L), with i its true index.
 
-    Attention over more keys than in training spreads out; this sharpens it again, an encoding's bias included.
+    Over more keys than in training, attention spreads out; this sharpens it again, including an encoding's bias.
     Queries within L are left alone.
 
     Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn".
@@ -36,8 +36,8 @@ class LogN(Extension):
 class Temperature(Extension):
     """Multiplies every score by 1 + c ln s, s = N/L, with a constant c fitted to held-out text.
 
-    Windows of at most L tokens are left alone. Where c is left out, it is fitted for each length to the loss of the
-    validation split. A fitted c is at most 1. It is at least -0.5, and no score changes its sign.
+    Windows of at most L tokens are left alone. If c is not given, it is fitted for each length to the loss of the
+    validation split, between -0.5 and 1 and such that no score changes its sign.
 
     Arguments: c, a number (default: fitted; DroPE's authors report 0.412 for a model trained from scratch).
     Sources: arXiv 2404.12224; DroPE, arXiv 2512.12167.

@@ -1,4 +1,4 @@
-"""An extension of the user's own file: found, and refused in words where it does not say what it is."""
+"""Loads an extension from the user's own file, and says what is missing in it."""
 
 import hashlib
 import inspect
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class UserFile:
-    """A user's file, as it was when it was read."""
+    """A user's file and its content when it was read."""
 
     path: Path
     content: bytes
@@ -53,7 +53,7 @@ def find(name: str) -> tuple[type[Extension], UserFile | None]:
 
 
 def guarded(cls: type[Extension], what: str, call: Callable[[], T]) -> T:
-    """What a call of an extension's code gives; an error of a user's own becomes a UserError that names its file."""
+    """Calls an extension's code; an error in a user's own file becomes a UserError that names the file."""
     if not cls.__module__.startswith(specs.USER_MODULE):
         return call()
     file = Path(inspect.getfile(cls))

@@ -15,14 +15,14 @@ PAIRS = "pairs"
 
 
 def check_at_least(name: str, argument: str, value: int | None, least: int) -> None:
-    """Raises UserError if a number of tokens was given and is less."""
+    """Raises UserError if a number of tokens is given and below `least`."""
     if value is not None and value < least:
         raise UserError(f"{name}: {argument} must be at least {least}, not {value}")
 
 
 @register("window")
 class Window(Extension):
-    """Hides every key that is not among the last few: query i sees keys i - size + 1..i, at their true distance.
+    """Hides all but the most recent keys: query i sees keys i - size + 1..i, at their true distance.
 
     Arguments: size, in tokens (default L).
     Source: Beltagy et al., arXiv 2004.05150.
@@ -44,7 +44,7 @@ class Window(Extension):
 
 @dataclass(frozen=True)
 class SinkPairs(Pairs):
-    """The last `window` keys where they are; the first `sinks` keys, once further back, as far as `farthest`."""
+    """The last `window` keys at their true distance; the first `sinks` keys, once they are further back, nearer."""
 
     sinks: int
     window: int
@@ -63,12 +63,12 @@ class SinkPairs(Pairs):
 
 @register("sinks")
 class Sinks(Extension):
-    """Keeps the first few keys and the last ones, numbered as in a cache that holds nothing else.
+    """Keeps the first few keys and the most recent ones, numbered as in a cache that holds nothing else.
 
-    Query i sees keys j < sinks, as if at distance min(i, sinks + window - 1) - j, and keys within the window where
-    they are.
+    Query i sees keys within the window at their true distance, and keys j < sinks as if at distance min(i, sinks +
+    window - 1) - j.
 
-    Arguments: sinks, in tokens (default 4); window, in tokens (default L - sinks, so that no distance reaches L).
+    Arguments: sinks, in tokens; window, in tokens (default L - sinks, so that no distance reaches L).
     Source: StreamingLLM, Xiao et al., arXiv 2309.17453.
     """
 
@@ -90,12 +90,11 @@ class Sinks(Extension):
 
 @register("lm-infinite")
 class LMInfinite(Extension):
-    """Keeps the first few keys and the last ones; the first ones are never further away than the window.
+    """Keeps the first few keys and the most recent ones, the first ones at most a window away.
 
-    Query i sees keys within the window where they are, and keys j < sinks, beyond the window, at a distance of
-    window.
+    Query i sees keys within the window at their true distance, and keys j < sinks beyond it at a distance of window.
 
-    Arguments: sinks, in tokens (default 10; the paper has 10 to 100); window, in tokens (default L).
+    Arguments: sinks, in tokens (default 10; the paper uses 10 to 100); window, in tokens (default L).
     Source: Han et al., arXiv 2308.16137.
     """
 

@@ -1,21 +1,21 @@
-"""What a column, a group of columns and a table are."""
+"""Columns, groups of columns, and tables."""
 
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
-LABEL = pa.dictionary(pa.int32(), TEXT)  # text in a table of millions of rows, few of which have a text of their own
-NAME = r"[\w.-]{1,80}"  # files are called by it
+LABEL = pa.dictionary(pa.int32(), TEXT)  # text in a table of millions of rows with few distinct texts
+NAME = r"[\w.-]{1,80}"  # a file may be named after it
 SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its Arrow type, its unit (empty where it has none), and whether every row must have a value.
+    """One column: its Arrow type, its unit (or an empty string), and whether every row must have a value.
 
-    `meaning` says in plain English what it holds, and `empty`, where it is not required, when it holds nothing. Every
-    value of a column of text matches its `pattern`, a regular expression, if it has one.
+    `meaning` is a sentence on what it holds; `empty` completes "empty if ..." for a column that is not required. Every
+    value of a column of text matches `pattern`, a regular expression, if there is one.
     """
 
     name: str
@@ -38,13 +38,13 @@ def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str)
 
 
 def named(name: str, meaning: str, pattern: str = NAME) -> Column:
-    """A column in which every row has a name, which has no spaces, and no path in it."""
+    """A column in which every row has a name, without spaces or a path."""
     return Column(name, TEXT, meaning=meaning, pattern=pattern)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Columns that belong together; `meaning` says in a few words what they tell."""
+    """Columns that belong together; `meaning` describes them in a few words."""
 
     name: str
     meaning: str
@@ -53,9 +53,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table's columns in their groups, and those that identify a row: one with the same key replaces the old one.
+    """A table's columns in their groups, and its key: a row replaces an older one with the same key.
 
-    value: the column in which two rows of one key and one run must agree, if rows of several folders are read together.
+    value: the column in which rows with the same key and run must agree if several folders are read together.
     """
 
     groups: tuple[Group, ...]

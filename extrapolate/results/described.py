@@ -1,4 +1,4 @@
-"""What is said of a table beside its columns, for the list that `extrapolate columns` prints and docs/results.md."""
+"""The description of a table, for the list that `extrapolate columns` prints and docs/results.md."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from extrapolate.results.columns import Column, Group
 class Described:
     """One table: its files, its groups of columns, and the table whose columns it does not repeat.
 
-    `row` says what there is a row for, as in "one row per protocol and length". A table of few columns has one group,
+    `row` completes "one row per ...", as in "protocol and length". A table of few columns has one group,
     without a name: see `plain`.
     """
 
@@ -28,7 +28,7 @@ class Described:
         return tuple(column for group in self.groups for column in group.columns)
 
     def own(self) -> list[Group]:
-        """The groups, with the columns that its base does not have; without those that it has whole."""
+        """The groups without the columns that are as in the base; groups that would be empty are left out."""
         said = [] if self.base is None else [vars(column) | {"type": None} for column in self.base.columns]
         left = [
             replace(group, columns=tuple(c for c in group.columns if vars(c) | {"type": None} not in said))
@@ -37,7 +37,7 @@ class Described:
         return [group for group in left if group.columns]
 
     def shared(self) -> list[Column]:
-        """The columns that are as in its base."""
+        """The columns that are as in the base."""
         own = [column for group in self.own() for column in group.columns]
         return [column for column in self.columns if column not in own]
 
@@ -70,7 +70,7 @@ def _kind(type: pa.DataType) -> str:
 
 
 def section(one: Described, heading: str, each: str) -> Iterator[str]:
-    """The lines of a table's section in Markdown: its files, what there is one of `each` for, and its columns."""
+    """The lines of a table's section in Markdown: its files, what each row (or line) stands for, and its columns."""
     yield f"{heading}\n"
     yield f"{one.files}. One {each} per {one.row}.\n"
     for group in one.own():

@@ -1,8 +1,8 @@
 """Tables on disk: written by their declared columns, read back, and grown.
 
-Damage of values is noticed by Parquet's checksums of pages. The footer, which says where the pages of each column are,
-has none in Parquet, so a checksum of it stands before it, where readers do not look. Files that other programs wrote
-lack it; they are read if they have the right columns.
+Parquet's page checksums detect damaged values. The footer, which locates the pages of each column, has no checksum in
+Parquet, so we write one just before it, where readers do not look. Files that other programs wrote lack it; they are
+read if they have the right columns.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from extrapolate.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-# Raise it if this version's tables would be misread by an earlier one, or the other way round. A new column needs no
-# new format: a file without it reads as empty there.
+# Raise it if this version would misread an earlier one's tables, or the other way round. A new column needs no new
+# format: it reads as empty in a file without it.
 FORMAT = 1
 AGAIN = "delete it and evaluate again"
 _MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
-# Approximate bytes of memory per value: in a column that becomes a frame, and as an object in a row of its own.
+# Approximate bytes of memory per value: in a column that becomes a frame, and as an object in a row.
 IN_COLUMNS, IN_ROWS = 40, 30
-MOST = 1 << 30  # bytes, of a table that is read by rows; one that is read as columns may take half the memory
+MOST = 1 << 30  # bytes, for a table read as rows; one read as columns may take half the memory
 _KINDS = {
     "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     "number": (pa.types.is_integer, pa.types.is_floating),
@@ -74,7 +74,7 @@ def _write(path: Path, data: pa.Table) -> None:
 
 
 def _footer(content: memoryview) -> int:
-    """Where the footer of a Parquet file begins: the file ends with the footer, its length, and a magic word."""
+    """The offset of a Parquet file's footer: the file ends with the footer, its length, and a magic word."""
     return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
 
 
@@ -83,7 +83,7 @@ def _checksum(footer: memoryview) -> bytes:
 
 
 def _check_footer(content: memoryview) -> None:
-    """Raises ValueError if the footer is not the one that was written; another program's has no checksum."""
+    """Raises ValueError if the footer does not match its checksum; other programs write none."""
     start = _footer(content)
     place = start - len(_MARK) - 4
     if place >= 0 and content[place : start - 4] == _MARK and content[start - 4 : start] != _checksum(content[start:]):
@@ -105,7 +105,7 @@ def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
 
 
 def read(path: Path, table: Table) -> list[dict[str, Any]]:
-    """Reads a table's rows; None where there is no value, which is not the same as NaN.
+    """Reads a table's rows; a missing value is None, which is not the same as NaN.
 
     An optional column that the file lacks reads as None, and columns that this version does not know are left out.
     Raises UserError if the file is damaged, in another format, or lacks a required column.
@@ -117,7 +117,7 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
 def read_columns(path: Path, table: Table) -> pa.Table:
     """Like `read`, but as columns: for millions of rows, a hundredth of the time and memory.
 
-    Texts are dictionaries, because few rows have a text of their own.
+    Texts are dictionary-encoded, because they repeat.
     """
     data = _columns(path, table)
     with _damage(path, AGAIN):
@@ -147,7 +147,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
 
 
 def check_grows(path: Path, table: Table) -> int:
-    """How many rows there are. Raises UserError if there is a file that `merge` cannot add rows to."""
+    """The number of rows. Raises UserError if the file exists and `merge` cannot add rows to it."""
     return len(_kept(path, table))
 
 
@@ -199,7 +199,7 @@ def _equal(data: pa.Table, values: Mapping[str, Any]) -> pa.ChunkedArray:
 
 @contextlib.contextmanager
 def _damage(path: Path, again: str) -> Iterator[None]:
-    """Turns a library's error on a damaged file into a UserError that says what to do."""
+    """Turns a library's error about a damaged file into a UserError that says what to do."""
     try:
         yield
     except UserError:
@@ -213,7 +213,7 @@ def _damage(path: Path, again: str) -> Iterator[None]:
 def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     """The content of a file. Raises UserError if it is in another format, or would take too much memory.
 
-    Equal rows take next to nothing in a file, so its size does not tell how much memory it takes.
+    Equal rows compress to almost nothing, so the size of a file says little about the memory it needs.
     """
     content = files.read_bytes(path)
     _check_footer(memoryview(content))
@@ -223,7 +223,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     if size > most:
         raise UserError(
             f"{path} holds {opened.metadata.num_rows:,} rows, which take about {size / 2**30:,.1f} GiB of memory, and "
-            f"at most {most / 2**30:.1f} GiB are read: no evaluation writes so many; {AGAIN}"
+            f"at most {most / 2**30:.1f} GiB are read: no evaluation writes that many; {AGAIN}"
         )
     found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
     if found is not None:  # None if another program wrote the file
@@ -232,11 +232,11 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
 
 
 def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
-    """A file's columns, those of the table in its types. Raises UserError if it has no rows, or lacks a column."""
+    """A file's columns, those of the table in its types. Raises an error if rows or a required column are missing."""
     data = _parsed(path, value_bytes)
     if lost := [c.name for c in table.columns if c.required and c.name not in data.column_names]:
         raise UserError(f"{path} has no column {', '.join(lost)}, which every row needs: {AGAIN}")
-    if not len(data):  # an evaluation has rows, and what is made from rows would have no columns
+    if not len(data):  # an evaluation always writes rows, and a frame made from none would have no columns
         raise ValueError("it holds no rows")
     for column in table.columns:
         if column.name in data.column_names:
@@ -260,7 +260,7 @@ def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _kind(type: pa.DataType) -> str | None:
-    """What kind of values a type holds, whatever program wrote them; None if no table holds such values."""
+    """The kind of values of an Arrow type; None if no table has such values."""
     if pa.types.is_dictionary(type):
         type = type.value_type
     for kind, tests in _KINDS.items():

@@ -1,15 +1,15 @@
-"""How fast a training was, by its log, and whether that is known: beside other programs it is not."""
+"""Training speed from the log; unknown if other programs took much of the time."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_TAKEN = 0.1  # of the time in which a training wants to compute: beyond it, its speed is that of the other programs
+MOST_TAKEN = 0.1  # of the time the training was ready to run; beyond it, its speed counts as unknown
 
 
 def taken_by_others(log: "pd.DataFrame") -> float | None:
-    """The share of the time in which the training wanted to compute that other programs took; None if not known."""
+    """The share of the time the training was ready to run that other programs took; None if it is not known."""
     if "others" not in log or (shares := log["others"].dropna()).empty:
         return None
     return float(shares.mean())

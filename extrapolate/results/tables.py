@@ -126,7 +126,7 @@ _TRAINING = Group(
             "the run was imported, continues another, or shared the machine",
         ),
         sometimes(
-            "training_taken", REAL, "share", "The share of the training's time in which it had to wait for other "
+            "training_taken", REAL, "share", "The share of the training time spent waiting for other "
             f"programs. Above {MOST_TAKEN:g}, the training time counts as unknown.",
             "the run was imported or continues another, or the system does not report it",
         ),
@@ -222,7 +222,7 @@ EVAL_DOCUMENTS = Table(
             ),
             always(
                 "position", INT, "tokens",
-                "The start of a bucket of inputs in the window; a target is in the bucket of the input before it.",
+                "The start of a bucket of inputs in the window; a target belongs to the bucket of the input before it.",
             ),
             always("bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default."),
         ),
@@ -260,7 +260,7 @@ PROBES = Table(
             (
                 sometimes(
                     "accuracy", REAL, "share", "The share of windows answered correctly, or of answers if the probe "
-                    "counts them one by one.", ENDS,
+                    "counts each.", ENDS,
                 ),
                 sometimes("low", REAL, "share", "The lower end of Wilson's 95 % interval of the accuracy.", ENDS),
                 sometimes("high", REAL, "share", "The upper end of the same interval.", ENDS),
@@ -303,7 +303,7 @@ _ASKED = _setting(
 )
 TASKS = Table(
     groups=(
-        # What is asked comes with the task: it is of no corpus, and of no split of one.
+        # The questions come with the task: there is no corpus, and no split of one.
         _without(_ASKED, "split"),
         Group(
             "score", "what was found",
@@ -313,7 +313,7 @@ TASKS = Table(
             ),
         ),
         Group(
-            "counts", "how much was asked",
+            "counts", "how many questions were asked",
             (
                 always("n_questions", INT, "questions", "How many questions were asked."),
                 always(

@@ -1,4 +1,4 @@
-"""What can be said of a difference in loss: the words of every comparison, declared once."""
+"""The verdicts on a difference in loss, which every comparison uses."""
 
 from typing import Final, Literal
 

@@ -1,6 +1,6 @@
 """`name:key=value,key=value` <-> an object, for encodings and extensions.
 
-A value may itself be a spec, in parentheses: `random:base=(rope:theta=500),max=2048`.
+A value may be a spec too, in parentheses: `random:base=(rope:theta=500),max=2048`.
 A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=value`.
 """
 
@@ -59,15 +59,15 @@ def parse(text: str) -> Spec:
 
 
 def check_text(text: str) -> None:
-    """Raises UserError if a text is too long for a spec, or has a character that no spec has."""
+    """Raises UserError if a text is too long for a spec, or contains a NUL character."""
     if len(text) > LONGEST_TEXT:
         raise UserError(f"'{shown(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
     if "\0" in text:
-        raise UserError(f"{text[:SHOWN]!r} holds a zero byte, which nothing is called")
+        raise UserError(f"{text[:SHOWN]!r} contains a NUL byte")
 
 
 def shown(value: Any) -> str:
-    """What was given, as a message shows it: no longer than SHOWN characters, the middle left out."""
+    """A given value for a message: at most SHOWN characters, with the middle left out."""
     if not isinstance(value, str | int | float | bool | None):
         return f"a {type(value).__name__}"
     try:
@@ -78,7 +78,7 @@ def shown(value: Any) -> str:
 
 
 def spell(name: str, arguments: Mapping[str, Any]) -> str:
-    """The text that `parse` reads back: a value that is itself a spec takes parentheses."""
+    """The text that `parse` reads back: a value that is a spec too gets parentheses."""
     pairs = []
     for key, value in arguments.items():
         text = str(value)
@@ -100,7 +100,7 @@ def unwrapped(value: str) -> str:
 def split_outside_parentheses(text: str, separator: str) -> list[str]:
     """`a,(b,c),d` at `,` -> `a`, `(b,c)`, `d`. Empty parts are dropped.
 
-    Raises UserError if the text is too long, or its parentheses do not match or lie too deep in one another.
+    Raises UserError if the text is too long, or its parentheses do not match or are nested too deeply.
     """
     check_text(text)
     parts, depth, current = [], 0, ""
@@ -121,7 +121,7 @@ def split_outside_parentheses(text: str, separator: str) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'rope'?` if something known is near, else the whole list; of a long list, what is nearest."""
+    """`did you mean 'rope'?` if a known name is similar, else the whole list, or the nearest names of a long list."""
     known = sorted(known)
     if near := difflib.get_close_matches(word[:SHOWN], known, n=1):
         return f"did you mean '{near[0]}'?"
@@ -140,7 +140,7 @@ class Parameter:
     default: Any
 
     def convert(self, value: Any, owner: str) -> Any:
-        """A spec's text, or a JSON value, as this parameter's type. Raises UserError if it is not one."""
+        """Converts a spec's text, or a JSON value, to this parameter's type. Raises UserError if that is impossible."""
         choices, optional = _choices(self.type)
         if optional and value is None:
             return None
@@ -211,9 +211,9 @@ def parameters(cls: type) -> dict[str, Parameter]:
 
 
 def check_signature(cls: type, base: type, file: Path) -> None:
-    """Raises UserError if an argument of a user's class has not the form that a configuration needs.
+    """Raises UserError if an argument of a user's class cannot be part of a configuration.
 
-    Arguments beyond those of `base` are keyword-only, have a type that text can be read as, and a default.
+    Arguments beyond those of `base` must be keyword-only, with a default and a type that text can be converted to.
     """
     try:
         given = inspect.signature(cls, eval_str=True).parameters.values()
@@ -240,7 +240,7 @@ def check_signature(cls: type, base: type, file: Path) -> None:
 
 
 def _example(parameter: inspect.Parameter) -> str:
-    """How an argument may be written: `theta: float = 1.0`, with what is there of it."""
+    """An example of how to write an argument, `theta: float = 1.0`, with as much as possible of what is there."""
     kind, default = parameter.annotation, parameter.default
     if kind not in (int, float, bool, str):
         kind = type(default) if type(default) in (int, float, bool, str) else float
@@ -250,7 +250,7 @@ def _example(parameter: inspect.Parameter) -> str:
 
 
 def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Arguments as the class's own types. Raises UserError on an unknown name or a value of another type."""
+    """Converts arguments to the class's types. Raises UserError on an unknown name or a value of another type."""
     known = parameters(cls)
     for name in arguments:
         if name not in known:
@@ -259,7 +259,7 @@ def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> di
 
 
 class Registry(Generic[T]):
-    """Names to classes. A class registers itself where it is defined: one concept, one file."""
+    """Names to classes. A class is registered by a decorator at its definition: one concept, one file."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -268,8 +268,8 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Class decorator: makes the class known under `name`.
 
-        A class of a user's file stays as it is: it is known by its file, which may be read more than once. A class that
-        is defined again, as a notebook's, takes the place of the former.
+        A class of a user's file is not registered: it is found by its file, which may be read more than once. A class
+        that is defined again, as in a notebook, replaces the former.
         """
 
         def decorate(cls: type[T]) -> type[T]:

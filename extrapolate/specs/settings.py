@@ -1,4 +1,4 @@
-"""What a setting is, declared once: its type, its default, its bounds, and how the command line has it."""
+"""The declaration of a setting: its type, default, bounds, and its flag on the command line."""
 
 import inspect
 from collections.abc import Callable
@@ -17,20 +17,20 @@ AUTO = "auto"
 
 
 class Section(BaseModel):
-    """Frozen settings, validated. A name that it does not know is refused, and so is a number that is not finite."""
+    """Frozen settings, validated. Unknown names and numbers that are not finite are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """In the `Annotated` type of a field of a section, or of a public call's parameter: it is a flag of the command.
+    """Put into the `Annotated` type of a section's field or a public call's parameter, makes it a flag of the command.
 
-    help: one line, which names other parameters in backticks; `{probes}` stands for the names that are registered, see
-    `cli.registered`. panel: its group in the help. name: the flag, if it is not called after the parameter. usual: the
+    help: one line, which names other parameters in backticks; `{probes}` stands for the registered names, see
+    `cli.registered`. panel: its group in the help. name: the flag, if it is not named after the parameter. usual: the
     default in words, if it depends on something else. off: the flag has an opposite, `--no-` before its name. auto:
-    "auto" may be given too, and leaves the choice to the machine. envvar: the environment variable that sets it. least:
-    the smallest number that the command line takes.
+    "auto" is accepted too, and leaves the choice to the machine. envvar: the environment variable that sets it. least:
+    the smallest number that the command line accepts.
     """
 
     help: str
@@ -54,7 +54,7 @@ class Flagged:
 
 
 def flagged_fields(section: type[Section]) -> list[Flagged]:
-    """The fields of a section that have a flag, as parameters: None, or "auto", leaves the value to others."""
+    """The fields of a section that have a flag, as parameters: None, or "auto", leaves the value undecided."""
     return [
         Flagged(name, Literal[(AUTO, *get_args(field.annotation))] if flag.auto else field.annotation, None, flag)
         for name, field in section.model_fields.items()
@@ -69,9 +69,9 @@ def flags_of(call: Callable[..., Any]) -> list[Flagged]:
 
 
 def public(*sections: type[Section]) -> Callable[[F], F]:
-    """Makes a public call of a function: it has the flags of its parameters, and those of sections as `**settings`.
+    """Turns a function into a public call, with the flags of its parameters and, as `**settings`, those of sections.
 
-    Its signature lists all of them, the sections' before its own, so that `help` and notebooks show them.
+    Its signature lists them all, the sections' first, so that `help` and notebooks show them.
     """
 
     def decorate(call: F) -> F:

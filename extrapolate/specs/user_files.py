@@ -1,4 +1,4 @@
-"""Python files of the user's own: the one place where they run, and what is said where they fail."""
+"""The user's own Python files: the only place that runs them, and the messages if they fail."""
 
 import contextlib
 import hashlib
@@ -21,8 +21,8 @@ T = TypeVar("T")
 def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     """The class `name` of the Python file `file`, which must derive from `base`.
 
-    Raises UserError if the file, the class or its base is not there, the file does not import, or the arguments
-    of the class have not the form of a configuration.
+    Raises UserError if the file, the class or its base is missing, the file does not import, or the arguments of the
+    class cannot be a configuration.
     """
     candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
     candidates.pop(base.__name__, None)
@@ -39,7 +39,7 @@ def derives(file: Path, name: str, base: type) -> bool:
 
 
 def load_function(file: Path, name: str) -> Callable[[], Any]:
-    """The function `name` of the Python file `file`. Raises UserError if there is none, or it needs arguments."""
+    """The function `name` of the Python file `file`. Raises UserError if it is missing or needs arguments."""
     found = {key: value for key, value in _names_of(file).items() if inspect.isfunction(value)}
     if name not in found:
         raise UserError(f"{file} has no function called '{name}'; {did_you_mean(name, found)}")
@@ -54,13 +54,13 @@ def _classes_of(file: Path) -> dict[str, type]:
     return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
 
 
-# What raises UserError if a Python file, of which it gets the SHA-256 and the path, may not run.
+# Called with the SHA-256 and the path of a Python file before it runs; raises UserError if it may not.
 _check: ContextVar[Callable[[str, Path], None]] = ContextVar("check", default=lambda sha256, file: None)
 
 
 @contextlib.contextmanager
 def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
-    """Within it, a Python file runs only after a check of its SHA-256, which raises UserError if it may not."""
+    """A context in which `check` is called with the SHA-256 and path of every Python file before it runs."""
     token = _check.set(check)
     try:
         yield
@@ -80,7 +80,7 @@ def _names_of(file: Path) -> dict[str, Any]:
     sys.modules[module.__name__] = module  # dataclasses look their module up
 
     def load() -> None:
-        # Not by an import, which would run a compiled file beside it, whatever that holds.
+        # Not with an import, which would run a compiled file beside it, whatever its content.
         exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
 
     def wrong(error: BaseException) -> UserError:
@@ -93,9 +93,9 @@ def _names_of(file: Path) -> dict[str, Any]:
 
 
 def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
-    """What a call of a user's own code gives. Whatever it raises becomes what `wrong` makes of it; Ctrl-C stays.
+    """Calls a user's own code and returns its result. What it raises is replaced by `wrong` of it, except Ctrl-C.
 
-    That is so for SystemExit too, which would end the program as if all were well.
+    SystemExit is replaced too: it would end the program as if nothing were wrong.
     """
     with told_apart():
         try:
@@ -117,7 +117,7 @@ def described(error: BaseException, file: Path) -> str:
 
 
 def mistake_of_user(error: BaseException) -> UserError | None:
-    """What to say of an error that a user's own file raised; None where it is another's, or says enough itself."""
+    """The message for an error raised in a user's own file; None for other errors, and for those that need no more."""
     if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
         return None
     own = [

@@ -1,4 +1,4 @@
-"""Every metric, one file each. A file in this folder is found and registered by itself."""
+"""Every metric, one file each. Every file in this folder is imported, which registers it."""
 
 import importlib
 import pkgutil

@@ -17,12 +17,11 @@ ENDS = "the encoding ends before this length"
 
 @dataclass(frozen=True)
 class Scored:
-    """What is known of every target of a row, [N]. Losses are in nats.
+    """What is known of each target of a row, [N]. Losses are in nats.
 
-    loss_N is the model's, control_N the control's, optimum_N the least that is possible: None where the text's origin
-    does not tell it. bytes_N is how many bytes of text a target stands for, NaN if that is not known. document_N is the
-    number of its document, index_N the place of its last input in the window, and window_N the number of its window,
-    all counted from 0.
+    loss_N is the model's, control_N the control's, and optimum_N the lowest possible, or None if it is not known for
+    the text. bytes_N is the number of bytes of text in a target, NaN if it is not known. document_N is the index of its
+    document, index_N that of its last input in the window, and window_N that of its window.
     """
 
     loss_N: np.ndarray
@@ -47,8 +46,8 @@ class Scored:
 class Metric(ABC):
     """A metric. It is registered under the name of its column.
 
-    `unit` is empty where there is none, `meaning` a sentence that says what the column holds. `empty` says when it
-    holds nothing though there is a loss; where there is none, no metric holds anything.
+    `unit` may be empty; `meaning` is a sentence on what the column holds. `empty` completes "empty if ..." for rows
+    that have a loss; in a row without one, every metric is empty.
     """
 
     unit: ClassVar[str] = ""
@@ -58,7 +57,7 @@ class Metric(ABC):
     @staticmethod
     @abstractmethod
     def of(scored: Scored) -> float | None:
-        """The value of a row; None where there is none."""
+        """The value for a row, or None."""
 
 
 metrics: specs.Registry[Metric] = specs.Registry("metric")
@@ -75,5 +74,5 @@ def _column(name: str, metric: type[Metric]) -> Column:
 
 
 def values(scored: Scored | None) -> dict[str, float | None]:
-    """The value of every metric, by its column; None where the model does not reach the row's length."""
+    """The value of every metric, by its column; None if the model does not reach the row's length."""
     return {name: None if scored is None else metrics[name].of(scored) for name in metrics.names()}

@@ -13,5 +13,5 @@ class Perplexity(Metric):
 
     @staticmethod
     def of(scored: Scored) -> float:
-        """Infinite where it is beyond the largest number."""
+        """Infinite if it exceeds the largest float."""
         return math.exp(scored.mean) if scored.mean < 700 else math.inf

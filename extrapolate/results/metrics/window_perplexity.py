@@ -1,4 +1,4 @@
-"""The figure of evaluation scripts that average over windows."""
+"""The perplexity of evaluation scripts that average over windows."""
 
 import math
 
@@ -18,7 +18,7 @@ class WindowPerplexity(Metric):
 
     @staticmethod
     def of(scored: Scored) -> float:
-        """Infinite where it is beyond the largest number."""
+        """Infinite if it exceeds the largest float."""
         of_window_W = np.bincount(scored.window_N, scored.loss_N) / np.bincount(scored.window_N)
         mean = float(of_window_W.mean())
         return math.exp(mean) if mean < 700 else math.inf
