@@ -7,6 +7,7 @@ Shapes: B windows, T tokens, D what enters the head.
 """
 
 import copy
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from functools import partial
 from itertools import product
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,12 +26,15 @@ from extrapolate.errors import UserError
 from extrapolate.model.decoder import Model
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.setting import Setting
+from extrapolate.specs.user_files import with_fresh_classes
 
 # The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before
 # training in several passes.
 FEWEST, TOKENS, TOKENS_BEFORE_TRAINING, TOKENS_OF_PASS = 3, 4096, 8192, 4096
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
+# What every random number is in turn, so that both sides of a branch that is rarely taken are asked.
+DRAWS = (0.001, 0.999)
 # What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
 ROUNDED, TIMES = 1e-6, 4
 # In the order of the tensors, but for `bias`, whose absence says the least. What `prepare` makes is read by `scores`.
@@ -59,7 +64,7 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
     later_BT = _later(tokens_BT)
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
-    first_BT = tokens_BT
+    first_BT, other_libraries = tokens_BT, _other_generators()
     first_BTD, first_drawn = _repeatable(hidden, first_BT)
 
     def differ(tokens_BT: Tensor) -> Tensor:
@@ -74,12 +79,16 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
         return (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
 
     def depends_on_others(window: int) -> bool:
-        beside_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None] != window
-        return bool(differ(torch.where(beside_B1, others_BT, tokens_BT))[window].any())
+        """Whether this window depends on all others, or these on the first."""
+        row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
+        of_others = differ(torch.where(row_B1 != window, others_BT, tokens_BT))[window]
+        return bool(of_others.any() or differ(torch.where(row_B1 == 0, others_BT, tokens_BT))[1:].any())
 
     wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
     window, place = wrong_BT.nonzero()[0].tolist() if wrong_BT.any() else (0, None)
     others = depends_on_others(window)
+    if _other_generators() != other_libraries:
+        return UNSTEADY
     if place is None and not others:
         return None
     if differ(tokens_BT).any():
@@ -162,8 +171,9 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
     """Raises UserError if random windows of `length` tokens show a leak, in training or evaluation.
 
     Training has gradients and this precision; evaluation has neither. Both are asked with the encoding's parameters as
-    they are, and with random ones. Every call has a copy of the model, so that none sees what another kept; one more
-    call asks for that. owner: what the message begins with. The model is left in eval mode.
+    they are, and with random ones. If random numbers are drawn in training, low and high ones are tried too. Every call
+    has a copy of the model, so that none sees what another kept; one more call asks for that. owner: what the message
+    begins with. The model is left in eval mode.
     """
     windows_BT = random_windows(model.vocab_size, length, TOKENS_BEFORE_TRAINING).to(model.device)
     passes = windows_BT.split(max(FEWEST, TOKENS_OF_PASS // length))
@@ -177,6 +187,12 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
                 find = partial(leak_in, asked, plan, tokens_BT, used, copies=True)
                 if leak := find():
                     refuse(asked, leak, find, owner, length, case)
+            draws = _draws(partial(_states, asked, plan, used, True), passes[0][:FEWEST]) if training else False
+            for value in DRAWS if draws else ():
+                with _EqualDraws(value):
+                    find = partial(leak_in, asked, plan, passes[0], used, copies=True)
+                    if leak := find():
+                        refuse(asked, leak, find, owner, length, case)
             if _remembers(asked, plan, used, passes[0][:FEWEST]):
                 raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
 
@@ -190,7 +206,7 @@ def _training_gradients() -> Iterator[None]:
 
 def _remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bool:
     """Whether the states depend on the tokens of an earlier call; in training, steps may be counted."""
-    fresh, used = copy.deepcopy(model), copy.deepcopy(model)
+    fresh, used = (with_fresh_classes(copy.deepcopy(model)) for _ in range(2))
     if model.training:
         _repeatable(partial(_states, fresh, plan, precision, False), tokens_BT)
     _repeatable(partial(_states, used, plan, precision, False), (tokens_BT + 1) % model.vocab_size)
@@ -264,15 +280,32 @@ def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[
         return states_BTD, torch.cat([torch.get_rng_state(), *on_device])
 
 
+def _draws(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
+    """Whether random numbers are drawn."""
+    with same_random_numbers(tokens_BT.device):
+        before = torch.get_rng_state()
+    return not torch.equal(_repeatable(hidden, tokens_BT)[1][: len(before)], before) or tokens_BT.is_cuda
+
+
+def _other_generators() -> tuple[object, ...]:
+    """What Python's and NumPy's generators have drawn so far: a resumed training would not repeat that."""
+    _, keys, place, *_ = np.random.get_state()
+    return random.getstate(), bytes(keys), place
+
+
 class _EqualDraws(TorchDispatchMode):
     """Within it, all random floating-point numbers are equal: it does not matter how many are drawn."""
+
+    def __init__(self, value: float = 0.5) -> None:
+        super().__init__()
+        self.value = value
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags and isinstance(found, Tensor) and found.is_floating_point():
-            found.fill_(0.5)
+            found.fill_(self.value)
         return found
 
 

@@ -240,7 +240,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 def _of_other_weights(part: Part) -> bool:
     """Whether a run's folder has weights, or a training begun, and results of others alone.
 
-    Of damaged weights nothing is known.
+    Weights without our record are not those that were evaluated. Of damaged ones nothing is known.
     """
     path = part.folder / WEIGHTS
     if not part.own:
@@ -250,7 +250,10 @@ def _of_other_weights(part: Part) -> bool:
         return state or (log and not metrics) or _of_another_configuration(part)
     try:
         with safe_open(path, framework="numpy") as file:
-            values = json.loads(file.metadata()[RECORD])["values"]
+            recorded = (file.metadata() or {}).get(RECORD)
+        if recorded is None:
+            return True
+        values = json.loads(recorded)["values"]
     except (SafetensorError, OSError, TypeError, KeyError, ValueError):
         return False
     return all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows))

@@ -17,6 +17,7 @@ from extrapolate.reports.styles import Style
 from extrapolate.results.columns import Table
 from extrapolate.statistics import comparison
 from extrapolate.statistics.comparable import (
+    check_replicates,
     frame_of,
     last_checkpoints,
     of_all_checkpoints,
@@ -158,6 +159,7 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
         same, of_targets = same_targets(rows[rows["protocol"] == protocol])
+        check_replicates(same)  # before seeds are left out: a model trained otherwise is no seed of another
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")

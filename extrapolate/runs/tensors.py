@@ -72,9 +72,12 @@ def _header(path: Path) -> dict[str, Any]:
     files.check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
-            found = json.loads(file.metadata()[METADATA])
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError, RecursionError) as error:
+            written = (file.metadata() or {}).get(METADATA)
+        found = None if written is None else json.loads(written)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
+    if written is None:
+        raise UserError(f"{path} was written by another program: it does not say what its tensors are; train again")
     if not isinstance(found, dict):
         raise UserError(f"{path} is damaged: its {METADATA} is not an object; train again")
     return found

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import inspect
+import operator
 import sys
 import traceback
 import types
@@ -68,6 +69,31 @@ def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
         _check.reset(token)
 
 
+_codes: dict[str, types.CodeType] = {}  # of the files that were run, by the names of their modules
+
+
+def with_fresh_classes(root: T) -> T:
+    """Gives the parts of a torch module that are of a user's classes those of the same file run anew; returns it.
+
+    What the file's classes and its module keep from earlier calls is then gone.
+    """
+    anew: dict[str, dict[str, Any]] = {}
+    for part in root.modules():  # type: ignore[attr-defined]  # torch is not imported here
+        cls = type(part)
+        if (name := cls.__module__) in _codes and "<locals>" not in cls.__qualname__:
+            if name not in anew:
+                loaded, module = sys.modules[name], types.ModuleType(name)
+                module.__file__ = loaded.__file__
+                sys.modules[name] = module  # dataclasses look their module up
+                try:
+                    exec(_codes[name], vars(module))
+                finally:
+                    sys.modules[name] = loaded
+                anew[name] = vars(module)
+            part.__class__ = operator.attrgetter(cls.__qualname__)(types.SimpleNamespace(**anew[name]))
+    return root
+
+
 def _names_of(file: Path) -> dict[str, Any]:
     """What a Python file defines."""
     if not file.is_file():
@@ -81,7 +107,8 @@ def _names_of(file: Path) -> dict[str, Any]:
 
     def load() -> None:
         # Not with an import, which would run a compiled file beside it, whatever its content.
-        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
+        code = _codes[module.__name__] = compile(content, str(file), "exec", dont_inherit=True)
+        exec(code, vars(module))
 
     def wrong(error: BaseException) -> UserError:
         del sys.modules[module.__name__]

@@ -1,10 +1,11 @@
-"""What is trained looks at no later token: asked before each training, of the run's own encoding and settings."""
+"""What is trained looks at no later token: asked before and after each training, of the run's own settings."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from extrapolate.encodings.plan import PLAIN
+from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.decoder import Model
@@ -42,3 +43,25 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         owner = user_encoding or config.encoding.name
         causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
     _passed.add(decisive)
+
+
+def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object) -> None:
+    """Raises UserError if a model sees later tokens or other windows now, after what it counted in training.
+
+    The model is asked as it is, with a few windows as long as the run's: what is asked before a training is asked more
+    thoroughly. Its mode is left as it was.
+    """
+    training = config.training
+    tokens_BT = causality.random_windows(model.vocab_size, training.seq_len)[: causality.FEWEST].to(model.device)
+    was = model.training
+    try:
+        for mode in (True, False):
+            model.train(mode)
+            used = training.precision if mode else "fp32"
+            find = partial(causality.leak_in, model, plan, tokens_BT, used, copies=True)
+            with torch.no_grad():
+                if leak := find():
+                    case = " at the end of the training" if mode else " after the training"
+                    causality.refuse(model, leak, find, owner, training.seq_len, case)
+    finally:
+        model.train(was)

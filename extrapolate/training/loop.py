@@ -38,7 +38,7 @@ from extrapolate.runs.run import (
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
-from extrapolate.training.causality import check_causality
+from extrapolate.training.causality import check_causality, check_trained
 from extrapolate.training.data import TrainingData
 from extrapolate.training.learner import Learner
 from extrapolate.training.log import Log, rows_in
@@ -265,6 +265,7 @@ class Training:
         if self.ranks.first:
             self.log.check()
             self.log.sync()
+        self._check_trained()
         self._save_weights(final=True)
         if self.ranks.first:
             _finish(self.run.path)
@@ -347,6 +348,10 @@ class Training:
             progress = state.Progress(self.step, self.log.bytes, self.log.sha256)
             state.save(self.run.path / STATE, model, optimizer, progress, self.run.config_sha256)
         self._saved_at = time.monotonic()
+
+    def _check_trained(self) -> None:
+        model = self.learner.whole_model()
+        self.ranks.from_first(lambda: check_trained(model, self.plan, self.run.trained, self.run.path))
 
     def _save_weights(self, *, final: bool) -> None:
         model, _ = self.learner.whole()

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
@@ -119,6 +120,13 @@ def test_without_weights_the_configuration_says_whose_results_are_there(cli, fil
     cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
     (filled / "model.safetensors").unlink()
     assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+
+
+def test_results_are_not_those_of_weights_that_another_program_wrote(cli, filled):
+    weights = filled / "model.safetensors"
+    save_file({name: 2 * tensor for name, tensor in load_file(weights).items()}, weights)
+    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+    assert "was written by another program" in cli("eval-lengths", filled, *FEW).error()
 
 
 def test_checkpoints_of_an_earlier_training_are_not_those_of_the_next(cli, filled, tiny):

@@ -147,3 +147,14 @@ def test_and_so_where_another_table_is_of_other_weights(write_run, tmp_path, fil
     changed(folder, file, weights_sha256="gone")
     with pytest.raises(UserError, match="several trainings"):
         gather([folder])
+
+
+def test_a_run_that_was_trained_otherwise_is_no_seed_that_others_lack(write_run, tmp_path):
+    """It would be left out as one."""
+    own(write_run(tmp_path / "ck/rope", called("rope")))
+    own(write_run(tmp_path / "ck/other", called("other", config_hash="other", seed=1, weights_sha256="of other")))
+    own(write_run(tmp_path / "ck/none", called("none", **NOPE)))
+    for read in (xt.report, xt.compare):
+        with pytest.raises(UserError, match="other, rope are all RoPE but differ in more than their seed"):
+            read(tmp_path / "ck")
+    assert not (tmp_path / "report").exists()

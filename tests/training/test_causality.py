@@ -107,6 +107,45 @@ LEAKS = {
         "embed makes a window depend on the windows beside it in a batch, at 16 tokens in training",
     ),
     "the largest number of the batch": ("def embed(self, x, p): return x / x.abs().max()", "embed .* at 16 tokens"),
+    "an anchor that forgot the windows": (
+        "def embed(self, x, p): return x + 0.5 * x[0, 0]",
+        "embed makes a window depend on the windows beside it in a batch, at 16 tokens",
+    ),
+    "a cache of contents that the class keeps": (
+        """
+        cache = {}
+        def prepare(self, x):
+            key = (self.dims.layer, x.shape)
+            if key not in self.cache:
+                self.cache[key] = x.mean(1, keepdim=True).detach()
+            return self.cache[key]
+        def scores(self, q, k, context):
+            return scaled_product(q, k) * (1 + context.state.sum(-1)[:, None, :, None])
+        """,
+        "the encoding gives other numbers after other tokens than at first, at 16 tokens",
+    ),
+    "in a branch that is rarely taken": (
+        """
+        def embed(self, x, p):
+            return x + x.roll(-1, 1) if self.training and torch.rand(()) < 0.02 else x
+        """,
+        f"embed {LATER} in training",
+    ),
+    "in a branch that is rarely not taken": (
+        """
+        def embed(self, x, p):
+            return x + x.roll(-1, 1) if self.training and torch.rand(()) > 0.98 else x
+        """,
+        f"embed {LATER} in training",
+    ),
+    "in a branch that another library rarely takes": (
+        """
+        def embed(self, x, p):
+            import random
+            return x.roll(-1, 1) if self.training and random.random() < 1e-9 else x
+        """,
+        "embed gives other numbers when it is asked for the same tokens again, at 16 tokens in training: draw random",
+    ),
     "numbers that another library draws": (
         """
         def embed(self, x, p):
@@ -245,6 +284,26 @@ def test_an_encoding_that_sees_more_than_it_may_is_not_trained(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("count", ["self.steps += 1", "self.steps = self.steps + int(self.training)"])
+def test_what_sees_later_tokens_after_some_steps_alone_has_no_final_weights(
+    tmp_path: Path, word_store: Store, count: str
+) -> None:
+    where = "constrain(self)" if "+=" in count else "prepare(self, x)"
+    body = f"""
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.register_buffer("steps", torch.zeros(()))
+        def {where}:
+            {count}
+        def embed(self, x, p): return x + x.roll(-1, 1) if self.steps > 5 else x
+        """
+    request = replace(request_for(written(tmp_path, body)), training=BUDGET | {"tokens": 4096})
+    config, file = resolve(request, word_store)
+    with pytest.raises(xt.UserError, match=f"run: embed {LATER} at the end of the training"):
+        train(config, word_store, tmp_path / "run", user_encoding=file)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(("case", "hook"), IN_BF16.values(), ids=IN_BF16)
 def test_what_sees_later_tokens_in_bf16_alone_is_neither_trained_nor_evaluated_in_it(
     tmp_path: Path, word_store: Store, case: str, hook: str
@@ -335,7 +394,8 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(
     tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that does so everywhere, and one that does so beyond L alone, which training does not ask."""
-    monkeypatch.setattr("extrapolate.training.loop.check_causality", lambda *_: None)
+    for check in ("check_causality", "check_trained"):
+        monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
     for name, case in (("all", "True"), ("beyond", "x.shape[1] > 16")):
         file = written(tmp_path, f"def embed(self, x, p): return x + x.roll(-1, dims=1) if {case} else x")
         config, file = resolve(request_for(file), word_store)
