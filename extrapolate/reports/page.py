@@ -14,6 +14,7 @@ from extrapolate.reports import escaping, tables
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
+MARKS = {"equivalent": "≈", "undecided": "?"}  # behind a number that is not shown to be worse than the best
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 
@@ -75,7 +76,7 @@ class Text(Block):
 class Cell:
     """A table's cell. value: what rows are sorted by; the text if it is None. note: what the reader can ask for.
 
-    kind: `best`, `near` if it is not surely worse, or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
+    kind: a key of MARKS, `best` or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
     """
 
     text: str
@@ -91,7 +92,7 @@ class Cell:
         if self.harm:
             value += Markup(' style="--harm: {}"').format(f"{self.harm:.2f}")
         kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
-        mark = Markup(' <span class="mark">≈</span>') if (self.kind == "near") else ""
+        mark = Markup(' <span class="mark">{}</span>').format(MARKS[self.kind]) if self.kind in MARKS else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
         return Markup("<td{}{}>{}{}{}</td>").format(value, kind, self._shown(), mark, note)
 

@@ -21,7 +21,7 @@ from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, M
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
 MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a line, and of a chart: a page must open
-MOST_ENDS, LONGEST_END = 20, 32  # names at the ends of lines: how many have room, and their characters
+MOST_ENDS, LONGEST_END = 21, 32  # names at the ends of lines: how many have room, and their characters
 ABREAST = 2  # panels side by side; of more, the page shows one at a time
 _SYMBOLS = dict(
     zip(

@@ -40,7 +40,7 @@ HOSTILE = [
 
 def blocks_about(name: str) -> list[Block]:
     frame = pd.DataFrame({"Model": [name, "x"], name + " ": ["1", name], "loss": [1.5, float("nan")]})
-    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "near")]]
+    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "equivalent")]]
     chart = Plot(Chart(name, "c.png", [Panel([Series(name, [1], [2])], Axis(name), title=name)]))
     return [
         Heading(1, f"a {name}"), Text(name), Text(name, strong=True), Table(frame, name),
