@@ -5,7 +5,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import pandas as pd
 from markupsafe import Markup, escape
@@ -181,21 +180,6 @@ class Grid(Block):
 
 
 @dataclass(frozen=True)
-class Picture(Block):
-    """A picture: what it shows, and the name of its file beside the page."""
-
-    text: str
-    file: str
-
-    def markdown(self) -> str:
-        return f"![{escaping.markdown(self.text)}]({self.file})"
-
-    def html(self) -> Markup:
-        """A link to the file beside the page, which stays one file that can be sent alone."""
-        return Markup('<p>Picture: <a href="{}">{}</a></p>').format(quote(self.file), _line(self.text))
-
-
-@dataclass(frozen=True)
 class Drawing(Block):
     """A picture of the HTML page alone, in it as a whole: what it shows, and the SVG."""
 
@@ -300,25 +284,10 @@ class OnlyMarkdown(Block):
         return Markup()
 
 
-@dataclass(frozen=True)
-class OnlyHtml(Block):
-    """A block of the HTML page alone: how to read it, or a chart whose picture shows more."""
-
-    block: Block
-
-    def markdown(self) -> str:
-        return ""
-
-    def html(self) -> Markup:
-        return self.block.html()
-
-
 def within(blocks: Iterable[Block]) -> Iterator[Block]:
     """The blocks, and all that are in them."""
     for block in blocks:
         yield block
-        if isinstance(block, OnlyHtml):
-            yield from within([block.block])
         if isinstance(block, Beside):
             yield from within([*block.left, *block.right])
         if isinstance(block, Details):

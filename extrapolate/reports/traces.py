@@ -14,8 +14,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
-from extrapolate.reports.escaping import short
-from extrapolate.reports.page import Block, Picture, Switch
+from extrapolate.reports.escaping import markdown, short
+from extrapolate.reports.page import Block, Switch
 from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
@@ -43,7 +43,7 @@ class Plot(Block):
     chart: Chart
 
     def markdown(self) -> str:
-        return Picture(self.chart.text, self.chart.file).markdown()
+        return f"![{markdown(self.chart.text)}]({self.chart.file})"
 
     def html(self) -> Markup:
         panels = self.chart.panels
