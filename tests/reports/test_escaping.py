@@ -28,19 +28,8 @@ ORDINARY = [
 ]  # fmt: skip
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 PIECES = [
-    *"ab1 \n<>&|`*_~[]()!#-+=.:/\\$\x1b",
-    "](",
-    "![",
-    "]:",
-    "**",
-    "__",
-    "~~",
-    "<b>",
-    "<!--",
-    "http://",
-    "&lt;",
-    " a ",
-]
+    *"ab1 \n<>&|`*_~[]()!#-+=.:/\\$\x1b", "](", "![", "]:", "**", "__", "~~", "<b>", "<!--", "http://", "&lt;", " a ",
+]  # fmt: skip
 SPECIAL = st.lists(st.sampled_from(PIECES), max_size=20).map("".join)
 
 
