@@ -17,7 +17,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.inspection.picture import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
-from extrapolate.reports.pictures import own_settings
+from extrapolate.reports.plots import own_settings
 from extrapolate.runs.run import Run
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from extrapolate.results.verdicts import BETTER, EQUIVALENT, THIS_RUN, UNDECIDED, WORSE, Verdict
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, UNDECIDED, WORSE, Verdict
 from extrapolate.statistics.comparison import MARK, Comparison
 
 # Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
@@ -137,12 +137,6 @@ def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
     ]
 
 
-_SENTENCES: dict[Order, str] = {
-    "same": "Ours agree", "reversed": "Ours are the other way round", EQUIVALENT: "Ours are equivalent",
-    UNDECIDED: "Ours are undecided", "missing": "We have none of",
-}  # fmt: skip
-
-
 def summary(pairs: Sequence[Pair]) -> str:
     """How many pairs agree: of models, of lengths, and of times, which say nothing of the models' losses."""
     kinds: dict[str, list[Pair]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
@@ -168,26 +162,3 @@ def _counted(pairs: Sequence[Pair], order: Order) -> str:
     mine = [pair for pair in pairs if pair.order == order]
     sure = sum(pair.sure for pair in mine)
     return f"{len(mine)} {_COUNTED[order]}{f' ({sure} {MARK})' if sure else ''}" if mine else ""
-
-
-MOST_NAMED = 4  # pairs in a sentence: more of them are read in the table
-
-
-def in_words(pairs: Sequence[Pair]) -> list[str]:
-    """A paragraph for each column, and one for lengths: which pairs agree, and which do not."""
-    by_place: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        by_place.setdefault(pair.where, []).append(pair)
-    return [f"{where}: {' '.join(_sentences(mine))}" for where, mine in by_place.items()]
-
-
-def _sentences(pairs: Sequence[Pair]) -> list[str]:
-    said = []
-    for order, sentence in _SENTENCES.items():
-        if mine := [pair for pair in pairs if pair.order == order]:
-            this_run = THIS_RUN if any(pair.one_run for pair in mine) else ""
-            named = ", ".join(f"{pair.text} {MARK}" if pair.sure else pair.text for pair in mine)
-            if len(mine) > MOST_NAMED:
-                named = f"{len(mine)} pairs, which the table below names"
-            said.append(f"{sentence}{this_run}: {named}.")
-    return said

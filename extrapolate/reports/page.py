@@ -5,7 +5,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import pandas as pd
 from markupsafe import Markup, escape
@@ -14,6 +13,7 @@ from extrapolate.reports import escaping, tables
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
+MARKS = {"equivalent": "≈", "undecided": "?"}  # behind a number that is not shown to be worse than the best
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 
@@ -75,7 +75,7 @@ class Text(Block):
 class Cell:
     """A table's cell. value: what rows are sorted by; the text if it is None. note: what the reader can ask for.
 
-    kind: `best`, `near` if it is not surely worse, or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
+    kind: a key of MARKS, `best` or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
     """
 
     text: str
@@ -91,7 +91,7 @@ class Cell:
         if self.harm:
             value += Markup(' style="--harm: {}"').format(f"{self.harm:.2f}")
         kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
-        mark = Markup(' <span class="mark">≈</span>') if (self.kind == "near") else ""
+        mark = Markup(' <span class="mark">{}</span>').format(MARKS[self.kind]) if self.kind in MARKS else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
         return Markup("<td{}{}>{}{}{}</td>").format(value, kind, self._shown(), mark, note)
 
@@ -177,21 +177,6 @@ class Grid(Block):
             '<div class="table">{}<div class="scroll" tabindex="0" role="region" aria-label="{}">'
             "<table{}><caption>{}</caption><thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table></div></div>"
         ).format(tools, _line(label), marked, _line(self.title), head, body)
-
-
-@dataclass(frozen=True)
-class Picture(Block):
-    """A picture: what it shows, and the name of its file beside the page."""
-
-    text: str
-    file: str
-
-    def markdown(self) -> str:
-        return f"![{escaping.markdown(self.text)}]({self.file})"
-
-    def html(self) -> Markup:
-        """A link to the file beside the page, which stays one file that can be sent alone."""
-        return Markup('<p>Picture: <a href="{}">{}</a></p>').format(quote(self.file), _line(self.text))
 
 
 @dataclass(frozen=True)
@@ -299,25 +284,10 @@ class OnlyMarkdown(Block):
         return Markup()
 
 
-@dataclass(frozen=True)
-class OnlyHtml(Block):
-    """A block of the HTML page alone: how to read it, or a chart whose picture shows more."""
-
-    block: Block
-
-    def markdown(self) -> str:
-        return ""
-
-    def html(self) -> Markup:
-        return self.block.html()
-
-
 def within(blocks: Iterable[Block]) -> Iterator[Block]:
     """The blocks, and all that are in them."""
     for block in blocks:
         yield block
-        if isinstance(block, OnlyHtml):
-            yield from within([block.block])
         if isinstance(block, Beside):
             yield from within([*block.left, *block.right])
         if isinstance(block, Details):

@@ -1,8 +1,12 @@
 """Draws charts as pictures with matplotlib: panels in a row with the names at the ends of their lines, and maps."""
 
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,22 @@ CELL, SLIM, FEW_COLUMNS = (0.75, 0.24), 0.28, 14  # of a map; of one with more c
 DARK_GREY = "#5C6066"  # of notes
 SMALL = 8  # points
 DOTS = 150  # an inch
+
+
+@contextmanager
+def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+    """Draws and saves with matplotlib's defaults, and `more`, so that the same rows give the same file in every folder.
+
+    matplotlib reads a `matplotlibrc` from the current folder when it is first imported, and a damaged one is an error
+    there. It is imported from the folder of its own one. The settings of a program that imported it before come back.
+    """
+    found = None if "matplotlib" in sys.modules else find_spec("matplotlib")
+    with nullcontext() if found is None else chdir(Path(str(found.origin)).parent / "mpl-data"):
+        import matplotlib as mpl
+        import matplotlib.style
+    settings: Any = {"svg.hashsalt": "extrapolate", **more}
+    with mpl.style.context("default"), mpl.rc_context(settings):
+        yield
 
 
 def draw(chart: Chart, path: Path) -> None:

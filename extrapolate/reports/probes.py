@@ -7,11 +7,16 @@ import pandas as pd
 
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import tables
-from extrapolate.statistics.comparable import check_replicates, last_checkpoints, of_all_checkpoints, strict_mean
+from extrapolate.statistics.comparable import (
+    check_replicates,
+    last_checkpoints,
+    newest_of_most,
+    of_all_checkpoints,
+    strict_mean,
+)
 from extrapolate.statistics.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
-WHERE = ["probe", "factor", "depth"]
 
 
 def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
@@ -25,9 +30,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     if rows.empty:
         return rows, []
     rows = last_checkpoints(of_all_checkpoints(_numbers(rows), only))
-    sets = rows.groupby([*WHERE, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
-    best = sets.sort_values(["runs", "newest"]).reset_index().groupby(WHERE)["targets_hash"].last()
-    same = rows["targets_hash"] == best.loc[list(rows[WHERE].itertuples(index=False, name=None))].to_numpy()
+    same = newest_of_most(rows, ["probe", "factor", "depth"])
     warnings = [
         f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
         "evaluate every run with the same `trials`"

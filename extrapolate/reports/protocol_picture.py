@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extrapolate.evaluation.protocols.base import Windows, protocols
-from extrapolate.reports.pictures import own_settings
+from extrapolate.reports.plots import own_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.reports.published import PublishedTable
-from extrapolate.statistics.comparable import check_replicates, last_checkpoints, told_apart
-
-SAME = ["task", "shots"]  # what has the same questions, unless fewer were asked
+from extrapolate.statistics.comparable import check_replicates, last_checkpoints, newest_of_most, told_apart
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -21,9 +19,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     rows = told_apart(last_checkpoints(rows))
     if rows["precision"].nunique() > 1:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
-    sets = rows.groupby([*SAME, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
-    best = sets.sort_values(["runs", "newest"]).reset_index().groupby(SAME)["targets_hash"].last()
-    same = rows["targets_hash"] == best.loc[list(rows[SAME].itertuples(index=False, name=None))].to_numpy()
+    same = newest_of_most(rows, ["task", "shots"])  # what has the same questions, unless fewer were asked
     said = [
         f"Left out of {task}, for other questions were asked: {', '.join(sorted(set(mine['run'])))}. Ask every run "
         "with the same limit, and the same edition of the task."

@@ -14,14 +14,14 @@ import pandas as pd
 from markupsafe import Markup
 
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
-from extrapolate.reports.escaping import short
-from extrapolate.reports.page import Block, Picture, Switch
+from extrapolate.reports.escaping import markdown, short
+from extrapolate.reports.page import Block, Switch
 from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
 MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a line, and of a chart: a page must open
-MOST_ENDS, LONGEST_END = 20, 32  # names at the ends of lines: how many have room, and their characters
+MOST_ENDS, LONGEST_END = 21, 32  # names at the ends of lines: how many have room, and their characters
 ABREAST = 2  # panels side by side; of more, the page shows one at a time
 _SYMBOLS = dict(
     zip(
@@ -43,7 +43,7 @@ class Plot(Block):
     chart: Chart
 
     def markdown(self) -> str:
-        return Picture(self.chart.text, self.chart.file).markdown()
+        return f"![{markdown(self.chart.text)}]({self.chart.file})"
 
     def html(self) -> Markup:
         panels = self.chart.panels

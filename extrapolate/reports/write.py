@@ -20,7 +20,7 @@ from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
-from extrapolate.reports.pictures import own_settings
+from extrapolate.reports.plots import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 from extrapolate.statistics.comparison import CONTROL
 from extrapolate.statistics.effective import check_threshold

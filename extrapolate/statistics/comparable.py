@@ -108,6 +108,13 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return rows[rows["targets_hash"] == best], warnings
 
 
+def newest_of_most(rows: pd.DataFrame, place: list[str]) -> "pd.Series[bool]":
+    """Which rows are on one set of targets at each place: of several sets that with most runs, then the newest."""
+    sets = rows.groupby([*place, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
+    best = sets.sort_values(["runs", "newest"]).reset_index().groupby(place)["targets_hash"].last()
+    return rows["targets_hash"] == best.loc[list(rows[place].itertuples(index=False, name=None))].to_numpy()
+
+
 def strict_mean(losses: "pd.Series[float]") -> float:
     """The mean, missing where any value is: an encoding that does not reach a length has no mean there."""
     return float(losses.mean(skipna=False))

@@ -1,7 +1,8 @@
 """What tests of reports share: hostile names, blocks of every kind, and tables of runs that no test has to train."""
 
 import math
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,6 @@ from extrapolate.reports.page import (
     Drawing,
     Grid,
     Heading,
-    OnlyHtml,
-    Picture,
     Switch,
     Table,
     Text,
@@ -40,13 +39,12 @@ HOSTILE = [
 
 def blocks_about(name: str) -> list[Block]:
     frame = pd.DataFrame({"Model": [name, "x"], name + " ": ["1", name], "loss": [1.5, float("nan")]})
-    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "near")]]
+    cells = [[Cell(name), Cell("1.5", 1.5, name, "best")], [Cell("b"), Cell("1.6", 1.6, "n", "equivalent")]]
     chart = Plot(Chart(name, "c.png", [Panel([Series(name, [1], [2])], Axis(name), title=name)]))
     return [
         Heading(1, f"a {name}"), Text(name), Text(name, strong=True), Table(frame, name),
         Grid(["Model", name], cells, name),
-        Switch("s", name, {name: [Text("one")], "other": [Code(name), chart]}), Picture(name, f"{name}.png"),
-        Drawing(name, "<svg></svg>"), OnlyHtml(Text(name)),
+        Switch("s", name, {name: [Text("one")], "other": [Code(name), chart]}), Drawing(name, "<svg></svg>"),
     ]  # fmt: skip
 
 
@@ -130,3 +128,21 @@ def study(evaluated: Path, tmp_path: Path) -> Path:
             log["loss"] += 0.02 * number + rng.normal(0, 0.1, len(log))
             results.write_frame(folder / "metrics.parquet", log)
     return tmp_path / "study"
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    """Chromium, as Debian packages it, driven by its own driver."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("chromium and chromedriver are not installed: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    made = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield made
+    made.quit()

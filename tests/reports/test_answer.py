@@ -1,5 +1,6 @@
 """The sentences at the top of a report, from rows made by hand in which the truth is known."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,10 +65,10 @@ FAILS, HOLDS, GAINS = {1: 0.0, 2: 0.1, 4: 0.5}, {1: 0.0, 2: 0.0, 4: 0.0}, {1: 0.
 
 def test_a_clear_order() -> None:
     found = answered({"RoPE": FAILS, "ExPE": GAINS})
-    first, rest = found.text.split(") ", 1)
-    assert first.startswith("At 4x ExPE is 0.70 nats (0.6")
-    assert rest == (
-        "better than RoPE. Compared with a context cut back to the training length, ExPE gets better; RoPE gets worse."
+    assert re.fullmatch(
+        r"ExPE is better than RoPE by 0\.70 nats \(0\.6\d to 0\.\d\d\) at 4x and by 0\.20 \(0\.\d\d to 0\.\d\d\) at 2x"
+        r"\. With the longer context, ExPE gets better; RoPE gets worse\.",
+        found.text,
     )
     assert (found.protocol, found.family.reference, found.one_run) == ("fixed-target", "RoPE", False)
     assert found.family.shares == (0.025, 0.0)
@@ -79,10 +80,8 @@ def test_a_clear_order() -> None:
 
 def test_what_is_worse_at_the_longest_length() -> None:
     found = answered({"RoPE": {1: 0.0, 2: 0.2, 4: 0.3}, "ExPE": {1: 0.0, 2: 0.0, 4: 0.6}})
-    assert found.text.startswith("At 4x ExPE is 0.30 nats (0.2")
-    assert found.text.endswith(
-        ") worse than RoPE. Compared with a context cut back to the training length, both models get worse."
-    )
+    assert found.text.startswith("ExPE is worse than RoPE by 0.30 nats (0.2")
+    assert found.text.endswith(") at 4x. With the longer context, both models get worse.")
 
 
 def test_what_is_undecided_is_not_called_equivalent() -> None:
@@ -104,46 +103,42 @@ def test_a_gain_too_small_to_matter_stands_in_no_sentence() -> None:
     assert "better" not in text
     assert text.startswith("FoX and RoPE are equivalent at 4x")
     alone = answered({"FoX": slightly}, noise=0.005, documents=300).text
-    assert alone == "At 4x, compared with a context cut back to the training length, FoX loses nothing."
+    assert alone == "At 4x, FoX loses nothing."
 
 
 def test_one_seed_is_said_to_be_one() -> None:
     found = answered({"RoPE": FAILS, "ExPE": GAINS}, seeds=1)
-    assert found.text.startswith("In these runs, at 4x ExPE is ")
+    assert found.text.startswith("In these runs, ExPE is better than RoPE by ")
     assert "nothing is known of other seeds" in explained(found)
     assert answered({"RoPE": FAILS, "ExPE": FAILS}, seeds=1, noise=0.3).text.startswith("In these runs, whether ExPE")
-    assert answered({"ExPE": FAILS}, seeds=1).text == (
-        "In this run, at 4x, compared with a context cut back to the training length, ExPE gets worse."
-    )
+    assert answered({"ExPE": FAILS}, seeds=1).text == "In this run, at 4x, ExPE gets worse."
 
 
 def test_a_model_that_only_survives() -> None:
     found = answered({"RoPE": FAILS, "ALiBi": HOLDS}, noise=0.01)
-    assert found.text.endswith(
-        "Compared with a context cut back to the training length, ALiBi loses nothing; RoPE gets worse."
-    )
+    assert found.text.endswith(". With the longer context, ALiBi loses nothing; RoPE gets worse.")
     unsure = answered({"ALiBi": {1: 0.0, 2: 0.0}}, noise=0.2, seeds=1)
-    assert unsure.text.endswith("training length, it is undecided whether ALiBi loses anything.")
+    assert unsure.text.endswith("at 2x, it is undecided whether ALiBi loses anything.")
 
 
 def test_a_control_that_beats_all() -> None:
     text = answered({"RoPE": FAILS, "ALiBi": FAILS, "NoPE": FAILS}, base={"ALiBi": 4.2, "NoPE": 4.3}).text
     assert text == (
         "No model is shown to be better than RoPE at 4x, and all others are worse. "
-        "Compared with a context cut back to the training length, all 3 models get worse."
+        "With the longer context, all 3 models get worse."
     )
     assert answered({"RoPE": FAILS, "ALiBi": FAILS}, base={"ALiBi": 4.2}).text.startswith(
-        "At 4x ALiBi is 0.20 nats (0.1"
+        "ALiBi is worse than RoPE by 0.20 nats (0.1"
     )
 
 
 def test_of_many_the_best_at_the_longest_length_at_which_one_is_better() -> None:
     text = answered({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}).text
-    assert text.startswith("At 4x B is 0.30 nats (0.2")
-    assert ") better than RoPE, and A is better too. Compared with" in text
+    assert text.startswith("B is better than RoPE by 0.30 nats (0.2")
+    assert "; A is better too. With the longer context, " in text
     assert text.endswith("all 4 models get worse.")
     text = answered({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}).text
-    assert "training length, A and B get better; RoPE gets worse; it is undecided whether C loses" in text
+    assert "context, A and B get better; RoPE gets worse; C is undecided." in text
     few = answered({"RoPE": FAILS, "A": FAILS, "B": FAILS}, base={"A": 4.2}).text
     assert few.startswith("No model is shown to be better than RoPE at 4x, and A is worse.")
 
@@ -166,9 +161,9 @@ def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
     """Sixteen models with extensions, as far apart as on books; seeds as far as 0.03 nats."""
     pi = {f"{model} + {name}": MANY[model] for model in MANY for name in ("PI", "YaRN") if model in ("RoPE", "ALiBi")}
     found = answered(MANY | pi, base={"FoX": 3.99}, spread=0.03, noise=0.003)
-    assert found.text.startswith("At 16x FoX is 0.8")
-    assert " better than RoPE, and ALiBi, ExPE and ExQPE are better too; no extension is shown to help." in found.text
-    assert "training length, ALiBi and FoX lose nothing; RoPE, ExPE and ExQPE get worse;" in found.text
+    assert found.text.startswith("FoX is better than RoPE by 0.8")
+    assert ") at 4x; ALiBi, ExPE and ExQPE are better too; no extension is shown to help." in found.text
+    assert "With the longer context, ALiBi and FoX lose nothing; RoPE, ExPE and ExQPE get worse;" in found.text
     assert found.family.shares == pytest.approx((0.04 / 7, 0.01 / 4))
     assert "Each model as it was trained is compared with RoPE at 16x, then with its control there" in explained(found)
     assert "its error rate is 0.57%. Each of 4 models with an extension" in explained(found)
@@ -189,29 +184,27 @@ def test_a_shorter_length_is_looked_at_only_where_the_longer_one_tells_something
 def test_an_extension_that_helps_and_one_that_harms() -> None:
     plain, helps, harms = {2: 0.1, 4: 0.5}, {2: 0.0, 4: 0.1}, {2: 0.3, 4: 0.7}
     alone = answered({"RoPE": plain, "RoPE + PI": helps, "RoPE + YaRN": harms})
-    assert alone.text.startswith("At 4x RoPE + PI is 0.40 nats (0.3")
-    assert alone.text.endswith(
-        ") better than RoPE. Compared with a context cut back to the training length, RoPE gets worse."
-    )
+    assert alone.text.startswith("RoPE + PI is better than RoPE by 0.40 nats (0.3")
+    assert alone.text.endswith(") at 4x. With the longer context, RoPE gets worse.")
     assert alone.family.shares == pytest.approx((0.01, 0.02))
     assert "The model as it was trained is compared with its control" in explained(alone)
     one = answered({"RoPE": plain, "ALiBi": plain, "RoPE + PI": helps}, base={"ALiBi": 4.3}).text
-    assert "; RoPE + PI is 0.40 nats (0.3" in one
+    assert "; RoPE + PI is better than RoPE by 0.40 nats (0.3" in one
     worse = answered({"RoPE": plain, "RoPE + YaRN": harms}).text
-    assert worse.startswith("No extension is shown to help at 4x, and RoPE + YaRN is worse than without. Compared")
+    assert worse.startswith("No extension is shown to help at 4x, and RoPE + YaRN is worse than without. With")
 
 
 def test_the_papers_protocol_blames_no_loss_on_length() -> None:
     """Its windows begin without context, which the control has."""
     found = answered({"RoPE": FAILS, "ALiBi": {1: 0.0, 2: 0.3, 4: 0.0}}, protocol="windows", noise=0.01)
-    assert "training length, ALiBi loses nothing; it is undecided whether RoPE loses anything." in found.text
+    assert "With the longer context, ALiBi loses nothing; RoPE is undecided." in found.text
     assert "isolates length" in explained(found)
 
 
 def test_what_was_evaluated_at_1x_alone() -> None:
     same = {1: 0.0}
     found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
-    assert found.text.endswith("worse than RoPE. No length beyond L was evaluated.")
+    assert found.text.endswith(" at 1x. No length beyond L was evaluated.")
     assert "Each model is compared with RoPE at 1x; its error rate is 5.00%." in explained(found)
     assert "Nothing was compared." in explained(answered({"RoPE": same}))
     ends = answered({"learned": {1: 0.0, 2: np.nan}, "sinusoidal": {1: 0.0, 2: np.nan}})
@@ -227,7 +220,7 @@ def test_a_model_that_ends_at_l_is_not_compared_beyond(reaches: float) -> None:
 
 def test_a_diverged_model() -> None:
     text = answered({"RoPE": {1: 0.0, 2: np.inf}, "ALiBi": {1: 0.0, 2: 0.0}}, seeds=1).text
-    assert text.startswith("In these runs, at 2x ALiBi is better than RoPE by an infinite loss.")
+    assert text.startswith("In these runs, ALiBi is better than RoPE by an infinite loss at 2x.")
 
 
 def test_too_few_documents_tell_nothing() -> None:
@@ -239,7 +232,7 @@ def test_too_few_documents_tell_nothing() -> None:
 
 def test_models_that_were_not_trained_alike() -> None:
     both = answered({"RoPE": FAILS, "ALiBi": HOLDS}, trained_alike=False)
-    assert "better than RoPE; they were not trained alike. Compared" in both.text
+    assert "; they were not trained alike. With" in both.text
     assert "trained alike" not in answered({"RoPE": FAILS, "ALiBi": HOLDS}).text
 
 

@@ -3,9 +3,7 @@
 import math
 
 import pandas as pd
-import pytest
 
-from extrapolate.reports import chart
 from extrapolate.reports.chart import Chart, Heat, differences
 from extrapolate.reports.traces import figure
 
@@ -28,15 +26,3 @@ def test_the_page_names_rows_and_says_every_cell() -> None:
     assert trace["z"] == [[0.01, None, None], [-0.2, 0.3, 50]]
     assert trace["hovertext"][0] == ["<b>a</b>, 1x: +0.010", "<b>a</b>, 4x: n/a", "<b>a</b>, 16x: +inf"]
     assert made["layout"]["yaxis"]["ticktext"] == ["<b>a</b>", "b"]
-
-
-@pytest.mark.parametrize("colour", [chart.BETTER, chart.NEITHER, chart.WORSE])
-def test_a_cells_text_can_be_read(colour: str) -> None:
-    """By the contrast of WCAG 2, which asks for 4.5."""
-
-    def luminance(colour: str) -> float:
-        rgb = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in rgb]
-        return sum(share * one for share, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    assert (luminance(colour) + 0.05) / (luminance(chart.INK) + 0.05) > 4.5

@@ -1,7 +1,5 @@
 """assets/charts.js in a real browser: it draws what is seen, in the page's colours, and shows names as they are."""
 
-import shutil
-from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -13,11 +11,6 @@ from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
 from extrapolate.reports.sections.training import KEPT
 from extrapolate.reports.traces import Plot
 
-pytest.importorskip("selenium")
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")),
-    reason="chromium and chromedriver are not installed: apt-get install chromium chromium-driver",
-)
 NAMES = ["<b>x</b>", "<img src=x onerror='document.title=\"hacked\"'>", "&lt;i&gt; %{x} 5 %", "a<br>b", "RoPE"]
 STYLE = {"color": "#0068A8", "linestyle": "-", "marker": "o"}
 LOSSES = np.random.default_rng(0).normal(4, 0.3, 50).round(4)
@@ -46,23 +39,15 @@ def charts() -> tuple[Plot, Plot]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def page(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from plotly.offline import get_plotlyjs
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
 
     names, training = charts()
     script = (resources.files("extrapolate.reports") / "assets/charts.js").read_text(encoding="utf-8")
     file = tmp_path_factory.mktemp("page") / "page.html"
     file.write_text(PAGE % (names.html(), training.html(), get_plotlyjs(), script), encoding="utf-8")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.get(file.as_uri())
-    yield driver
-    driver.quit()
+    return driver
 
 
 def drawn(page: Any, at: int) -> Any:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from extrapolate.reports import escaping
-from extrapolate.reports.page import Block, Heading, Picture, Table, Text, markdown
+from extrapolate.reports.chart import Chart
+from extrapolate.reports.page import Block, Heading, Table, Text, markdown
+from extrapolate.reports.traces import Plot
 
 HOSTILE = [
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a | b", "two\nlines\n\n# and a heading", "`code`",
@@ -26,27 +28,16 @@ ORDINARY = [
 ]  # fmt: skip
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 PIECES = [
-    *"ab1 \n<>&|`*_~[]()!#-+=.:/\\$\x1b",
-    "](",
-    "![",
-    "]:",
-    "**",
-    "__",
-    "~~",
-    "<b>",
-    "<!--",
-    "http://",
-    "&lt;",
-    " a ",
-]
+    *"ab1 \n<>&|`*_~[]()!#-+=.:/\\$\x1b", "](", "![", "]:", "**", "__", "~~", "<b>", "<!--", "http://", "&lt;", " a ",
+]  # fmt: skip
 SPECIAL = st.lists(st.sampled_from(PIECES), max_size=20).map("".join)
 
 
 def page(name: str) -> list[Block]:
     frame = pd.DataFrame({"Model": [name, "x"], name + " ": ["1", name]})
     return [
-        Heading(1, f"a {name}"), Text(name), Text(f"It is {name}", strong=True), Table(frame), Picture(name, "a.png"),
-        Text("the end"),
+        Heading(1, f"a {name}"), Text(name), Text(f"It is {name}", strong=True), Table(frame),
+        Plot(Chart(name, "a.png", [])), Text("the end"),
     ]  # fmt: skip
 
 

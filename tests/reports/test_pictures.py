@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.reports.pictures import own_settings
+from extrapolate.reports.plots import own_settings
 
 SCRIPT = """
 import sys

@@ -70,12 +70,12 @@ def loss_by_length(rows: pd.DataFrame, style: dict[str, styles.Style] | None = N
 
 def loss_by_position(rows: pd.DataFrame) -> Chart:
     named = styles.named(style_of(rows), rows)
-    return positions.losses_chart(curves_of(rows), [], named, style_of(rows), 64, "made.png")
+    return positions.Curves(curves_of(rows), [], named, style_of(rows), 64).losses("made.png")
 
 
 def differences(rows: pd.DataFrame) -> Chart:
     named = styles.named(style_of(rows), rows)
-    return positions.differences_chart(curves_of(rows), [], named, style_of(rows), 64, "made.png")
+    return positions.Curves(curves_of(rows), [], named, style_of(rows), 64).differences("made.png")
 
 
 def axis_of(chart: Chart) -> list[float]:
@@ -151,7 +151,7 @@ def test_the_axis_of_differences_is_that_of_the_data(figures: list[Any], tmp_pat
         }
     )  # fmt: skip
     style = style_of(rows_of({"RoPE": [4.0]}))
-    plots.draw(positions.differences_chart(curves, [], ["RoPE"], style, 64, "made.png"), tmp_path / "made.png")
+    plots.draw(positions.Curves(curves, [], ["RoPE"], style, 64).differences("made.png"), tmp_path / "made.png")
     bottom, top = figures[0].axes[0].get_ylim()
     assert 0.7 < bottom < 0.8
     assert 0.84 < top < 0.9
@@ -205,7 +205,7 @@ def test_the_bands_of_differences_are_inside_their_axis(figures: list[Any], tmp_
     curves = curves_of(rows_of({"RoPE": [4.0], "ExPE": [4.1], "ALiBi": [4.0], "NoPE": [4.1], "far": [40.0]}))
     curves = curves.assign(low=curves["difference"] - 3, high=curves["difference"] + 5)
     style = style_of(curves)
-    chart = positions.differences_chart(curves, [], [*style], style, 64, "made.png")
+    chart = positions.Curves(curves, [], [*style], style, 64).differences("made.png")
     plots.draw(chart, tmp_path / "made.png")
     bottom, top = figures[0].axes[0].get_ylim()
     assert -3.6 < bottom < -3
@@ -271,7 +271,7 @@ def test_any_name_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.filterwarnings("error")
 def test_many_factors_are_the_longest_few(figures: list[Any], tmp_path: Path) -> None:
     rows = rows_of({"RoPE": [4.0] * 30}, position=0, bucket=32)
-    plots.draw(positions.losses_chart(rows, [], ["RoPE"], style_of(rows), 64, "made.png"), tmp_path / "made.png")
+    plots.draw(positions.Curves(rows, [], ["RoPE"], style_of(rows), 64).losses("made.png"), tmp_path / "made.png")
     assert len(figures[0].axes) == positions.MOST_PANELS
     assert figures[0].axes[-1].get_title() == f"windows of {2.0**29:g}x"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import styles
+from extrapolate.reports import chart, styles
 from extrapolate.reports.styles import COLOURS, MANY, MOST_NAMED
 
 
@@ -42,12 +42,18 @@ def linear(colour: str) -> np.ndarray:
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
 
 
+def luminance(colour: str) -> float:
+    return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("colour", [chart.BETTER, chart.NEITHER, chart.WORSE])
+def test_the_text_of_a_maps_cell_can_be_read(colour: str) -> None:
+    """By the contrast of WCAG 2, which asks for 4.5."""
+    assert (luminance(colour) + 0.05) / (luminance(chart.INK) + 0.05) > 4.5
+
+
 def test_every_colour_is_seen_on_white_and_on_dark() -> None:
     """By the contrast of WCAG 2, where 21 is black on white."""
-
-    def luminance(colour: str) -> float:
-        return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
-
     for colour in (*COLOURS, styles.GREY):
         assert 1.05 / (luminance(colour) + 0.05) > 2.4
         assert (luminance(colour) + 0.05) / (luminance("#15181c") + 0.05) > 3

@@ -1,21 +1,16 @@
-"""Rows of documents are read as columns, and summed once for all comparisons of a report."""
+"""Rows of documents, summed by what is resampled."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-import extrapolate as xt
 from extrapolate import results
 from extrapolate.reports.gather import gather
 from extrapolate.reports.material import collect
-from extrapolate.reports.sections.leaderboard import Leaderboard
-from extrapolate.reports.sections.losses import Losses
-from extrapolate.reports.sections.overview import Overview
 from extrapolate.statistics import sums
 from extrapolate.statistics.documents import as_frame, of_documents
 
@@ -24,46 +19,6 @@ def two_seeds(write_run: Callable[..., Path], folder: Path) -> Path:
     for seed in (0, 1):
         write_run(folder / f"rope-s{seed}", lambda row, seed=seed: row | {"seed": seed, "run": f"rope-s{seed}"})
     return folder
-
-
-def test_sections_compare_what_was_summed_once(
-    write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluated = gather([two_seeds(write_run, tmp_path / "ckpt")])
-    made: list[tuple[str, float]] = []
-    once = sums.Setting.__init__
-
-    def counted(self: sums.Setting, protocol: str, factor: float, rows: pd.DataFrame) -> None:
-        made.append((protocol, factor))
-        once(self, protocol, factor, rows)
-
-    monkeypatch.setattr(sums.Setting, "__init__", counted)
-    material = collect(evaluated, evaluated.evals(), evaluated.documents(), None, {})
-    for section in (Overview, Losses, Leaderboard):
-        for subject in section.subjects(material):
-            section.part(material, subject)
-    assert sorted(made) == [("fixed-target", 1.0), ("fixed-target", 2.0), ("windows", 1.0), ("windows", 2.0)]
-
-
-def test_no_row_of_a_document_becomes_a_dictionary(
-    without_pictures: None, write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = two_seeds(write_run, tmp_path / "ckpt")
-    of_rows = {name: getattr(results, name) for name in ("read", "write")}
-
-    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
-        def refuse(*values: Any, **named: Any) -> Any:
-            assert results.EVAL_DOCUMENTS not in (*values, *named.values())
-            return call(*values, **named)
-
-        return refuse
-
-    for name, call in of_rows.items():
-        monkeypatch.setattr(results, name, refusing(call))
-    xt.report(folder, tmp_path / "report", leaderboard=True)
-    xt.report(folder, tmp_path / "again", check=tmp_path / "report")
-    xt.merge(folder, tmp_path / "all")
-    xt.compare(folder)
 
 
 def test_sums_are_those_of_a_loop_over_rows(write_run: Callable[..., Path], tmp_path: Path) -> None:

@@ -12,36 +12,14 @@ from extrapolate.statistics.comparable import comparable, frame_of, same_targets
 
 def row(run: str, model: str, factor: float, loss: float | None, **changes: Any) -> dict[str, Any]:
     return {
-        "run": run,
-        "model": model,
-        "display": model.split(" + ")[0],
         "encoding": {"RoPE": "rope", "ExPE": "expe", "ALiBi": "alibi"}.get(model.split(" + ")[0], "other"),
-        "extension": "pi" if " + " in model else "as-trained",
-        "protocol": "windows",
-        "factor": factor,
-        "loss": loss,
-        "control_loss": 4.0,
-        "seq_len": 64,
-        "trained_length": 64,
-        "origin": None,
-        "imported": None,
-        "split": "test",
-        "step": 10,
-        "precision": "fp32",
-        "seed": 0,
-        "targets_hash": "t",
-        "corpus_hash": "c",
-        "config_hash": run,
-        "setting_hash": "s",
-        "training_machine": "m",
-        "preset": "tiny",
-        "layers": 4,
-        "tokens": 1000,
-        "parameters": 10,
-        "training_precision": "fp32",
-        "training_seconds": 10.0,
-        "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
-    } | changes
+        "run": run, "model": model, "display": model.split(" + ")[0], "extension": "pi" if " + " in model else
+        "as-trained", "protocol": "windows", "factor": factor, "loss": loss, "control_loss": 4.0, "seq_len": 64,
+        "trained_length": 64, "origin": None, "imported": None, "split": "test", "step": 10, "precision": "fp32",
+        "seed": 0, "targets_hash": "t", "corpus_hash": "c", "config_hash": run, "setting_hash": "s",
+        "training_machine": "m", "preset": "tiny", "layers": 4, "tokens": 1000, "parameters": 10,
+        "training_precision": "fp32", "training_seconds": 10.0, "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
+    } | changes  # fmt: skip
 
 
 def frame(*rows: dict[str, Any]) -> pd.DataFrame:

@@ -77,7 +77,7 @@ def test_the_range_of_a_chart_holds_the_best_control() -> None:
     assert low < 2.5
     assert 4.3 > high > 4.2
     curves = pd.concat(rows.assign(position=position, bucket=32) for position in (0, 32))
-    chart = positions.losses_chart(curves, [], ["m0", "m1"], style_of(rows), 64, "a.png")
+    chart = positions.Curves(curves, [], ["m0", "m1"], style_of(rows), 64).losses("a.png")
     assert not isinstance(chart.panels, Heat)
     assert all(panel.y.range is not None and panel.y.range[0] < 2.5 for panel in chart.panels)
 
@@ -111,8 +111,9 @@ def test_failure_lengths_are_crosses_on_the_lines() -> None:
         Failure("m0", "4x", 4.0, 256, 96, None, 40, "documents", 1),
         Failure("m1", "4x", 4.0, 256, None, 256, 40, "", 1),
     ]
-    for chart in (positions.losses_chart, positions.differences_chart):
-        made = lines_of(chart(curves, found, ["m0", "m1"], style_of(curves), 64, "a.png"))
+    drawn = positions.Curves(curves, found, ["m0", "m1"], style_of(curves), 64)
+    for chart in (drawn.losses("a.png"), drawn.differences("a.png")):
+        made = lines_of(chart)
         (cross,) = [line for line in made if line["mode"] == "markers"]
         assert cross["x"] == [1.75]
         assert cross["name"] == "m0"
@@ -166,8 +167,8 @@ def test_a_large_report_stays_small() -> None:
     ).reset_index(drop=True)
     charts = [
         losses_chart(rows),
-        positions.losses_chart(curves, [], named, style, 64, "b.png"),
-        positions.differences_chart(curves, [], named, style, 64, "b.png"),
+        positions.Curves(curves, [], named, style, 64).losses("b.png"),
+        positions.Curves(curves, [], named, style, 64).differences("b.png"),
         training.chart({f"m{at}": [log(2000)] for at in range(100)}, style),
     ]
     assert sum(len(Plot(chart).html()) for chart in charts) < 1_500_000
@@ -236,8 +237,3 @@ def test_what_leaves_the_range_is_counted() -> None:
     note, name = figure(chart)["layout"]["annotations"]
     assert (name["text"], name["y"]) == ("seed", 1)
     assert note["text"].startswith("Off the scale: 1 points")
-
-
-def test_what_is_no_number_is_none() -> None:
-    (line,) = lines_of(Chart("text", "a.png", [Panel([Series("a", [1, 2], [math.nan, math.inf])], Axis())]))
-    assert line["y"] == [None, None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extrapolate.reports.answer import CUT_BACK, Answer, answer
+from extrapolate.reports.answer import Answer, answer
 from extrapolate.reports.family import Family
 from extrapolate.reports.material import ISOLATES, Material, isolates
 from extrapolate.reports.page import Details, Quotable, Text
@@ -41,8 +41,9 @@ class TheAnswer(Section):
 def explained(found: Answer) -> str:
     """What the answer rests on, and what its words mean."""
     said = (
-        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} A model loses nothing if its loss is surely "
-        f"less than {verdicts.LEAST:g} nats above that with {CUT_BACK} (the control), L tokens. "
+        f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} With the longer context, a model is compared "
+        "with itself on the same tokens, its context cut back to the training length, L tokens (the control). It loses "
+        f"nothing if its loss is surely less than {verdicts.LEAST:g} nats above the control's. "
         f"{_compared(found.family)} {found.resampled}"
     )
     if found.freedom:

@@ -8,7 +8,6 @@ import pandas as pd
 from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import latex, plots, styles, tables
-from extrapolate.reports.caption import caption
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
@@ -87,7 +86,7 @@ class Losses(Section):
     def part(material: Material, subject: str) -> Part:
         rows, table = material.rows[subject], material.losses[subject]
         compared = [one for one in material.compared if one.protocol == subject]
-        stem, said = f"loss_by_ev{suffix(subject)}", caption(rows)
+        stem, said = f"loss_by_ev{suffix(subject)}", tables.caption(rows)
         blocks: list[Block] = [
             Heading(2, f"Protocol {subject}"),
             Table(table, f"{subject}, loss in nats per token"),

@@ -19,7 +19,7 @@ from extrapolate.statistics.comparison import CONTROL, Comparison
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
 BEST = """\
-The best of each length is in bold. ≈ marks a loss that is equivalent to the best, or undecided: it is not shown to be
+The best of each length is in bold. ≈ marks a loss that is equivalent to the best, and ? one that is not shown to be
 worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
 this table. {} Red cells are losses above that at 1x. A click on a column's name sorts by it."""
 HOLDS = f"""\
@@ -74,7 +74,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
             for model in cells.in_order(material.models(protocol))
         ]
         columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *holds]
-        views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}")]
+        views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}{_key(lines)}")]
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
     said = comparison.resampled(best)
@@ -84,6 +84,14 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     words = [Text(BEST.format(LEAST, said) + CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
+
+
+def _key(lines: Sequence[Sequence[Cell]]) -> str:
+    """What the marks in a table mean, as far as it has them."""
+    kinds = {cell.kind for line in lines for cell in line}
+    marks = {"best": "bold: lowest", UNDECIDED: "?: may be as low", EQUIVALENT: "≈: as low"}
+    said = [text for kind, text in marks.items() if kind in kinds]
+    return f"; {', '.join(said)}" if said else ""
 
 
 _UNITS = {
@@ -163,7 +171,7 @@ class _Cells:
         if self._losses[model, factor] == self._best[factor]:
             kind = "best"
         elif (one := self._to_best.get((model, factor))) is not None and one.word in (EQUIVALENT, UNDECIDED):
-            kind = "near"
+            kind = one.word
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 
     def _note(self, model: str, factor: float) -> str:

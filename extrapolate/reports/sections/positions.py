@@ -1,6 +1,7 @@
 """Where in the context the loss rises: losses by position in the window, and failure lengths."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -100,17 +101,15 @@ class Positions(Section):
         found = with_seeds(failures(curves), documents)
         named = styles.named(material.styles, material.rows[subject])
         seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
-        losses = losses_chart(curves, found, named, material.styles, seq_len, f"loss_by_position{end}.png")
-        blocks: list[Block] = [
-            Heading(2, "Where in the context"),
-            Plot(losses),
-        ]
+        drawn = Curves(curves, found, named, material.styles, seq_len)
+        losses = drawn.losses(f"loss_by_position{end}.png")
+        blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves[_names(LOSS_BY_POSITION)]),
             losses.file: partial(plots.draw, losses),
         }
         if found:  # else nothing beyond L was evaluated
-            beyond = differences_chart(curves, found, named, material.styles, seq_len, f"failure_lengths{end}.png")
+            beyond = drawn.differences(f"failure_lengths{end}.png")
             table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
@@ -126,87 +125,67 @@ class Positions(Section):
         return Part(blocks, files)
 
 
-def losses_chart(
-    curves: pd.DataFrame,
-    found: Sequence[Failure],
-    named: Sequence[str],
-    style: Mapping[str, Style],
-    seq_len: int,
-    file: str,
-) -> Chart:
-    """The loss against the position in the window, a panel for each of the longest factors, and the lowest control's.
+@dataclass(frozen=True)
+class Curves:
+    """What the charts are drawn from: `rows` as `by_position` returns them, and the failure lengths found in them.
 
-    curves: see `positions.by_position`. named: the models with names and colours.
+    named: the models with names and colours; style: how pictures draw every model. seq_len: tokens.
     """
-    factors = sorted(set(curves["factor"]))[-MOST_PANELS:]
-    shown = curves[curves["factor"].isin(factors)]
-    best = shown.groupby(["factor", "position"])["control_loss"].min()
-    y = Axis("loss (nats per token)", range=styles.limits(shown["loss"], best))
-    x = Axis(f"position in the window / L (L = {seq_len})")
-    panels = []
-    for factor in factors:
-        here, control = shown[shown["factor"] == factor], best.loc[factor]
-        at = middle(control.index, here["bucket"].iloc[0], seq_len)
-        lines = [
-            *_lines(here, "loss", found, named, style, seq_len),
-            Series("best control", at, control, kind="reference"),
-        ]
-        panels.append(Panel(lines, x, y, f"windows of {factor:g}x"))
-    return Chart("loss by position in the window", file, panels)
 
+    rows: pd.DataFrame
+    failures: Sequence[Failure]
+    named: Sequence[str]
+    style: Mapping[str, Style]
+    seq_len: int
 
-def differences_chart(
-    curves: pd.DataFrame,
-    found: Sequence[Failure],
-    named: Sequence[str],
-    style: Mapping[str, Style],
-    seq_len: int,
-    file: str,
-) -> Chart:
-    """The difference to the control beyond L, with its band and the failure lengths.
+    def losses(self, file: str) -> Chart:
+        """The loss against the position, a panel for each of the longest factors, and the lowest control's."""
+        factors = sorted(set(self.rows["factor"]))[-MOST_PANELS:]
+        shown = self.rows[self.rows["factor"].isin(factors)]
+        best = shown.groupby(["factor", "position"])["control_loss"].min()
+        y = Axis("loss (nats per token)", range=styles.limits(shown["loss"], best))
+        x = Axis(f"position in the window / L (L = {self.seq_len})")
+        panels = []
+        for factor in factors:
+            here, control = shown[shown["factor"] == factor], best.loc[factor]
+            reference = Series("best control", self._middle(control.index), control, kind="reference")
+            panels.append(Panel([*self._lines(here, "loss"), reference], x, y, f"windows of {factor:g}x"))
+        return Chart("loss by position in the window", file, panels)
 
-    If a model has a failure length for each length, that of the longest windows is drawn.
-    """
-    longest = furthest(curves)
-    bands = longest[longest["model"].isin(named)]
-    bands = bands if bands["model"].nunique() <= MOST_BANDS else bands[:0]
-    lines = _lines(longest, "difference", found, named, style, seq_len, banded=set(bands["model"]))
-    limits = styles.limits(longest["difference"], around=bands[["low", "high"]])
-    x = Axis(f"position in windows of up to {curves['factor'].max():g}x / L (L = {seq_len} tokens)")
-    y = Axis("loss minus the control's (nats per token)", range=limits)
-    title = f"Beyond L{', with 95 % bands' if len(bands) else ''}; crosses: failure lengths"
-    return Chart("difference to the control by position in the window", file, [Panel(lines, x, y, title, zero=True)])
+    def differences(self, file: str) -> Chart:
+        """The difference to the control beyond L, with its band and the failure lengths.
 
+        If a model has a failure length for each length, that of the longest windows is drawn.
+        """
+        longest = furthest(self.rows)
+        bands = longest[longest["model"].isin(self.named)]
+        bands = bands if bands["model"].nunique() <= MOST_BANDS else bands[:0]
+        lines = self._lines(longest, "difference", banded=set(bands["model"]))
+        limits = styles.limits(longest["difference"], around=bands[["low", "high"]])
+        x = Axis(f"position in windows of up to {self.rows['factor'].max():g}x / L (L = {self.seq_len} tokens)")
+        y = Axis("loss minus the control's (nats per token)", range=limits)
+        title = f"Beyond L{', with 95 % bands' if len(bands) else ''}; crosses: failure lengths"
+        panel = Panel(lines, x, y, title, zero=True)
+        return Chart("difference to the control by position in the window", file, [panel])
 
-def _lines(
-    rows: pd.DataFrame,
-    column: str,
-    found: Sequence[Failure],
-    named: Sequence[str],
-    style: Mapping[str, Style],
-    seq_len: int,
-    banded: Collection[str] = (),
-) -> list[Series]:
-    """A line for each model, and a cross at the failure length of those that are named."""
-    fails = {(one.model, one.factor): one.fails_from for one in found}
-    bucket, longest = rows["bucket"].iloc[0], rows["factor"].max()
-    lines = []
-    for model in styles.drawn(style, rows):
-        mine, own = rows[rows["model"] == model], style[model] if model in named else None
-        x = middle(mine["position"], bucket, seq_len)
-        low, high = (mine["low"], mine["high"]) if model in banded else (None, None)
-        lines.append(Series(model, x, mine[column], own, low=low, high=high))
-        at = fails.get((model, longest))
-        if own is not None and at is not None:
-            there = mine[mine["position"] == at][column]
-            said = [f", fails from {at} tokens on"] * len(there)
-            lines.append(Series(model, [middle(at, bucket, seq_len)] * len(there), there, own, "crosses", texts=said))
-    return lines
+    def _lines(self, rows: pd.DataFrame, column: str, banded: Collection[str] = ()) -> list[Series]:
+        """A line for each model, and a cross at the failure length of those that are named."""
+        fails = {one.model: one.fails_from for one in self.failures if one.factor == rows["factor"].max()}
+        lines = []
+        for model in styles.drawn(self.style, rows):
+            mine, own = rows[rows["model"] == model], self.style[model] if model in self.named else None
+            low, high = (mine["low"], mine["high"]) if model in banded else (None, None)
+            lines.append(Series(model, self._middle(mine["position"]), mine[column], own, low=low, high=high))
+            if own is not None and (at := fails.get(model)) is not None:
+                there = mine[mine["position"] == at]
+                said = [f", fails from {at} tokens on"] * len(there)
+                x = self._middle(there["position"])
+                lines.append(Series(model, x, there[column], own, "crosses", texts=said))
+        return lines
 
-
-def middle(position: Any, bucket: int, seq_len: int) -> Any:
-    """The middle of a bucket of inputs that begins at a position, in training lengths."""
-    return (position + bucket / 2) / seq_len
+    def _middle(self, position: Any) -> Any:
+        """The middle of the buckets of inputs that begin at these positions, in training lengths."""
+        return (position + self.rows["bucket"].iloc[0] / 2) / self.seq_len
 
 
 def _names(table: Described) -> list[str]:

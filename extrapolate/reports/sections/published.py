@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import is_papers
-from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, in_words, pairs_of, summary
+from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, pairs_of, summary
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.published import CELLS, FILE
@@ -198,7 +198,6 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
         Table(_side_by_side(values), f"{title}, the paper's numbers and ours"),
         *([Text(SEVERAL.format(", ".join(several)), strong=True)] if several else []),
         *([Text(NO_TIMES)] if times and not any(time is not None for time in times) else []),
-        *map(Text, in_words(pairs)),
         *([Table(_differences(pairs)), Text(rule)] if pairs else []),
     ]
 

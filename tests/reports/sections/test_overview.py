@@ -86,8 +86,8 @@ def test_the_best_of_each_length_is_marked_and_what_is_not_surely_worse() -> Non
     grids, _ = shown(MODELS)
     kinds = {(model, factor): cell(grids["loss"], model, factor).kind for model in MODELS for factor in FACTORS}
     assert kinds == {
-        ("A", 1.0): "best", ("B", 1.0): "", ("C", 1.0): "near",
-        ("A", 4.0): "", ("B", 4.0): "best", ("C", 4.0): "near",
+        ("A", 1.0): "best", ("B", 1.0): "", ("C", 1.0): "undecided",
+        ("A", 4.0): "", ("B", 4.0): "best", ("C", 4.0): "undecided",
     }  # fmt: skip
     assert {unit: cell(grid, "A", 1.0).kind for unit, grid in grids.items() if unit != "difference to the control"} == {
         "loss": "best",
