@@ -12,14 +12,10 @@ import torch
 
 from extrapolate import specs
 from extrapolate.data.probes import base as probes
-from extrapolate.data.sources.base import sources
-from extrapolate.data.sources.local.base import kinds
-from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
-from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
@@ -84,21 +80,6 @@ def test_links_between_pages_lead_somewhere() -> None:
             continue  # parts of pages elsewhere
         for link in re.findall(r"\]\(([^)#\s]+)\)", source.read_text(encoding="utf-8")):
             assert "://" in link or (source.parent / link).exists(), f"{source.name}: {link}"
-
-
-def test_the_page_of_data_has_each() -> None:
-    for name in (*sources.names(), *processes.names(), *probes.probes.names()):
-        assert f"\n## {name}\n" in page("data.md")
-    assert all(f"| `{suffix}` |" in page("data.md") for suffix in kinds.names())
-
-
-@pytest.mark.parametrize("name", encodings.names())
-def test_the_page_of_encodings_has_each(name: str) -> None:
-    section = page("encodings.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    assert encodings[name].source in section
-    assert "Extensions that apply" in section
-    for argument in specs.parameters(encodings[name]):
-        assert f"| `{argument}` |" in section
 
 
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
@@ -211,12 +192,6 @@ def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None
         command, *rest = shlex.split(line)
         cli(command, *rest, *fewer.get(command, [])).succeeded()
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
-
-
-def test_the_page_of_inspection_has_every_measurement() -> None:
-    for name in measurements.names():
-        assert f"\n### {name}\n" in page("inspection.md")
-        assert f"[`{name}`](#{name})" in page("inspection.md")
 
 
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:

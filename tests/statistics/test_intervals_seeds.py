@@ -10,7 +10,6 @@ from extrapolate.statistics.intervals import (
     MOST_SEEDS,
     SMALLEST,
     Estimate,
-    Interval,
     Needed,
     estimate,
     holm,
@@ -114,10 +113,6 @@ def test_holms_correction_of_noise_finds_something_in_one_table_of_twenty() -> N
     rng = np.random.default_rng(0)
     found = [min(holm(rng.uniform(size=12).tolist())) < 0.05 for _ in range(1000)]
     assert 0.03 < np.mean(found) < 0.07
-
-
-def test_one_interval_has_a_verdict() -> None:
-    assert Interval(-0.1, -0.2, -0.05, 40).verdict() == "better"
 
 
 def known(difference: float, between: float, documents: float, clusters: int = 40) -> Estimate:
