@@ -126,6 +126,23 @@ def test_equivalent_is_a_whole_interval_within_what_matters(mean: float, low: fl
     assert Interval(mean, low, high, 40).verdict() == verdict
 
 
+def test_the_mean_is_weighted_by_targets() -> None:
+    found = interval(np.array([1.0] * 9 + [100.0]), np.array([1.0] * 9 + [10.0]))
+    assert found.mean == pytest.approx(109 / 19)
+
+
+def test_the_same_data_give_the_same_interval() -> None:
+    sums, targets = drawn(np.random.default_rng(0), 40)
+    assert interval(sums, targets) == interval(sums, targets)
+    assert interval(sums, targets).low != interval(sums, targets, seed=1).low
+
+
+def test_more_confidence_is_a_wider_interval() -> None:
+    sums, targets = drawn(np.random.default_rng(0), 40)
+    narrow, wide = interval(sums, targets, confidence=0.8), interval(sums, targets, confidence=0.99)
+    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+
+
 class TestBand:
     @staticmethod
     def drawn(rng: np.random.Generator, clusters: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -154,6 +171,11 @@ class TestBand:
             found = [interval(*pair, resamples=500, seed=trial) for pair in zip(sums.T, targets.T, strict=True)]
             held.append(all(one.low <= TRUTH <= one.high for one in found))
         assert np.mean(held) < 0.85
+
+    def test_one_bucket_is_an_interval(self) -> None:
+        sums, targets = drawn(np.random.default_rng(0), 40)
+        one, many = interval(sums, targets), band(sums[:, None], targets[:, None])
+        assert (many.mean_B[0], many.low_B[0], many.high_B[0]) == pytest.approx((one.mean, one.low, one.high))
 
     def test_a_bucket_without_spread_and_a_cluster_without_targets(self) -> None:
         sums, targets = self.drawn(np.random.default_rng(0), 40, 3)
