@@ -129,7 +129,7 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
         layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
-@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(cli, tiny, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     fewer = {"train": tiny, "eval-lengths": ["--factors", "1,4", "--max-targets", "256"]}
@@ -173,6 +173,7 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
         assert probe.source.startswith("github") or probe.source in text
 
 
+@pytest.mark.usefixtures("causality_unasked")
 def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
     fewer = {"train": [*tiny, "--seq-len", "32"], "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
     lines = re.findall(r"^extrapolate (.*)$", page("probes.md"), re.MULTILINE)
@@ -184,7 +185,7 @@ def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
     assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
 
 
-@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None:
     fewer = {"train": tiny, "inspect": ["--factors", "1,2", "--windows", "2"]}
     lines = re.findall(r"^extrapolate (.*)$", page("inspection.md"), re.MULTILINE)
@@ -195,7 +196,7 @@ def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
 
 
-@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     fewer = {
         "train": ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"],
