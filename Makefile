@@ -29,11 +29,11 @@ docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made
 site: $(VENV)/site-installed  ## the documentation as a site, in site/index.html: runs the first notebook, in about a minute
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(VENV)/test-installed  ## the whole test suite
+test: $(VENV)/test-installed  ## the test suite, but for faults and the project's own tools
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-faults: $(VENV)/test-installed  ## kills, full disks, flipped bits and damaged input, thousands of them, in about an hour (FAULTS=ci: in minutes); needs strace
-	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults -n auto --dist loadfile --no-loadscope-reorder
+faults: $(VENV)/test-installed  ## kills, full disks, flipped bits and damaged input, thousands of them, and the tests of tools/, in about an hour (FAULTS=ci: in minutes); needs strace
+	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults tests/tools -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/test-installed  ## lint and types
 	$(BIN)/ruff check .

@@ -63,6 +63,14 @@ def pytest_configure() -> None:
     atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Faults and the tools take minutes: they are tried where their folder, or a file in it, is named."""
+    if collection_path not in (Path(__file__).parent / "faults", Path(__file__).parent / "tools"):
+        return None
+    named = [Path(argument.split("::")[0]).absolute() for argument in config.args]
+    return not any(collection_path in (path, *path.parents) for path in named) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slowest files first; the order within a file stays."""
     place = {name: number for number, name in enumerate(SLOWEST)}
@@ -312,6 +320,13 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_bytes(b"")
 
     monkeypatch.setattr(plots, "save", save)
+
+
+@pytest.fixture
+def causality_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is asked whether it sees later tokens: of long windows that takes half of an evaluation's time."""
+    for name in ("training.loop.check_causality", "training.loop.check_trained", "evaluation.causality.check_run"):
+        monkeypatch.setattr(f"extrapolate.{name}", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -12,14 +12,10 @@ import torch
 
 from extrapolate import specs
 from extrapolate.data.probes import base as probes
-from extrapolate.data.sources.base import sources
-from extrapolate.data.sources.local.base import kinds
-from extrapolate.data.synthetic.base import processes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
-from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.decoder import Model
 from extrapolate.model.layers import layer_encodings
@@ -86,21 +82,6 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert "://" in link or (source.parent / link).exists(), f"{source.name}: {link}"
 
 
-def test_the_page_of_data_has_each() -> None:
-    for name in (*sources.names(), *processes.names(), *probes.probes.names()):
-        assert f"\n## {name}\n" in page("data.md")
-    assert all(f"| `{suffix}` |" in page("data.md") for suffix in kinds.names())
-
-
-@pytest.mark.parametrize("name", encodings.names())
-def test_the_page_of_encodings_has_each(name: str) -> None:
-    section = page("encodings.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    assert encodings[name].source in section
-    assert "Extensions that apply" in section
-    for argument in specs.parameters(encodings[name]):
-        assert f"{argument}=" in section
-
-
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
     assert code == [
@@ -148,6 +129,7 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
         layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(cli, tiny, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     fewer = {"train": tiny, "eval-lengths": ["--factors", "1,4", "--max-targets", "256"]}
@@ -191,6 +173,7 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
         assert probe.source.startswith("github") or probe.source in text
 
 
+@pytest.mark.usefixtures("causality_unasked")
 def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
     fewer = {"train": [*tiny, "--seq-len", "32"], "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
     lines = re.findall(r"^extrapolate (.*)$", page("probes.md") + page("results/probes.md"), re.MULTILINE)
@@ -202,7 +185,7 @@ def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
     assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
 
 
-@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None:
     fewer = {"train": tiny, "inspect": ["--factors", "1,2", "--windows", "2"]}
     lines = re.findall(r"^extrapolate (.*)$", page("inspection.md"), re.MULTILINE)
@@ -213,12 +196,7 @@ def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
 
 
-def test_the_page_of_inspection_has_every_measurement() -> None:
-    for name in measurements.names():
-        assert f"\n### {name}\n" in page("inspection.md")
-        assert f"[`{name}`](#{name})" in page("inspection.md")
-
-
+@pytest.mark.usefixtures("without_pictures", "causality_unasked")
 def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
     fewer = {
         "train": ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"],

@@ -59,26 +59,6 @@ def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
     assert all(line.startswith("rope: ") for line in lines)
 
 
-def test_plain_lines_say_the_rate_and_the_time_left(capsys, clock):
-    with Progress("tokens") as progress:
-        progress.update("rope", 0, 10_000)
-        clock[0] += 10
-        progress.update("rope", 2000, 10_000, "loss 4.000")
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "20%" in last
-    assert "loss 4.000" in last
-    assert "200 tokens/s" in last
-    assert "40 s left" in last
-
-
-def test_an_unknown_total_is_counted_in_units(capsys, clock):
-    with Progress("characters") as progress:
-        progress.update("reading", 0)
-        clock[0] += 10
-        progress.update("reading", 12_345)
-    assert "12,345 characters" in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
     with Progress("characters") as progress:
         progress.update("first", 0)
@@ -97,12 +77,12 @@ def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, cloc
     with Progress("tokens") as progress:
         progress.update("first", 0, 10_000)
         clock[0] += 10
-        progress.update("first", 1000, 10_000)
+        progress.update("first", 1000, 10_000, "loss 4.000")
         progress.update("second", 1000, 10_000)
         clock[0] += 10
         progress.update("second", 2000, 10_000)
     lines = [line for line in capsys.readouterr().err.splitlines() if "%" in line]
-    assert lines == ["first: 10%  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
+    assert lines == ["first: 10%  loss 4.000  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
 
 
 def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):

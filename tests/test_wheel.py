@@ -28,18 +28,8 @@ def wheel(tracked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in tracked:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "-q",
-        "-w",
-        str(out),
-        str(clone),
-    ]
+    options = ["--no-deps", "--no-build-isolation", "-q", "-w", str(out), str(clone)]
+    build = [sys.executable, "-m", "pip", "wheel", *options]
     subprocess.run(build, check=True, capture_output=True)
     (built,) = out.iterdir()
     return built

@@ -14,7 +14,6 @@ from extrapolate.data import build as building
 from extrapolate.data import writing
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.construction import PROGRESS, Construction, begin
-from extrapolate.data.documents import Document
 from extrapolate.data.sources import open_source
 from extrapolate.data.tokenizer import train_bpe
 from extrapolate.data.tokenizing import Encoded, Encoder
@@ -140,14 +139,6 @@ def test_what_is_no_longer_the_same_is_begun_anew(texts: Path, tmp_path: Path, c
     assert changed != "a link" or (tmp_path / "elsewhere" / PROGRESS).exists()
 
 
-def test_bad_input_leaves_nothing(texts: Path) -> None:
-    (texts / "19.txt").write_bytes(b"\xff")
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"19\.txt is not UTF-8"):
-            build("store")
-        assert os.listdir() == ["texts"]
-
-
 def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:
     settings = replace(SETTINGS, max_tokens=1200)
     whole = build("whole", settings)
@@ -155,18 +146,6 @@ def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:
     interrupted("store", 9, settings=settings)
     assert read_by_now("store") > 0
     assert build("store", settings) == whole
-
-
-def test_a_source_that_cannot_tell_whether_it_is_the_same_is_read_anew(tmp_path: Path) -> None:
-    documents = [Document(str(n), "some words " * (n + 9)) for n in range(9)]
-
-    def progress(stage: str, size: int) -> None:
-        if stage == building.ENCODING:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_store(documents, StoreSettings(vocab_size=257, min_heldout_tokens=40), tmp_path / "store", progress)
-    assert os.listdir(tmp_path) == []
 
 
 def test_who_goes_on_holds_out_nothing_that_the_tokenizer_learned_from(

@@ -162,13 +162,6 @@ def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_p
         assert abs(counts[0] - counts[1]) <= 1
 
 
-def test_the_order_of_documents_does_not_matter(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
-    split_of, _ = splits(documents, tokenizer, tmp_path / "store")
-    for seed in (1, 2):
-        shuffled = random.Random(seed).sample(documents, len(documents))
-        assert splits(shuffled, tokenizer, tmp_path / str(seed))[0] == split_of
-
-
 def test_what_is_mostly_a_form_is_not_held_out(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
     form = written(2500, 71)
     forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]

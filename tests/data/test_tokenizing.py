@@ -46,12 +46,6 @@ class TestEncoder:
         for document in DOCUMENTS:
             assert np.frombuffer(encoder(document.text), dtype).tolist() == whole(trained, document.text)
 
-    def test_no_more_words_are_kept_than_asked(self, trained: Tokenizer) -> None:
-        encoder = Encoder(trained, "uint16", 20)
-        encoder(" ".join(document.text for document in DOCUMENTS))
-        assert len(encoder._words) <= 10
-        assert len(encoder._words._before) <= 10
-
     def test_other_tokenizers_encode_whole_documents(self) -> None:
         other = train_bpe(["a b"], 257)
         assert splits_into_words(other)

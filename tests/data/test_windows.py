@@ -57,14 +57,6 @@ def test_the_grouping_of_calls_makes_no_difference(numbered: Split, seed: int, s
         first += size
 
 
-@given(number=st.integers(0, 10_000), before=st.integers(0, 10_000))
-def test_a_window_depends_on_its_number_alone(numbered: Split, number: int, before: int) -> None:
-    # What makes resuming exact: a loop that starts here sees what one that came here sees.
-    visited = TrainingWindows(numbered, 50, seed=1)
-    visited.batch(before, 1)
-    np.testing.assert_array_equal(visited.batch(number, 1), TrainingWindows(numbered, 50, seed=1).batch(number, 1))
-
-
 @pytest.mark.parametrize("seq_len", [1000, 5000])
 def test_a_stream_that_fills_no_window_is_refused(numbered: Split, seq_len: int) -> None:
     with pytest.raises(ValueError, match=rf"train split has 1000 tokens.*window of {seq_len}.*smaller `seq_len`"):

@@ -1,8 +1,8 @@
 """How hard the tests of this folder look, random damage to bytes and to JSON, and commands that can be traced.
 
-EXTRAPOLATE_FAULTS is `short`, as in every run of the suite, `ci`, or `long`. It decides how often a fault is tried, and
-how many examples a test tries that has the settings of the profile `flips`, for bits that are flipped, or `fuzzing`,
-for anything else. A test takes one by `@settings.get_profile("flips")`, and draws with the fixture `damage`.
+EXTRAPOLATE_FAULTS is `ci` or `long`. It decides how often a fault is tried, and how many examples a test tries that has
+the settings of the profile `flips`, for bits that are flipped, or `fuzzing`, for anything else. A test takes one by
+`@settings.get_profile("flips")`, and draws with the fixture `damage`.
 """
 
 import json
@@ -23,21 +23,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "short")
-EXAMPLES = {
-    "flips": {"short": 100, "ci": 1000, "long": 10_000},
-    "fuzzing": {"short": 25, "ci": 200, "long": 1500},
-}
-for name, examples in EXAMPLES.items():
-    chosen = examples[LEVEL]
-    settings.register_profile(name, max_examples=chosen, deadline=None)
+LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "ci")
+for name, examples in {"flips": {"ci": 1000, "long": 10_000}, "fuzzing": {"ci": 200, "long": 1500}}.items():
+    settings.register_profile(name, max_examples=examples[LEVEL], deadline=None)
 
-# Signals, disks and several processes take a minute at least; the suite has a few of its own in tests/cli.
-_SLOW = [
-    "test_disk.py", "test_kill_anywhere.py", "test_kill_rank.py", "test_kill_ray.py", "test_kill_report.py",
-    "test_kill_sweep.py", "test_ranks.py",
-]  # fmt: skip
-collect_ignore = _SLOW if LEVEL == "short" else []
 TIMES = {
     "ci": {"kills": 16, "signals": 4, "failures": 4},
     "long": {"kills": 300, "signals": 50, "failures": 50},
@@ -300,9 +289,3 @@ def command(request: pytest.FixtureRequest) -> str:
 def times(command: str) -> dict[str, int]:
     """How often a command meets each fault. A report takes longest."""
     return {fault: max(1, n // 3) if command == "report" else n for fault, n in TIMES[LEVEL].items()}
-
-
-@pytest.fixture(scope="session")
-def flips() -> int:
-    """How many bits are flipped in a file of each kind."""
-    return {"short": 40, "ci": 200, "long": 1250}[LEVEL]

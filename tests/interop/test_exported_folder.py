@@ -99,15 +99,6 @@ class TestFolder:
             card = (tmp_path / name / "README.md").read_text()
             assert ("used without a cache" in card) == (name == "random")
 
-    def test_it_appears_whole_or_not_at_all(
-        self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leftovers: Callable[[Path], list[str]]
-    ) -> None:
-        monkeypatch.setattr("extrapolate.interop.export.card", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            xt.export(ckpt / "rope", tmp_path / "out")
-        assert not (tmp_path / "out").exists()
-        assert not leftovers(tmp_path)
-
 
 class TestUsersFiles:
     @pytest.mark.parametrize("imports", ["plain", "under other names", "in other encodings"])

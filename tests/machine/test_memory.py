@@ -1,10 +1,13 @@
-"""The peak of memory, since it was last forgotten."""
+"""The peak of memory since it was last forgotten: of a GPU, of this process, or not known."""
 
 import mmap
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
+from extrapolate.machine import memory
 from extrapolate.machine.memory import forget_peak, peak_mib
 
 SIZE = 100 * 2**20
@@ -23,3 +26,42 @@ def test_the_peak_is_of_the_work_since_it_was_forgotten() -> None:
     assert peak_mib("cpu") >= with_it - 1
     forget_peak("cpu")
     assert peak_mib("cpu") < with_it - 50
+
+
+@pytest.fixture
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A process's two files, as proc(5) has them."""
+    (tmp_path / "status").write_text("Name:\tpython\nVmPeak:\t 9999 kB\nVmHWM:\t    3072 kB\nVmRSS:\t    1024 kB\n")
+    (tmp_path / "clear_refs").write_text("")
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(memory, "_CLEAR", tmp_path / "clear_refs")
+    return tmp_path
+
+
+def test_of_a_gpu_it_is_what_was_allocated_there(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: calls.append("forgotten"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 5 * 2**20)
+    forget_peak("cuda")
+    assert calls == ["forgotten"]
+    assert peak_mib("cuda") == 5
+    assert (process / "clear_refs").read_text() == ""
+
+
+def test_of_a_process_it_is_its_high_water_mark(process: Path) -> None:
+    forget_peak("cpu")
+    assert (process / "clear_refs").read_text() == "5"
+    assert peak_mib("cpu") == 3
+
+
+@pytest.mark.parametrize("missing", ["status", "clear_refs"])
+def test_where_a_file_is_missing_it_cannot_be_told(process: Path, missing: str) -> None:
+    """Without the one nothing is read; without the other the peak would be of all that went before."""
+    (process / missing).unlink()
+    forget_peak("cpu")
+    assert peak_mib("cpu") is None
+
+
+def test_a_kernel_that_does_not_keep_the_mark_has_none(process: Path) -> None:
+    (process / "status").write_text("Name:\tpython\n")
+    assert peak_mib("cpu") is None

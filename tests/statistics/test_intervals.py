@@ -1,4 +1,4 @@
-"""Intervals: their coverage, by simulation, and what they do at the edges."""
+"""Intervals: their coverage, by simulation, the bootstrap by its formula, and what they do at the edges."""
 
 import numpy as np
 import pytest
@@ -63,11 +63,6 @@ def test_an_effect_in_one_cluster_alone_has_a_finite_interval() -> None:
     assert -1 < found.low <= found.mean <= found.high < 10
 
 
-def test_the_mean_is_weighted_by_targets() -> None:
-    found = interval(np.array([1.0] * 9 + [100.0]), np.array([1.0] * 9 + [10.0]))
-    assert found.mean == pytest.approx(109 / 19)
-
-
 def test_equal_clusters_leave_no_doubt() -> None:
     assert interval(np.full(20, 2.0), np.full(20, 4.0)) == Interval(0.5, 0.5, 0.5, 20)
     targets = np.arange(1.0, 31.0)
@@ -112,6 +107,11 @@ def test_a_difference_too_small_to_matter_is_none_however_sure(mean: float, verd
 )  # fmt: skip
 def test_equivalent_is_a_whole_interval_within_what_matters(mean: float, low: float, high: float, verdict: str) -> None:
     assert Interval(mean, low, high, 40).verdict() == verdict
+
+
+def test_the_mean_is_weighted_by_targets() -> None:
+    found = interval(np.array([1.0] * 9 + [100.0]), np.array([1.0] * 9 + [10.0]))
+    assert found.mean == pytest.approx(109 / 19)
 
 
 def test_the_same_data_give_the_same_interval() -> None:

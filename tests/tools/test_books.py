@@ -1,22 +1,15 @@
 """tools/books.py puts a study's losses on a page."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def books(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import books
-
-    yield books
-    for name in ("books", "studies"):
-        del sys.modules[name]
+def books(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("books")
 
 
 def test_the_beginning_says_what_the_rows_say(books) -> None:

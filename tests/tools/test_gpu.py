@@ -1,6 +1,6 @@
 """What `make gpu` writes, and what it says where there is no GPU."""
 
-import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,19 +10,10 @@ import torch
 
 from extrapolate.data.store import Store
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "gpu.py"
-
 
 @pytest.fixture(scope="module")
-def gpu() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tools_gpu", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "tools_gpu", module)  # where dataclasses look their module up
-        spec.loader.exec_module(module)
-    return module
+def gpu(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("gpu")
 
 
 def test_without_a_gpu_it_says_so_in_one_line_and_writes_nothing(

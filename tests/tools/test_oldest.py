@@ -1,9 +1,9 @@
 """The oldest versions that `make oldest` installs: one for every package of a user, none for a developer's."""
 
-import importlib.util
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,13 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def oldest() -> Callable[[dict], list[str]]:
-    spec = importlib.util.spec_from_file_location("tools_oldest", ROOT / "tools" / "oldest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.oldest
+def oldest(load: Callable[[str], ModuleType]) -> Callable[[dict], list[str]]:
+    return load("oldest").oldest
 
 
 def test_a_lower_bound_is_the_oldest_version(oldest) -> None:

@@ -1,25 +1,14 @@
 """A short form of the table in docs/results/coverage.md: coverage over seeds and documents."""
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "seed_coverage.py"
-
 
 @pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tools_seed_coverage", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "tools_seed_coverage", module)  # where dataclasses look their module up
-        spec.loader.exec_module(module)
-    return module
+def tool(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("seed_coverage")
 
 
 def shares(line: str) -> list[float]:

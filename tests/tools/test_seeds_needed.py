@@ -1,13 +1,11 @@
 """A short form of the table in docs/results/coverage.md: the number of seeds that a comparison advises."""
 
-import runpy
-from pathlib import Path
-
-SCRIPT = Path(__file__).parents[2] / "tools" / "seeds_needed.py"
+from collections.abc import Callable
+from types import ModuleType
 
 
-def test_a_row() -> None:
-    row = runpy.run_path(str(SCRIPT))["row"]
+def test_a_row(load: Callable[[str], ModuleType]) -> None:
+    row = load("seeds_needed").row
     difference, spread, needed, decided, *pilots = row(0, 0.06, 0.07, 30).strip("| ").split(" | ")
     assert (difference, spread) == ("0.06", "0.07")
     assert 8 < int(needed) < 20

@@ -1,13 +1,12 @@
 """tools/studies.py puts chapters of reports on a page."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from extrapolate.studies.study import read_study
 
-ROOT = Path(__file__).parents[2]
 REPORT = """\
 # Loss by evaluation length
 
@@ -32,12 +31,8 @@ more
 
 
 @pytest.fixture
-def studies(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import studies
-
-    yield studies
-    del sys.modules["studies"]
+def studies(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("studies")
 
 
 def test_a_section_has_the_chapters_asked_for_one_level_lower(studies) -> None:

@@ -1,23 +1,17 @@
 """What `make wheel` says of Pythons that are not there, and of installations that fail."""
 
-import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "wheel.py"
-
 
 @pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def tool(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, which builds nothing and downloads nothing: it has two Pythons, and one of the ways fails."""
-    spec = importlib.util.spec_from_file_location("tools_wheel", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load("wheel")
 
     class Installs:
         def __init__(self, place: Path, wheel: Path) -> None:

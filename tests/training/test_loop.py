@@ -1,4 +1,4 @@
-"""The schedule, the optimiser's groups, accumulation, and a short training in process."""
+"""Accumulation, mixtures, precision, validation and seeds: what a short training computes, in process."""
 
 import copy
 import json
@@ -16,13 +16,15 @@ from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.machine.cpu_time import CpuTime
+from extrapolate.machine.distributed import Ranks
 from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
-from extrapolate.training.loop import Training, train
+from extrapolate.training.data_parallel import DataParallel
+from extrapolate.training.loop import Training, initial_model, train
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +108,6 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
     untold = train(config, store, tmp_path / "untold")
     assert untold.training_taken() is None
     assert untold.training_seconds() is not None
-
-
-def test_the_seed_decides_everything(store: Store, tmp_path: Path) -> None:
-    hashes = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        run = train(config_of(store, tokens=2048, seed=seed), store, tmp_path / name)
-        hashes.append(run.checkpoints("last")[0].sha256)
-    assert hashes[0] == hashes[1] != hashes[2]
-
-
-def test_checkpoints_along_the_way_come_before_the_last(store: Store, tmp_path: Path) -> None:
-    run = train(config_of(store, tokens=256 * 10), store, tmp_path / "run", keep_every=256 * 4)
-    assert [c.step for c in run.checkpoints("all")] == [4, 8, 10]
-    assert [c.step for c in run.checkpoints("last")] == [10]
-    first, last = (run.load_model(c) for c in (run.checkpoints("all")[0], run.checkpoints("last")[0]))
-    assert not torch.equal(first.head.weight, last.head.weight)
 
 
 def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) -> None:
@@ -237,7 +223,9 @@ def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> No
     assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
 
 
-def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path) -> None:
+def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = torch.compile  # the code that is made in the end is that of `test_compiled_training_is_the_same_training`
+    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="aot_eager_decomp_partition"))
     losses = []
     for compiled in (False, True):
         config = config_of(store, layers=1, tokens=256 * 6, compile=compiled, probes=PROBES)
@@ -327,3 +315,49 @@ class TestValidation:
             expected, plain = (training.model.loss(batch[:, :-1], batch[:, 1:], p).item() for p in (plan, PLAIN))
         assert training.learner.gradients(batch, weight) == pytest.approx(expected, rel=1e-6)
         assert expected != pytest.approx(plain, rel=1e-6)
+
+
+def test_the_seed_decides_the_initial_weights(store: Store, tmp_path: Path) -> None:
+    made = {}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run = Run.create(tmp_path / name, config_of(store, layers=1, seed=seed), store.tokenizer_json())
+        made[name] = initial_model(run).blocks[0].attention.qkv.weight
+    assert torch.equal(made["a"], made["b"])
+    assert not torch.equal(made["a"], made["c"])
+
+
+def test_the_seed_decides_the_order_of_windows(store: Store) -> None:
+    a, b, c = (TrainingData(config_of(store, layers=1, seed=seed).training, store).windows for seed in (0, 0, 1))
+    first_a, first_b, first_c = (windows.batch(0, windows.count) for windows in (a, b, c))
+    assert np.array_equal(first_a, first_b)
+    assert not np.array_equal(first_a, first_c)
+    assert sorted(map(bytes, first_a)) == sorted(map(bytes, first_c))  # the same windows
+
+
+def test_a_bf16_run_is_validated_in_float32(store: Store, tmp_path: Path) -> None:
+    config = config_of(store, layers=1, tokens=1024, precision="bf16")
+    run, data = train(config, store, tmp_path / "run"), TrainingData(config.training, store)
+    said = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["val_loss"]
+    exact, rounded = (
+        validation_loss(
+            run.model, data.validation, data.validation_windows, precision=precision,
+            batch_tokens=config.training.micro_batch_tokens,
+        )
+        for precision in ("fp32", "bf16")
+    )  # fmt: skip
+    assert said == exact
+    assert said != rounded
+
+
+def test_processes_draw_other_numbers_at_every_step_and_the_same_again(store: Store) -> None:
+    def drawn(seed: int, step: int, rank: int) -> float:
+        learner = object.__new__(DataParallel)  # no other process is needed for its seeds
+        learner.training, learner.ranks = config_of(store, layers=1, seed=seed).training, Ranks(rank, 2)
+        learner.begin_step(step)
+        return float(torch.rand(()))
+
+    with torch.random.fork_rng(devices=[]):
+        cases = [(seed, step, rank) for seed in (0, 1) for step in (0, 1, 2) for rank in (0, 1)]
+        numbers = [drawn(*case) for case in cases]
+        assert len(set(numbers)) == len(cases)
+        assert [drawn(*case) for case in cases] == pytest.approx(numbers, abs=0.0)

@@ -56,6 +56,24 @@ def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
     assert 0 < learning_rate(settings(), settings().steps - 1) < 0.01 * settings().lr
 
 
+@pytest.mark.parametrize(
+    ("steps", "more", "expected"),
+    [
+        (1, {"warmup_ratio": 0.0}, [0.5]),
+        (2, {"warmup_ratio": 0.0}, [0.5, 0.25]),
+        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 0.0}, [0.5, 1 / 3, 1 / 6]),
+        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 1.0}, [0.5, 0.5, 0.5]),
+        (5, {"warmup_ratio": 0.0, "min_lr_ratio": 0.2}, [0.5 - 0.08 * n for n in range(5)]),
+        (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
+        (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
+        (1, {"warmup_ratio": 1.0}, [0.5]),
+    ],
+)
+def test_the_schedule_of_a_few_steps(steps: int, more: dict[str, float], expected: list[float]) -> None:
+    training = settings(tokens=16 * steps, batch_tokens=16, lr=0.5, **more)
+    assert [learning_rate(training, step) for step in range(steps)] == pytest.approx(expected)
+
+
 def test_each_optimizer_has_a_learning_rate_of_its_own() -> None:
     assert settings().lr == settings(optimizer="muon").lr == 0.02
     assert settings(optimizer="adamw").lr == 3e-3

@@ -50,27 +50,19 @@ def test_json_lines_and_another_field(tmp_path: Path, documents, write_jsonl) ->
     assert [document.text for document in documents(f"hf:{folder}", "body")] == ["one", "two"]
 
 
-def test_an_unknown_split_is_refused_with_those_there(folder: Path, documents) -> None:
-    with pytest.raises(ValueError, match=r"cannot be read: .*nope.*train"):
-        documents(f"hf:{folder}::nope")
-
-
-def test_an_unknown_config_is_refused(folder: Path, documents) -> None:
-    with pytest.raises(ValueError, match=r"cannot be read: .*small.*default"):
-        documents(f"hf:{folder}:small")
-
-
-def test_a_missing_column_is_refused_with_those_there(folder: Path, documents) -> None:
-    with pytest.raises(ValueError, match=r"row 0 has no 'body'; it has text, number.*`text_field`"):
-        documents(f"hf:{folder}", "body")
-
-
-def test_a_null_is_refused_with_its_row(tmp_path: Path, documents, write_parquet) -> None:
-    folder = tmp_path / "nulls"
-    folder.mkdir()
-    write_parquet(folder / "train.parquet", ["one", None])
-    with pytest.raises(ValueError, match=r"row 1: 'text' is NoneType, not text"):
-        documents(f"hf:{folder}")
+@pytest.mark.parametrize(
+    ("more", "field", "said"),
+    [
+        ("::nope", "text", r"cannot be read: .*nope.*train"),
+        (":small", "text", r"cannot be read: .*small.*default"),
+        ("", "body", r"row 0 has no 'body'; it has text, number.*`text_field`"),
+        ("::validation", "text", r"row 1: 'text' is NoneType, not text"),
+    ],
+)
+def test_what_is_not_there_is_refused(folder: Path, more: str, field: str, said: str, documents, write_parquet) -> None:
+    write_parquet(folder / "validation.parquet", ["one", None])
+    with pytest.raises(ValueError, match=said):
+        documents(f"hf:{folder}{more}", field)
 
 
 @pytest.mark.parametrize("there", [True, False])

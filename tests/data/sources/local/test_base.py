@@ -81,12 +81,6 @@ def test_a_folder_with_nothing_to_read_is_refused(tmp_path: Path) -> None:
         open_source(str(tmp_path))
 
 
-def test_an_empty_file_in_a_folder_is_refused_by_name(mixed: Path) -> None:
-    (mixed / "void.md").touch()
-    with pytest.raises(ValueError, match=r"void\.md is empty"):
-        open_source(str(mixed))
-
-
 def test_what_is_no_file_is_left_out(mixed: Path, documents) -> None:
     """Pipes and sockets would be waited for, and links may lead round in a circle or nowhere."""
     before = documents(mixed)

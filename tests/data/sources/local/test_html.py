@@ -34,12 +34,6 @@ def test_a_page_without_text_is_refused(page: str, tmp_path: Path, documents) ->
         documents(tmp_path)
 
 
-def test_another_character_set_is_refused(tmp_path: Path, documents) -> None:
-    (tmp_path / "a.html").write_bytes("<p>café".encode("latin-1"))
-    with pytest.raises(UserError, match=r"a\.html is not UTF-8"):
-        documents(tmp_path)
-
-
 def test_many_open_tags_are_read(tmp_path: Path, documents) -> None:
     (tmp_path / "a.html").write_text("<div><b>" * 2_000 + "text")
     assert documents(tmp_path)[0].text == "text\n"

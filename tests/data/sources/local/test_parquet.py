@@ -32,20 +32,19 @@ def test_another_column_can_be_named(tmp_path: Path, documents, write_parquet) -
     assert [d.text for d in documents(write_parquet(tmp_path / "a.parquet", ["x"], "body"), "body")] == ["x"]
 
 
-def test_a_missing_column_is_refused_with_those_there(tmp_path: Path, documents, write_parquet) -> None:
-    path = write_parquet(tmp_path / "a.parquet", ["x"], "body")
-    with pytest.raises(ValueError, match=r"a\.parquet has no 'text'; it has body, number.*`text_field`"):
-        documents(path)
-
-
-def test_a_null_is_refused_with_its_row(tmp_path: Path, documents, write_parquet) -> None:
-    with pytest.raises(ValueError, match=r"row 1: 'text' is NoneType, not text"):
-        documents(write_parquet(tmp_path / "a.parquet", ["x", None]))
-
-
-def test_a_column_of_numbers_is_refused(tmp_path: Path, documents, write_parquet) -> None:
-    with pytest.raises(ValueError, match=r"row 0: 'number' is int, not text"):
-        documents(write_parquet(tmp_path / "a.parquet", ["x"]), "number")
+@pytest.mark.parametrize(
+    ("texts", "column", "field", "said"),
+    [
+        (["x"], "body", "text", r"a\.parquet has no 'text'; it has body, number.*`text_field`"),
+        (["x", None], "text", "text", "row 1: 'text' is NoneType, not text"),
+        (["x"], "text", "number", "row 0: 'number' is int, not text"),
+    ],
+)
+def test_a_column_that_holds_no_text_is_refused(
+    tmp_path: Path, texts: list, column: str, field: str, said: str, documents, write_parquet
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        documents(write_parquet(tmp_path / "a.parquet", texts, column), field)
 
 
 def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path, documents) -> None:

@@ -23,22 +23,14 @@ def test_a_byte_order_mark_is_not_text(tmp_path: Path, documents) -> None:
     assert documents(tmp_path / "a.txt")[0].text == "hello"
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "void.txt").touch()
-    with pytest.raises(ValueError, match=r"void\.txt is empty; remove it"):
-        open_source(str(tmp_path / "void.txt"))
-
-
-def test_a_binary_file_is_refused(tmp_path: Path, documents) -> None:
-    (tmp_path / "image.txt").write_bytes(b"PNG\0\1\2")
-    with pytest.raises(ValueError, match=r"image\.txt is binary"):
-        documents(tmp_path / "image.txt")
-
-
-def test_another_character_set_is_refused(tmp_path: Path, documents) -> None:
-    (tmp_path / "old.txt").write_bytes("café".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"old\.txt is not UTF-8"):
-        documents(tmp_path / "old.txt")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty; remove it"), (b"PNG\0\1\2", "is binary"), ("café".encode("latin-1"), "is not UTF-8")],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, said: str, documents) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"a\.txt {said}"):
+        documents(tmp_path / "a.txt")
 
 
 def test_another_kind_of_file_is_refused_with_those_that_can_be_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training at its edges: schedules of one step, what is saved and validated when, and how it is stopped."""
+"""What is validated, kept and saved when; and how a training is stopped, refused and continued."""
 
 import json
 import math
@@ -16,17 +16,14 @@ import extrapolate as xt
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
-from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
-from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training import loop
 from extrapolate.training.data import TrainingData
-from extrapolate.training.loop import Training, own_plan, train
-from extrapolate.training.optimizer import learning_rate
+from extrapolate.training.loop import Training, train
 from extrapolate.training.stopping import Interrupted, stop_requests
 
 STEP = 128  # tokens of a step
@@ -68,28 +65,6 @@ def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path
 def begun(config: TrainedConfig, store: Store, path: Path) -> Training:
     run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
     return Training(run, TrainingData(config.training, store), None, lambda row: None)
-
-
-def rates(steps: int, **more: float) -> list[float]:
-    training = TrainingConfig(seq_len=16, tokens=16 * steps, batch_tokens=16, lr=0.5, **more)
-    return [learning_rate(training, step) for step in range(steps)]
-
-
-@pytest.mark.parametrize(
-    ("steps", "more", "expected"),
-    [
-        (1, {"warmup_ratio": 0.0}, [0.5]),
-        (2, {"warmup_ratio": 0.0}, [0.5, 0.25]),
-        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 0.0}, [0.5, 1 / 3, 1 / 6]),
-        (3, {"warmup_ratio": 0.0, "min_lr_ratio": 1.0}, [0.5, 0.5, 0.5]),
-        (5, {"warmup_ratio": 0.0, "min_lr_ratio": 0.2}, [0.5 - 0.08 * n for n in range(5)]),
-        (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
-        (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
-        (1, {"warmup_ratio": 1.0}, [0.5]),
-    ],
-)
-def test_the_schedule_of_a_few_steps(steps: int, more: dict[str, float], expected: list[float]) -> None:
-    assert rates(steps, **more) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -250,29 +225,6 @@ def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path) -> N
     training._step()
     training._step()
     assert asked == [(0, 8), (8, 8)]
-
-
-def test_validation_is_without_dropout_and_training_with(store: Store, tmp_path: Path) -> None:
-    training = begun(config_of(store, 5), store, tmp_path / "run")
-    training.model.train()
-    modes = []
-    hidden = training.model.hidden
-    training.model.hidden = lambda *a, **k: modes.append(training.model.training) or hidden(*a, **k)
-    first, second = training._validate(), training._validate()
-    assert first == second
-    assert set(modes) == {False}
-    assert training.model.training
-
-
-def test_an_extension_of_the_run_applies_to_its_training_windows(store: Store) -> None:
-    config = config_of(store, 5, pe="rope")
-    run = Run(Path(), config, {})
-    model = run.build_model()
-    assert own_plan(run, model) == PLAIN
-    longer = config.model_copy(
-        update={"extension": "pi", "training": config.training.model_copy(update={"seq_len": 64})}
-    )
-    assert own_plan(Run(Path(), longer, {}), model).position_scale == 1 / 4  # the model's own L is 16
 
 
 def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path) -> None:
