@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import printed
 import pytest
 import torch
 
-from extrapolate.catalogue.printed import DOCTOR
 from extrapolate.machine import examination, limits
 from extrapolate.machine.examination import Finding
 from extrapolate.machine.extras import DEVELOPERS, extras
@@ -128,6 +128,6 @@ def test_the_command_ends_well_whatever_is_missing_and_json_has_the_keys_of_its_
     shown = cli("doctor").succeeded().out
     assert "give --precision fp32" in shown
     rows = [json.loads(line) for line in cli("doctor", "--json").succeeded().out.splitlines()]
-    assert all(set(row) == {column.name for column in DOCTOR.columns} for row in rows)
+    assert all(set(row) == {column.name for column in printed.DOCTOR.columns} for row in rows)
     assert [row["value"] for row in rows] == [None, 1.0]
-    assert all(row[column.name] is not None for row in rows for column in DOCTOR.columns if column.required)
+    assert all(row[column.name] is not None for row in rows for column in printed.DOCTOR.columns if column.required)

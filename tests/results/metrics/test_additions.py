@@ -12,14 +12,18 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 
-PAGE = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CODE = PAGE.partition("# extrapolate/results/metrics/worst_loss.py\n")[2].partition("```")[0]
 PROGRAM = """
 import sys
 
-from extrapolate.catalogue.tables import results_page, table
+sys.path.append(sys.argv[3])
+import tables
 
-page = results_page()
+from extrapolate.catalogue.tables import table
+
+page = tables.columns()
 assert "torch" not in sys.modules
 assert "worst_loss" in [column.name for column in table("evals").columns]
 
@@ -30,7 +34,7 @@ from extrapolate.cli.commands import app
 
 rows = xt.evaluate(sys.argv[1], factors=(1, 2), protocols=["windows"], max_targets=256, device="cpu", data=sys.argv[2])
 assert (rows["worst_loss"].dropna() > rows["loss"].dropna()).all()
-print(typer.testing.CliRunner().invoke(app, ["columns", "evals"]).output, page)
+print(typer.testing.CliRunner().invoke(app, ["columns", "evals"]).output, page, sep="\\nPAGE\\n")
 """
 
 
@@ -46,7 +50,7 @@ def program(evaluated: Path, store: Path, tmp_path_factory: pytest.TempPathFacto
     (folder / "extrapolate/results/metrics/worst_loss.py").write_text(CODE, encoding="utf-8")
     shutil.copytree(evaluated / "learned", folder / "learned")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder / "learned", store],
+        [sys.executable, "-c", PROGRAM, folder / "learned", store, ROOT / "docs"],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -66,7 +70,7 @@ def test_a_metric_of_one_file_is_a_column_on_disk(program: tuple[Path, str]) -> 
 
 def test_a_metric_of_one_file_is_listed_and_described(program: tuple[Path, str]) -> None:
     _, out = program
-    listed, page = out.split("# Tables and their columns")
+    listed, page = out.split("\nPAGE\n")
     for text in (listed, page):
         section = text.partition("metrics")[2].partition("counts")[0]
         assert "worst_loss" in section

@@ -1,9 +1,9 @@
-"""What commands print with `--json`, a row a line: the columns of each, and their section of docs/results.md."""
+"""The keys of what commands print with `--json`, for docs/results.md. The tests check that commands print these."""
 
 import pyarrow as pa
 
 from extrapolate.results.columns import INT, REAL, TEXT, always, sometimes
-from extrapolate.results.described import Described, plain, section
+from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import COLUMN, NO_SHARED_SEED, THIS_RUN
 
 TRUTH, TEXTS = pa.bool_(), pa.list_(TEXT)
@@ -180,24 +180,3 @@ COLUMNS = Described(
     ),
 )  # fmt: skip
 PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, DOCTOR, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
-
-INTRODUCTION = """\
-## JSON output
-
-With `--json` a command prints its results to stdout as JSON Lines: one object per line, all with the same keys.
-Messages go to stderr. A missing value is `null`, and a time is a string such as `"2026-11-22 18:00:00+00:00"`. Because
-JSON has no infinities, they are the strings `"inf"` and `"-inf"`, and a loss that is not a number is `"nan"`.
-
-Three commands print columns that are described above:
-
-| command | keys |
-|---|---|
-| `extrapolate eval-lengths --json` | [evals](#evals), and with `--probes` more lines of [eval_probes](#eval_probes) |
-| `extrapolate eval-tasks --json` | [eval_tasks](#eval_tasks) |
-| `extrapolate inspect --json` | [inspections](#inspections) |
-"""
-
-
-def json_section() -> list[str]:
-    """The lines of the section of docs/results.md on what commands print."""
-    return [INTRODUCTION, *(line for one in PRINTED for line in section(one, f"### JSON of {one.name}", "line"))]
