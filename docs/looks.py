@@ -14,7 +14,7 @@ from extrapolate.api.plot_encodings import plot_encodings
 from extrapolate.catalogue.entries import encoding_entries
 from extrapolate.inspection.views import views
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 NOTES = Path(__file__).parent / "notes"
 COLOURS = 256  # in the palette of a picture, which makes it a third as large

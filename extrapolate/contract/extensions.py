@@ -15,7 +15,7 @@ from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import find
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:

@@ -12,8 +12,8 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.attention import QUERIES_PER_CHUNK
 from extrapolate.model.causality import culprit
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import differ
+from extrapolate.model.model import Model
 
 FACTORS = (1, 2, 4, 8, 16)
 

@@ -16,9 +16,9 @@ from extrapolate.contract.autocast import check_autocast
 from extrapolate.contract.resume import check_resume
 from extrapolate.contract.subject import SIZES, dims_of, failure, new, subject
 from extrapolate.encodings.base import layers_of
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import check
 from extrapolate.model.layers import find
+from extrapolate.model.model import Model
 
 
 @dataclass(frozen=True)

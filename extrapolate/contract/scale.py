@@ -14,8 +14,8 @@ from extrapolate.contract.subject import tokens
 from extrapolate.encodings.base import EMBEDDED
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import differ
+from extrapolate.model.model import Model
 from extrapolate.model.setting import Setting
 
 TOLERANCE = 0.05

@@ -11,8 +11,8 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import HOOKS, move_from_constants
+from extrapolate.model.model import Model
 from extrapolate.specs.user_files import described
 
 SIZES = ModelConfig.model_validate(

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.model.decoder import Model
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.model import Model
 from extrapolate.model.setting import Setting
 
 BATCH_TOKENS = 2048  # inputs in a forward pass, or one window

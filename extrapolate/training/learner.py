@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate.encodings.plan import Plan
 from extrapolate.machine.devices import to_device
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 
 # Some windows, the weights of their targets, and their share of the batch.

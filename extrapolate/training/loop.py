@@ -19,7 +19,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs import tensors
 from extrapolate.runs.weights import load_weights, unique_weights
 

@@ -12,8 +12,8 @@ import torch
 from extrapolate.contract.scale import check_scale
 from extrapolate.contract.subject import SIZES, new
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
 from extrapolate.model.llama import Block
+from extrapolate.model.model import Model
 
 FILE = Path("mine.py")
 L = 16

@@ -12,9 +12,9 @@ from extrapolate.contract.subject import new, resolved_factor, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, layers_of
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import check
 from extrapolate.model.layers import find, layer_encodings
+from extrapolate.model.model import Model
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)

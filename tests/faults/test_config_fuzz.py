@@ -23,7 +23,7 @@ from extrapolate.interop.huggingface.layer_kinds import OF_LAYERS
 from extrapolate.interop.huggingface.scaling import ROPE_FIELDS, ROPE_SHARED
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.model.size import check_training, expected_shapes, parameter_count
 from extrapolate.runs.config import ImportedConfig, read_config_file, validate, validate_as
 from extrapolate.runs.resolve import read_file, with_resolved_encoding

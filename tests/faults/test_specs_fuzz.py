@@ -20,7 +20,7 @@ from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L = 8
 SECONDS = 20  # of one example: most take milliseconds

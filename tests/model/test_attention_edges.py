@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 
 @pytest.mark.parametrize(("name", "wide"), [("rope", 16), ("pope", 32), ("learned", 16)])

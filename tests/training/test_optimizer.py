@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extrapolate.data.store import Store
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

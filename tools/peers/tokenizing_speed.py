@@ -5,6 +5,7 @@ starts. The peer's reading of that file is not counted, ours is; the learning of
 are not looked for: the peer does not, and a text that is said again would be one.
 """
 
+import argparse
 import os
 import random
 import shutil
@@ -14,14 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import busy
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from extrapolate.benchmark import busy, process
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Source
 from extrapolate.data.sources import open_source
 from extrapolate.data.tokenizer import learn_bpe
 from extrapolate.errors import UserError
+from extrapolate.machine.children import worker
 from extrapolate.machine.limits import cores
 
 VOCAB_SIZE = 2048
@@ -31,65 +36,65 @@ SAMPLED_S = 0.1
 
 @dataclass(frozen=True)
 class Variant:
-    """What is measured. The peer's `call` of the tokenizer gets batches of so many documents."""
+    """What is measured: the peer's function gets batches of so many documents."""
 
     who: str
     processes: int
-    call: str = ""
     batch: int = 0
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds from text to tokens on the disk, MB of text in each, and the most memory of all processes, MiB.
+    """MB of text per second, and the most memory of all processes, MiB; and the rate beside busy programs.
 
-    Memory is the sum of what each process holds alone and its part of what several share (PSS); 0 where there is no
-    /proc to read it from. The busy rate is that beside busy programs, None where there were none.
+    Memory is the sum of what each process holds alone and its part of what several share (PSS).
     """
 
-    seconds: float
     mb_per_s: float
     peak_mib: float
-    busy_mb_per_s: float | None = None
+    busy_mb_per_s: float | None
 
 
-def variants() -> list[Variant]:
-    """Ours and the peer's, with one process and with one a core."""
-    counts = sorted({1, cores()}, reverse=True)
-    ours = [Variant("extrapolate", count) for count in counts]
-    calls = ("encode_batch_fast", "encode_batch")
-    return ours + [Variant("datasets", n, call, size) for n in counts for call in calls for size in BATCHES]
+def rows(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """With one process and with one a core: this program, and `datasets` in the fastest of its batches."""
+    for count in sorted({1, cores()}):
+        ours, *peers = [Variant("extrapolate", count), *(Variant("datasets", count, size) for size in BATCHES)]
+        speeds = measure(options.source, options.megabytes, [ours, *peers], options.busy)
+        fastest = max(peers, key=lambda variant: speeds[variant].mb_per_s)
+        for variant in (ours, fastest):
+            yield {
+                "what": "tokenising, MB/s", "who": variant.who, "mode": f"{count} process{'es' if count > 1 else ''}",
+                "speed": speeds[variant].mb_per_s,
+                "of the peer": speeds[variant].mb_per_s / speeds[fastest].mb_per_s,
+                f"beside {options.busy} busy": speeds[variant].busy_mb_per_s,
+                "peak MiB": speeds[variant].peak_mib,
+            }  # fmt: skip
 
 
-def measure(
-    source: str, text_field: str, megabytes: float, chosen: list[Variant], beside: int = 0
-) -> Iterator[tuple[Variant, Speed]]:
+def measure(source: str, megabytes: float, chosen: list[Variant], beside: int) -> dict[Variant, Speed]:
     """Measures each variant on the first so many MB of a source; a shorter one is said again with its lines shuffled.
 
-    Then it is measured again beside so many programs that compute all the time.
     Raises UserError if the source cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="extrapolate-bench-") as made:
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="extrapolate-peers-") as made:
         folder = Path(made)
-        size = _prepare(open_source(source, text_field), megabytes * 1e6, folder)
+        mb = _prepare(open_source(source), megabytes * 1e6, folder) / 1e6
         for variant in chosen:
-            with process.kept() as worker:
-                measured = worker.submit(_measure, variant, folder)
+            with worker() as process:
+                measured = process.submit(_measure, variant, folder)
                 peak = 0.0
                 while not measured.done():
                     peak = max(peak, sum(map(_held_mib, _children(os.getpid()))))
                     time.sleep(SAMPLED_S)
                 with busy.programs(beside):
-                    loud = worker.submit(_measure, variant, folder).result() if beside else None
-            mb = size / 1e6
-            yield variant, Speed(measured.result(), mb / measured.result(), peak, None if loud is None else mb / loud)
+                    loud = mb / process.submit(_measure, variant, folder).result() if beside else None
+            found[variant] = Speed(mb / measured.result(), peak, loud)
+    return found
 
 
 def _prepare(source: Source, size: float, folder: Path) -> int:
     """Writes the texts and a tokenizer of them into a folder. Returns the bytes of the texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     texts: list[str] = []
     total = 0
     for text in _texts(source):
@@ -128,17 +133,13 @@ def _ours(variant: Variant, folder: Path) -> float:
 
 
 def _peer(variant: Variant, folder: Path) -> float:
-    import datasets
-
     datasets.disable_progress_bars()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     if variant.processes > 1:  # each process has one thread, as its authors advise
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
     def encode(texts: dict[str, list[str]]) -> dict[str, list[list[int]]]:
-        return {
-            "tokens": [one.ids for one in getattr(tokenizer, variant.call)(texts["text"], add_special_tokens=False)]
-        }
+        return {"tokens": [one.ids for one in tokenizer.encode_batch_fast(texts["text"], add_special_tokens=False)]}
 
     with tempfile.TemporaryDirectory(dir=folder) as cache:
         read = datasets.Dataset.from_parquet(str(folder / "texts.parquet"), cache_dir=cache)

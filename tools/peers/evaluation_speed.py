@@ -1,53 +1,60 @@
-"""How fast a five-factor evaluation is here, beside a plain loop and lm-eval: every number of one table from one run.
+"""How fast a five-factor evaluation is beside a plain loop over transformers and lm-eval's rolling likelihood.
 
 Each variant runs in a process of its own. All score the same targets of the same random tokens with the same weights
 of a tiny model, and their mean losses are compared.
 """
 
+import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+import busy
 import numpy as np
 import torch
 import torch.nn.functional as F
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from tokenizers import Tokenizer, models
 from torch import nn
+from training_speed import transformers_llama
+from transformers import PreTrainedTokenizerFast
 
-from extrapolate.benchmark import busy, process
-from extrapolate.benchmark.training import transformers_llama
+from extrapolate.benchmark import bench_config
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
 from extrapolate.evaluation.window_losses import measure as measure_windows
 from extrapolate.evaluation.window_losses import prefixes_agree
-from extrapolate.machine.allocator import keep_freed_memory
-from extrapolate.model.decoder import Model
+from extrapolate.machine.children import worker
+from extrapolate.machine.memory import keep_freed_memory, lifetime_peak_mib
+from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig
 
-Who = Literal["extrapolate", "extrapolate and control", "plain loop", "lm-eval rolling"]
+PRESET = "tiny"
 FACTORS = (1, 2, 4, 8, 16)
 DOCUMENTS = 8
 LONG_WINDOW = 32_768
 ENOUGH_S = 10.0  # what takes less is timed up to three times
+SHARES = {"windows": 1.0, "fixed-target": 1 / 32}  # of the tokens that are targets; 1/16 of another protocol's
 
 
 @dataclass(frozen=True)
 class Variant:
     """What is measured."""
 
-    who: Who
+    who: str
     protocol: str
     precision: str
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The median of the seconds for all factors, the process's peak memory in MiB, each factor's mean loss, and how
-    many tokens of all factors were scored, the control's left out; and the seconds beside busy programs, where asked.
-    """
+    """The median of the seconds for all factors, the process's peak memory in MiB, each factor's mean loss, how many
+    tokens of all factors were scored, without the control's, and the seconds beside busy programs."""
 
     seconds: float
     peak_mib: float
@@ -57,42 +64,41 @@ class Cost:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the quiet rounds."""
+        """In the quiet rounds."""
         return self.tokens / self.seconds
-
-    @property
-    def busy_tokens_per_s(self) -> float | None:
-        """None where nothing was measured beside busy programs."""
-        return None if self.busy_seconds is None else self.tokens / self.busy_seconds
 
     def furthest(self, other: "Cost") -> float:
         """The largest difference in loss at any factor, nats."""
         return max(abs(mine - theirs) for mine, theirs in zip(self.losses, other.losses, strict=True))
 
 
-def variants(peers: Sequence[str], protocols: Sequence[str], precisions: Sequence[str]) -> list[Variant]:
-    """What is compared, as far as the packages that peers need (transformers, lm_eval) are there."""
-    ours: list[Who] = ["extrapolate", "extrapolate and control"]
-    whose: list[Who] = [*ours, "plain loop"] if "transformers" in peers else ours
-    found = [Variant(who, protocol, precision) for protocol in protocols for precision in precisions for who in whose]
-    rolling = "lm_eval" in peers and "windows" in protocols and "fp32" in precisions
-    return found + ([Variant("lm-eval rolling", "windows", "fp32")] if rolling else [])
-
-
-def measure(
-    config: TrainedConfig, chosen: list[Variant], tokens: int, beside: int = 0
-) -> Iterator[tuple[Variant, Cost]]:
-    """Measures each variant, one after the other, on `tokens` tokens of `windows`, fewer of the other protocols.
-
-    Then it is measured again beside so many programs that compute all the time.
-    """
-    for variant in chosen:
-        yield variant, process.alone(_measure, config, variant, tokens, beside)
-
-
-def long_window(config: TrainedConfig) -> Cost:
-    """What one window of LONG_WINDOW tokens costs, in a process of its own."""
-    return process.alone(_long_window, config)
+def rows(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """A row for each program, protocol and precision; the peer of each is the plain loop."""
+    config = bench_config(PRESET, options.seq_len)
+    for protocol in options.protocol:
+        for precision in options.precision:
+            whose = ["plain loop", "extrapolate", "extrapolate and control"]
+            whose += ["lm-eval rolling"] if (protocol, precision) == ("windows", "fp32") else []
+            costs: dict[str, Cost] = {}
+            for who in whose:
+                variant = Variant(who, protocol, precision)
+                with worker() as process:
+                    cost = process.submit(measure, config, variant, options.tokens, options.busy).result()
+                costs[who] = cost
+                yield {
+                    "what": f"evaluation {PRESET}, tokens/s", "who": who, "mode": f"{protocol} {precision}",
+                    "speed": cost.tokens_per_s,
+                    "of the peer": cost.tokens_per_s / costs["plain loop"].tokens_per_s,
+                    f"beside {options.busy} busy": cost.busy_seconds and cost.tokens / cost.busy_seconds,
+                    "peak MiB": cost.peak_mib,
+                    "difference in loss": cost.furthest(costs["plain loop"]),
+                }  # fmt: skip
+    with worker() as process:
+        cost = process.submit(long_window, config).result()
+    yield {
+        "what": f"evaluation {PRESET}, tokens/s", "who": "extrapolate", "mode": f"one window of {LONG_WINDOW:,}",
+        "speed": cost.tokens_per_s, "peak MiB": cost.peak_mib,
+    }  # fmt: skip
 
 
 class RandomTokens(Split):
@@ -108,13 +114,14 @@ class RandomTokens(Split):
         return self.tokens[start:end]
 
 
-def _measure(config: TrainedConfig, variant: Variant, tokens: int, beside: int = 0) -> Cost:
+def measure(config: TrainedConfig, variant: Variant, tokens: int, beside: int = 0) -> Cost:
+    """Measures a variant on `tokens` tokens of `windows`, fewer of other protocols; then beside busy programs."""
     prepare = {"plain loop": _plain_loop, "lm-eval rolling": _lm_eval}.get(variant.who, _ours)
-    prepare(config, variant, *_work(config, variant, least_tokens(config)))()  # the first calls of a kind are slower
-    split, layout = _work(config, variant, tokens)
+    prepare(config, variant, *_work(config, variant, _least_tokens(config)))()  # the first calls of a kind are slower
+    split, layout = _work(config, variant, max(tokens, _least_tokens(config)))
     score = prepare(config, variant, split, layout)
     seconds, losses = _median_seconds(score)
-    peak = process.peak_memory_mib()
+    peak = lifetime_peak_mib()
     with busy.programs(beside):
         loud = _median_seconds(score)[0] if beside else None
     return Cost(seconds, peak, losses, _scored(variant, split, layout), loud)
@@ -136,7 +143,7 @@ def _scored(variant: Variant, split: Split, layout: Layout) -> int:
     return sum(len(group.start_W) * group.scored for groups in layout.rows.values() for group in groups)
 
 
-def least_tokens(config: TrainedConfig) -> int:
+def _least_tokens(config: TrainedConfig) -> int:
     """The fewest tokens that hold a window of every factor."""
     return DOCUMENTS * (FACTORS[-1] * config.training.seq_len + 1)
 
@@ -147,7 +154,7 @@ def _work(config: TrainedConfig, variant: Variant, tokens: int) -> tuple[Split, 
     lengths = [factor * seq_len for factor in FACTORS]
     split = RandomTokens(DOCUMENTS, tokens // DOCUMENTS + 1, config.model.vocab_size)
     protocol = protocols[variant.protocol]()
-    most = max(int(tokens * protocol.benchmark_share), lengths[-1])
+    most = max(int(tokens * SHARES.get(variant.protocol, 1 / 16)), lengths[-1])
     return split, protocol.layout(split.lengths, seq_len, lengths, most)
 
 
@@ -206,9 +213,6 @@ def _plain_loop(
 
 def _lm_eval(config: TrainedConfig, variant: Variant, split: Split, layout: Layout) -> Callable[[], tuple[float, ...]]:
     """lm-eval's rolling likelihood of whole documents, at each length."""
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
     documents = [split.slice(split.offsets[d], split.offsets[d + 1] - 1) for d in range(len(split.ids))]
     model: Any = _peer(config, max(layout.rows))
 
@@ -235,9 +239,6 @@ def _lm_eval(config: TrainedConfig, variant: Variant, split: Split, layout: Layo
 
 
 def _any_tokenizer() -> Any:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
     inner = Tokenizer(models.WordLevel({"<eos>": 0}, unk_token="<eos>"))
     return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", bos_token="<eos>", pad_token="<eos>")
 
@@ -268,7 +269,8 @@ def _peer(config: TrainedConfig, max_length: int) -> nn.Module:
     return peer
 
 
-def _long_window(config: TrainedConfig) -> Cost:
+def long_window(config: TrainedConfig) -> Cost:
+    """What one window of LONG_WINDOW tokens costs."""
     keep_freed_memory()
     model = _model(config)
     split = RandomTokens(1, LONG_WINDOW + 1, config.model.vocab_size)
@@ -279,4 +281,4 @@ def _long_window(config: TrainedConfig) -> Cost:
         progress=lambda inputs: None,
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
-    return Cost(time.perf_counter() - began, process.peak_memory_mib(), (loss,), LONG_WINDOW)
+    return Cost(time.perf_counter() - began, lifetime_peak_mib(), (loss,), LONG_WINDOW)
