@@ -21,8 +21,7 @@ from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.inspection.measurements.base import measurements
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.layers import layer_encodings
-from extrapolate.model.model import Model
+from extrapolate.model.model import Model, layer_encodings
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import SomeCells, read_study
 

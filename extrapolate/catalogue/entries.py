@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from extrapolate import specs
 from extrapolate.encodings.base import FAMILIES, Dims, encodings
 from extrapolate.extensions.base import extensions
-from extrapolate.model.layers import find, layer_encodings
+from extrapolate.model.model import find, layer_encodings
 
 # What applies to what does not depend on sizes; these are the tiny preset's.
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)

@@ -54,11 +54,11 @@ def _show_training(preset: str, seq_len: int | None, compile: bool, seconds: flo
     from extrapolate.benchmark import MOST_TAKEN, bench_config, groups, measure_training
     from extrapolate.cli.render import print_json, print_table
     from extrapolate.runs import provenance
-    from extrapolate.terminal import Progress, say
+    from extrapolate.terminal import ProgressBar, say
 
     config = bench_config(preset, seq_len)
     found: list[tuple[Variant, Speed, Speed]] = []  # the last is that of the floor
-    with Progress("modes") as progress:
+    with ProgressBar("modes") as progress:
         chosen = groups(config, compile)
         for done, group in enumerate(chosen, 1):
             speeds = measure_training(config, group, seconds)
@@ -115,11 +115,11 @@ def _show_encodings(pe: list[str] | None, preset: str, seq_len: int | None, seco
     from extrapolate.cli.render import print_json, print_table
     from extrapolate.encodings.base import encodings
     from extrapolate.runs import provenance
-    from extrapolate.terminal import Progress
+    from extrapolate.terminal import ProgressBar
 
     names = ["rope", *(name for name in pe or encodings.names() if name != "rope")]
     speeds: dict[str, EncodingSpeed] = {}
-    with Progress("encodings") as progress:
+    with ProgressBar("encodings") as progress:
         for name, speed in benchmark.measure_encodings(names, preset, seq_len, seconds):
             speeds[name] = speed
             progress.update("measuring", len(speeds), len(names))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.contract.subject import resolved_factor, tokens
+from extrapolate.contract.small_model import resolved_factor, tokens
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.causality import check_in_both_modes, culprit

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate.contract.subject import failure, resolved_factor, tokens
+from extrapolate.contract.small_model import failure, resolved_factor, tokens
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.attention import QUERIES_PER_CHUNK

@@ -21,9 +21,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
+from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
-from extrapolate.model.setting import Setting
 
 # The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before
 # training in several passes.

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
-from extrapolate.interop.huggingface.architectures import ARCHITECTURES, ONLY, TEXT_OF, completed
-from extrapolate.interop.huggingface.fields import Fields
-from extrapolate.interop.huggingface.layer_kinds import OF_LAYERS
+from extrapolate.interop.huggingface.config import ARCHITECTURES, ONLY, TEXT_OF, Fields, completed
+from extrapolate.interop.huggingface.rotary import OF_LAYERS
 from extrapolate.interop.huggingface.scaling import ROPE_FIELDS, ROPE_SHARED
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig

@@ -32,7 +32,7 @@ def files(evaluated, store, tmp_path_factory) -> dict[str, tuple[Path, Reader]]:
     optimizer = optimizer_of(model, run.trained.training)
     model.loss(torch.zeros(1, 4, dtype=torch.long), torch.zeros(1, 4, dtype=torch.long)).backward()
     optimizer.step()
-    state.save(run.path / "state.safetensors", model, optimizer, state.Progress(1, 0, "0"), run.config_sha256)
+    state.save(run.path / "state.safetensors", model, optimizer, state.ResumePoint(1, 0, "0"), run.config_sha256)
 
     def restored(path: Path) -> object:
         again = Run.open(run.path).build_model()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 B, H, K = 2, 4, 8
 

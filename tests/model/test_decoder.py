@@ -11,9 +11,8 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.dropout import Dropout
-from extrapolate.model.layers import layer_encodings
 from extrapolate.model.llama import Attention, FeedForward, SSMax
-from extrapolate.model.model import Model
+from extrapolate.model.model import Model, layer_encodings
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.resolve import run_name

@@ -16,7 +16,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.training.data import TrainingData
+from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training
 from extrapolate.training.optimizer import Muon, learning_rate, optimizer_of, orthogonal
 

@@ -14,8 +14,8 @@ from extrapolate.machine.distributed import Ranks
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
-from extrapolate.training.data import TrainingData
 from extrapolate.training.data_parallel import DataParallel
+from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import initial_model, train
 
 

@@ -1,15 +1,18 @@
-"""Which documents were there before, whatever their number: on disk, in little memory."""
+"""What tokenising a source of any size must remember, on disk and in little memory."""
 
 import errno
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 CACHE_KIB = 64 * 1024
 
 
 class Seen:
-    """A set of SHA-256 digests, in a file of its own, which nobody reads again.
+    """On-disk set of SHA-256 digests, for exact deduplication. Nobody reads the file again.
 
     Raises OSError where the disk is full or fails.
     """
@@ -41,3 +44,33 @@ class Seen:
         """Removes the file."""
         self._base.close()
         self._path.unlink(missing_ok=True)
+
+
+class Records:
+    """Array in a file that only grows: the first `count` records are there already. `dtype`: of a record."""
+
+    def __init__(self, path: Path, dtype: np.dtype, count: int) -> None:
+        self.dtype, self.count, self._path = dtype, count, path
+        self._file = path.open("ab")
+        self._file.truncate(count * dtype.itemsize)
+
+    def add(self, records: np.ndarray) -> None:
+        """Some more."""
+        self._file.write(records.tobytes())
+        self.count += len(records)
+
+    def sync(self) -> None:
+        """They are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def parts(self, at_once: int) -> Iterator[np.ndarray]:
+        """All of them in order, so many at a time."""
+        self._file.flush()
+        with self._path.open("rb") as file:
+            while content := file.read(at_once * self.dtype.itemsize):
+                yield np.frombuffer(content, self.dtype)
+
+    def close(self) -> None:
+        """Nothing more is added."""
+        self._file.close()

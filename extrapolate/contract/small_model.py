@@ -20,7 +20,7 @@ SIZES = ModelConfig.model_validate(
 )
 
 
-def subject(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
+def small_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
     """A model in eval mode; the encoding's parameters that start as one constant are moved from there.
 
     Raises UserError if the encoding cannot be built.
@@ -31,7 +31,7 @@ def subject(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
     return model.eval()
 
 
-def new(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
+def fresh_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
     """A model in eval mode as a training begins with it, by one seed. Raises UserError if it cannot be built."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)

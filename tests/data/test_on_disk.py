@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from extrapolate.data import seen
-from extrapolate.data.seen import Seen
+from extrapolate.data import on_disk
+from extrapolate.data.on_disk import Seen
 
 
 def test_a_digest_is_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "CACHE_KIB", 16)  # far less than they take
+    monkeypatch.setattr(on_disk, "CACHE_KIB", 16)  # far less than they take
     path, draws, there = tmp_path / "seen", random.Random(0), set[bytes]()
     known = Seen(path)
     for _ in range(4000):
