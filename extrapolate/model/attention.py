@@ -223,7 +223,7 @@ class Setting:
 
     The encodings share the model's parameters and buffers, on the device and in the mode, training or evaluation,
     that the model had. Make another one after changing either. queries_per_chunk: how many queries attention computes
-    at a time where it makes chunks (default: as `model.attention` says). observer: is shown what attention computes
+    at a time where it makes chunks (default: QUERIES_PER_CHUNK). observer: is shown what attention computes
     (default: nobody is, and nothing is computed for it).
     """
 

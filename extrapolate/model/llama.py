@@ -16,9 +16,18 @@ from extrapolate.model.attention import Observer, Scoring, Setting, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.dropout import Dropout
 
+if TYPE_CHECKING:
+    from extrapolate.model.config import ModelConfig
+
+# At the start, of a block's matrices and of what makes logits. docs/training.md tells how they were found.
+GAIN, SMALL = 0.25, 0.02
+
 
 class Cache(Protocol):
-    """Keys are kept as they leave their projection: an encoding may place earlier tokens anew as the text grows."""
+    """What attention keeps of a window's earlier tokens, if a model continues a text token by token.
+
+    Keys are kept as they leave their projection: an encoding may place earlier tokens anew as the text grows.
+    """
 
     @property
     def length(self) -> int:
@@ -31,13 +40,6 @@ class Cache(Protocol):
 
         The inputs are needed by an encoding that has a `prepare`; others may be given anything.
         """
-
-
-if TYPE_CHECKING:
-    from extrapolate.model.config import ModelConfig
-
-# At the start, of a block's matrices and of what makes logits. docs/training.md tells how they were found.
-GAIN, SMALL = 0.25, 0.02
 
 
 class Attention(nn.Module):
