@@ -35,10 +35,10 @@ def bench(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the speed and memory of training here, or of each encoding.
+    """Measure speed and memory.
 
-    Training speed stands beside that of the bare matrix products. Every number of a table is from one run: close other
-    programs first.
+    How fast is training here, and what does each encoding cost? Training speed stands beside that of the bare matrix
+    products. Every number of a table is from one run: close other programs first.
     """
     if pe and not encodings:
         raise UserError("--pe says nothing about training; give it with --encodings, or leave it out")
