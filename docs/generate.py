@@ -8,30 +8,27 @@ import sys
 from pathlib import Path
 
 import gpu_hours
+import listed
 import looks
 import python_calls
 import settings
+import tables
 
-from extrapolate.catalogue.data import data_page
-from extrapolate.catalogue.encodings import encodings_page
-from extrapolate.catalogue.extensions import extensions_page
-from extrapolate.catalogue.measurements import measurements_section
-from extrapolate.catalogue.protocols import protocols_table
-from extrapolate.catalogue.tables import results_page
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.reports.protocol_picture import svg
 
 DOCS = Path(__file__).parent
-PAGES = {
-    "data.md": data_page,
-    "encodings.md": lambda: looks.with_notes(encodings_page()),
-    "extensions.md": extensions_page,
-    "results.md": results_page,
-}
-SECTIONS = {  # what stands between two comments of a page that is otherwise written by hand
-    ("inspection.md", "measurements"): measurements_section,
-    ("protocols.md", "protocols"): protocols_table,
+PARTS = {  # what stands between two comments of a page that is otherwise written by hand
+    ("data.md", "data"): listed.data,
+    ("encodings.md", "contents"): listed.encoding_contents,
+    ("encodings.md", "encodings"): lambda: looks.with_notes(listed.encoding_sections()),
+    ("extensions.md", "contents"): listed.extension_contents,
+    ("extensions.md", "extensions"): listed.extension_sections,
+    ("inspection.md", "measurements"): listed.measurement_sections,
+    ("protocols.md", "protocols"): listed.protocol_rows,
     ("python-api.md", "calls"): python_calls.table,
+    ("results.md", "columns"): tables.columns,
+    ("results.md", "json"): tables.json_keys,
     ("scaling.md", "gpu hours"): gpu_hours.table,
     ("setting-up.md", "settings"): settings.table,
 }
@@ -47,9 +44,9 @@ def fill(page: str, name: str, text: str) -> str:
 
 def main(folder: Path) -> None:
     """Writes every page into a folder, and the pictures of the protocols."""
-    made = {name: page() for name, page in PAGES.items()}
-    for (name, section), text in SECTIONS.items():
-        made[name] = fill(made.get(name) or (DOCS / name).read_text(encoding="utf-8"), section, text())
+    made: dict[str, str] = {}
+    for (name, part), text in PARTS.items():
+        made[name] = fill(made.get(name) or (DOCS / name).read_text(encoding="utf-8"), part, text())
     for name, page in made.items():
         (folder / name).write_text(page, encoding="utf-8")
     for protocol in protocols.names():

@@ -11,10 +11,10 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from PIL import Image
 
 from extrapolate.api.plot_encodings import plot_encodings
-from extrapolate.catalogue.encodings import encoding_entries
+from extrapolate.catalogue.entries import encoding_entries
 from extrapolate.inspection.views import views
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 NOTES = Path(__file__).parent / "notes"
 COLOURS = 256  # in the palette of a picture, which makes it a third as large
@@ -23,7 +23,7 @@ PAIRS = (0.09, 0.15, 0.21)  # of all pairs, where the fastest is 0
 
 
 def with_notes(page: str) -> str:
-    """docs/encodings.md, with what docs/notes/ has about an encoding at the end of its section."""
+    """The sections of encodings, with what docs/notes/ has about an encoding at the end of its section."""
     for notes in sorted(NOTES.glob("*.md")):
         above, heading, rest = page.partition(f"\n## {notes.stem}\n")
         assert heading, f"docs/notes/{notes.name} is about no encoding"

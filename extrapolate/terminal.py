@@ -19,12 +19,12 @@ class Terminal:
         """One line."""
         say(message)
 
-    def display(self, unit: str, stopped: str = "stopped") -> "Progress":
+    def display(self, unit: str, stopped: str = "stopped") -> "ProgressBar":
         """A piece of work begins. `unit` is what is counted; `stopped` is said on Ctrl-C."""
-        return Progress(unit, stopped)
+        return ProgressBar(unit, stopped)
 
 
-class Progress:
+class ProgressBar:
     """Shows how far one piece of work is. `unit` is what is counted; `stopped` becomes a note of Ctrl-C's exception."""
 
     def __init__(self, unit: str, stopped: str = "stopped") -> None:

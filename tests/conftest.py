@@ -255,10 +255,9 @@ def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
             done.set_result(call(work, *arguments))
             return done
 
-    monkeypatch.setattr("extrapolate.benchmark.process.alone", call)
-    monkeypatch.setattr("extrapolate.benchmark.process.kept", Here)
-    monkeypatch.setattr("extrapolate.benchmark.training.micro_batch_tokens", lambda *_: 128)
-    monkeypatch.setattr("extrapolate.benchmark.encodings.BATCH_TOKENS", 128)
+    monkeypatch.setattr("extrapolate.machine.children.worker", Here)
+    monkeypatch.setattr("extrapolate.benchmark.micro_batch_tokens", lambda *_: 128)
+    monkeypatch.setattr("extrapolate.benchmark.BATCH_TOKENS", 128)
 
 
 @pytest.fixture

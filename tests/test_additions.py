@@ -46,8 +46,6 @@ from pathlib import Path
 import typer.testing
 
 import extrapolate as xt
-from extrapolate.benchmark.evaluation import Variant, _work, least_tokens
-from extrapolate.benchmark.training import bench_config
 from extrapolate.cli.commands import app
 from extrapolate.data.mixture import Mixture
 from extrapolate.data.probes.base import Vocabulary, parse_probes
@@ -86,8 +84,6 @@ rows = xt.evaluate(run, extend="root", protocols=["windows", "last-token"], max_
 xt.evaluate_probes(run, "twice", trials=2, **few)
 inspected = xt.inspect(run, measures="surest", factors=(1,), windows=2, device="cpu")
 xt.report("ckpt", out="report")
-config = bench_config("tiny", 8)
-_, work = _work(config, Variant("extrapolate", "last-token", "fp32"), least_tokens(config))
 
 numbers, coin, table = map(store_of, ("numbers:30", "synthetic:coin:states=40,documents=30,length=50", "table.csv"))
 vocabulary, train = Vocabulary.of(numbers), numbers.split("train")
@@ -96,7 +92,7 @@ json.dump({
     "wrong": [*xt.check("decay")["wrong"], *xt.check("root")["wrong"]],
     "losses": rows.query("extension == 'root'")[["protocol", "factor", "model"]].values.tolist(),
     "said": {name: said_by(*name.split()) for name in (
-        "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help", "bench --help",
+        "encodings", "extensions", "columns sizes", "columns evals", "eval-lengths --help",
         "inspect --help", "train --help",
     )},
     "boosts": [
@@ -112,7 +108,6 @@ json.dump({
         refusal(xt.evaluate, run, protocols=["last-tokens"]), refusal(xt.train, "decai", seq_len=16, data=data),
         refusal(open_source, "nowhere"), refusal(open_source, "synthetic"),
     ],
-    "control of a benchmark": len(work.control),
     "numbers": sum(len(numbers.split(name).ids) for name in ("train", "validation", "test")),
     "rows": sorted(id for name in ("train", "validation", "test") for id in table.split(name).ids),
     "optimum": process_of(coin).optimum(coin.split("test").slice(0, 5)[None]).tolist(),
@@ -207,10 +202,8 @@ def test_a_protocol(folder, found, report) -> None:
     assert {"loss_by_ev.last-token.parquet", "loss_by_position.last-token.parquet"} <= made
     assert "## Protocol last-token" in report
     assert "(loss_by_position.last-token.png)" in report
-    for command in ("eval-lengths --help", "bench --help"):
-        assert "fixed-target, last-token, sliding, windows" in " ".join(found["said"][command].split())
+    assert "fixed-target, last-token, sliding, windows" in " ".join(found["said"]["eval-lengths --help"].split())
     assert "did you mean 'last-token'" in found["refused"][0]
-    assert found["control of a benchmark"]
     assert (folder / "docs/protocol-last-token.svg").exists()
     row = "| [`last-token`](protocol-last-token.svg) | One token is scored at the end of each span. |"
     assert row in page(folder, "protocols.md")

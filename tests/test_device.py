@@ -30,7 +30,7 @@ from extrapolate.extensions.base import extensions
 from extrapolate.machine.devices import to_device
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L, N, V = 16, 48, 61
 SIZES = ModelConfig(

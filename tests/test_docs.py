@@ -17,8 +17,7 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import SomeCells, read_study
 

@@ -84,8 +84,6 @@ def shortened(command: list[str]) -> list[str]:
         more += ["--seq-len", "16", "--tokens", "256", "--batch-tokens", "128"]
     if name == "bench" and "--encodings" in parts:
         more += ["--pe", "none"]
-    if name == "bench" and "--evaluation" in parts:
-        more = ["--seq-len", "8", "--tokens", "2048", "--protocol", "sliding", "--precision", "fp32"]
     if "--seq-len" in parts and LOCAL["hf:HuggingFaceTB"] in parts:
         more += ["--seq-len", "32"]
     if name == "eval-lengths" and "--factors" in parts:  # of a run trained at 512

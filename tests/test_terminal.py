@@ -5,7 +5,7 @@ import re
 import pytest
 
 from extrapolate import terminal as module
-from extrapolate.terminal import Progress, duration, say
+from extrapolate.terminal import ProgressBar, duration, say
 
 CONTROL = re.compile(r"[\r\x1b\x08]")
 
@@ -26,7 +26,7 @@ def every_line(monkeypatch):
 
 
 def test_what_is_done_at_once_gets_no_line(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("rope", 0, 1000)
         clock[0] += 0.5
         progress.update("rope", 1000, 1000)
@@ -34,14 +34,14 @@ def test_what_is_done_at_once_gets_no_line(capsys, clock):
 
 
 def test_a_stop_from_the_keyboard_carries_what_is_said(clock):
-    with pytest.raises(KeyboardInterrupt) as stop, Progress("tokens", stopped="stopped; nothing is lost"):
+    with pytest.raises(KeyboardInterrupt) as stop, ProgressBar("tokens", stopped="stopped; nothing is lost"):
         raise KeyboardInterrupt
     assert stop.value.__notes__ == ["stopped; nothing is lost"]
 
 
 def test_what_is_told_moves_no_cursor(capsys, clock, every_line):
     name = "\x1b[2J[red]x\r\n\ud800"
-    with Progress(name) as progress:
+    with ProgressBar(name) as progress:
         progress.update(name, 0, 10)
     say(name)
     assert not CONTROL.search(capsys.readouterr().err)
@@ -50,7 +50,7 @@ def test_what_is_told_moves_no_cursor(capsys, clock, every_line):
 
 
 def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         for second in range(11):
             clock[0] = 1000.0 + second
             progress.update("rope", 100 * second, 1000)
@@ -60,7 +60,7 @@ def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
 
 
 def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
-    with Progress("characters") as progress:
+    with ProgressBar("characters") as progress:
         progress.update("first", 0)
         clock[0] += 1
         progress.update("first", 100)
@@ -74,7 +74,7 @@ def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
 
 
 def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("first", 0, 10_000)
         clock[0] += 10
         progress.update("first", 1000, 10_000, "loss 4.000")
@@ -87,7 +87,7 @@ def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, cloc
 
 def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):
     """Processes that take seconds to start, and then do thousands in a second."""
-    with Progress("MB") as progress:
+    with ProgressBar("MB") as progress:
         progress.update("text", 0, 30_000)
         for second, done in ((4, 10), (5, 15_000), (6, 30_000)):
             clock[0] = 1000.0 + second
@@ -96,7 +96,7 @@ def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):
 
 
 def test_what_goes_very_slowly_says_how_long_it_takes(capsys, clock):
-    with Progress("MB") as progress:
+    with ProgressBar("MB") as progress:
         for second in range(32):
             clock[0] = 1000.0 + second
             progress.update("text", second, 30_000)
@@ -104,7 +104,7 @@ def test_what_goes_very_slowly_says_how_long_it_takes(capsys, clock):
 
 
 def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         for second in range(30):
             clock[0] = 1000.0 + second
             progress.update("rope", 10 * second, 5000)
@@ -114,7 +114,7 @@ def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys
 
 
 def test_what_was_done_before_is_no_part_of_the_rate(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("rope", 9000, 10_000)  # resumed
         clock[0] += 10
         progress.update("rope", 9100, 10_000)
@@ -130,7 +130,7 @@ def test_durations(seconds, text):
 
 
 def test_nothing_goes_to_stdout(capsys, clock):
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("rope", 1, 1)
     say("done")
     written = capsys.readouterr()

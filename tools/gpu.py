@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 
 import extrapolate as xt
-from extrapolate.benchmark.training import bench_config
+from extrapolate.benchmark import bench_config
 from extrapolate.data.store import Store
 from extrapolate.machine.memory import forget_peak, peak_mib
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs import provenance
 from extrapolate.training.optimizer import optimizer_of
 

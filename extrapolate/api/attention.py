@@ -12,8 +12,8 @@ from extrapolate.api.texts import ids_of, opened
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
 from extrapolate.machine.limits import memory_limit
-from extrapolate.model.decoder import Model
-from extrapolate.model.maps import Maps
+from extrapolate.model.attention import Maps
+from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 

@@ -13,9 +13,8 @@ def doctor(folder: str | Path = ".") -> pd.DataFrame:
 
     Returns a row a part: `part`; `status`, which is `ok`, `slow`, `low` or `missing`; `value` and its `unit`, where it
     is a number; `found`, a text; and `advice`, a text where there is something to do. The parts: torch; the cores, and
-    the share of their time that this process gets; threads; what other programs compute; memory; the disk of `folder`
-    (default: the current one); the GPU; how fast bfloat16 is against float32, measured; whether torch.compile works,
-    tried; and a row for each extra.
+    the share of their time that this process gets; threads; memory; the disk of `folder` (default: the current one);
+    the GPU; whether torch.compile works, tried; and a row for each extra.
 
     Raises OSError where the folder is not there.
     """

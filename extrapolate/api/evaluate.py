@@ -15,8 +15,8 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.protocols.base import with_arguments
-from extrapolate.machine.allocator import keep_freed_memory
 from extrapolate.machine.distributed import joined
+from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.names import DEFAULT_PROTOCOLS
 from extrapolate.progress import QUIET, Progress
 from extrapolate.specs import shown

@@ -16,7 +16,7 @@ from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.inspection.picture import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.reports.plots import own_settings
 from extrapolate.runs.run import Run
 

@@ -104,7 +104,7 @@ def train(
     from extrapolate.api.training import path_of, train_with
     from extrapolate.interop import trackers
     from extrapolate.interop.trackers import Tracking
-    from extrapolate.machine.allocator import keep_freed_memory
+    from extrapolate.machine.memory import keep_freed_memory
     from extrapolate.runs.resolve import TrainingRequest
     from extrapolate.runs.run import Run
 

@@ -1,1 +1,1 @@
-"""What there is, read from the code: what commands list, and the pages of docs/ that `make docs` remakes."""
+"""What `extrapolate encodings`, `extensions` and `columns` list, read from the code."""

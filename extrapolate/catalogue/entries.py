@@ -1,15 +1,23 @@
-"""The entries of everything that a spec can name, read from the code, for the lists and pages that users see."""
+"""What `extrapolate encodings` and `extensions` list, read from docstrings and signatures."""
 
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from extrapolate import specs
+from extrapolate.encodings.base import FAMILIES, Dims, encodings
+from extrapolate.extensions.base import extensions
+from extrapolate.model.model import find, layer_encodings
+
+# What applies to what does not depend on sizes; these are the tiny preset's.
+DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
+# What begins a paragraph of a docstring.
+HEADED = ("Beyond L:", "Arguments:", "Source:", "Sources:", "Our reading:")
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a spec; the default as text, `auto` if it follows from the model or L."""
+    """One argument of a spec; the default as text, `auto` where it follows from the model or L."""
 
     name: str
     kind: str
@@ -20,8 +28,8 @@ class Argument:
 class Entry:
     """One thing that users name in a spec: `text` is its docstring.
 
-    `group` is an encoding's family, or what an extension changes; `applies` lists the extensions or encodings that it
-    can be combined with.
+    `group` is an encoding's family, and what of a plan an extension changes; `applies` what of the other of these two
+    kinds it can be combined with.
     """
 
     name: str
@@ -36,7 +44,7 @@ class Entry:
 
 
 def entry_of(name: str, cls: type, group: str, caption: str = "", applies: Iterable[str] = ()) -> Entry:
-    """The entry of a class, from its docstring and attributes."""
+    """The entry of a class, from what it says of itself."""
     text = inspect.getdoc(cls) or ""
     display, source = getattr(cls, "display", name), getattr(cls, "source", "")
     summary = text.partition("\n")[0]
@@ -50,49 +58,37 @@ def arguments_of(cls: type) -> Iterator[Argument]:
         yield Argument(parameter.name, parameter.kind(), default.lower() if default in ("True", "False") else default)
 
 
-def contents(entries: list[Entry], group: str, what: str) -> list[str]:
-    """A table of Markdown that names every entry and links to its section, a row a group."""
-    lines = [f"| {group} | {what} |", "|---|---|"]
-    for name in dict.fromkeys(entry.group for entry in entries):
-        members = [f"[`{e.name}`](#{e.name})" for e in entries if e.group == name]
-        lines.append(f"| {name} | {', '.join(members)} |")
-    return lines
+def encoding_entry(name: str) -> Entry:
+    """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if there is none."""
+    cls = find(name)
+    encoding = layer_encodings(name, {}, DIMS)[0]
+    applies = tuple(n for n in extensions.names() if extensions[n].needs in encoding.accepts)
+    return entry_of(name, cls, cls.family, encoding.caption, applies)
 
 
-def section(entry: Entry, heading: str) -> list[str]:
-    """The lines of an entry's section in Markdown: its name, the heading in bold, its text and its arguments."""
-    lines = ["", f"## {entry.name}", "", f"**{heading}**", "", *_paragraphs(entry.text), ""]
-    if entry.arguments:
-        defaults = ", ".join(f"{a.name}={a.default}" for a in entry.arguments)
-        lines += [f"**Defaults:** `{defaults}`", ""]
-    return lines
+def encoding_entries() -> list[Entry]:
+    """Every encoding, family by family."""
+    return sorted(map(encoding_entry, encodings.names()), key=lambda e: (FAMILIES.index(e.group), e.name))
 
 
-def in_words(names: Iterable[str]) -> str:
-    """The names as code, with commas; `none` if there are none."""
-    return ", ".join(f"`{name}`" for name in names) or "none"
+def extension_entry(name: str) -> Entry:
+    """The entry of an extension. Raises UserError if there is none."""
+    cls = extensions[name]
+    applies = tuple(n for n in encodings.names() if cls.needs in layer_encodings(n, {}, DIMS)[0].accepts)
+    return entry_of(name, cls, cls.needs, "", applies)
+
+
+def extension_entries() -> list[Entry]:
+    """Every extension, by what it changes."""
+    return sorted(map(extension_entry, extensions.names()), key=lambda e: (e.group, e.name))
 
 
 def paragraphs(text: str) -> str:
-    """A docstring with each paragraph on one line, to be wrapped at any width; a headed line begins a paragraph."""
+    """A docstring with each paragraph on one line, to be folded at any width: a headed line begins a paragraph."""
     lines: list[str] = [""]
     for line in text.splitlines():
-        if lines[-1] and line and not line.startswith((*_HEADED, " ", "-")):
+        if lines[-1] and line and not line.startswith((*HEADED, " ", "-")):
             lines[-1] += f" {line}"
         else:
             lines.append(line)
     return "\n".join(lines[1:])
-
-
-_HEADED = ("Beyond L:", "Arguments:", "Source:", "Sources:", "Our reading:")
-
-
-def _paragraphs(text: str) -> list[str]:
-    """A docstring as Markdown: its headed lines become paragraphs that begin in bold."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if head := next((head for head in _HEADED if line.startswith(head)), None):
-            lines += ["", f"**{head}**{line.removeprefix(head)}"]
-        else:
-            lines.append(line)
-    return [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from extrapolate.machine.distributed import is_first
-from extrapolate.machine.threads import wait_briefly
+from extrapolate.machine.limits import wait_briefly
 
 STOPPED = 130
 

@@ -12,8 +12,6 @@ from extrapolate.errors import UserError
 if TYPE_CHECKING:
     from extrapolate.catalogue.entries import Entry
 
-Markdown = Annotated[bool, typer.Option("--markdown", help="print all, as the page of docs/")]
-
 
 def encodings(
     names: Annotated[
@@ -31,14 +29,14 @@ def encodings(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="with --plot: run Python files that came with runs; read them first")
     ] = False,
-    markdown: Markdown = False,
     as_json: AsJson = False,
 ) -> None:
     """List the encodings by family, or show or draw some."""
-    from extrapolate.catalogue.encodings import encoding_entries, encoding_entry, encodings_page
+    from extrapolate.catalogue.entries import encoding_entries, encoding_entry
     from extrapolate.cli.render import print_json
 
-    _one_of({"--plot": plot is not None, "--markdown": markdown, "--json": as_json})
+    if plot is not None and as_json:
+        raise UserError("give one of --plot and --json")
     if plot is not None:
         from extrapolate.api.plot_encodings import plot_encodings
         from extrapolate.terminal import say
@@ -49,9 +47,6 @@ def encodings(
     for flag, given in {"--extend": extend, "--seq-len": seq_len, "--trust-code": trust_code or None}.items():
         if given is not None:
             raise UserError(f"{flag} says nothing without --plot FILE")
-    if markdown:
-        print(encodings_page(), end="")
-        return
     entries = list(map(encoding_entry, names)) if names else encoding_entries()
     if as_json:
         print_json(map(asdict, entries))
@@ -63,17 +58,12 @@ def encodings(
 
 def extensions(
     names: Annotated[list[str] | None, typer.Argument(help="only these: formula, arguments, source")] = None,
-    markdown: Markdown = False,
     as_json: AsJson = False,
 ) -> None:
     """List the extensions by what they change, or show some."""
-    from extrapolate.catalogue.extensions import extension_entries, extension_entry, extensions_page
+    from extrapolate.catalogue.entries import extension_entries, extension_entry
     from extrapolate.cli.render import print_json
 
-    _one_of({"--markdown": markdown, "--json": as_json})
-    if markdown:
-        print(extensions_page(), end="")
-        return
     entries = list(map(extension_entry, names)) if names else extension_entries()
     if as_json:
         print_json(map(asdict, entries))
@@ -85,18 +75,12 @@ def extensions(
 
 def columns(
     table: Annotated[str | None, typer.Argument(help="show only this table: evals, metrics, loss_by_ev")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="print all, as docs/results.md")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what each column of each table means."""
     from extrapolate.catalogue import tables as results
     from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text
 
-    _one_of({"--markdown": markdown, "--json": as_json})
-
-    if markdown:
-        print(results.results_page(), end="")
-        return
     tables = results.TABLES if table is None else (results.table(table),)
     if as_json:
         print_json(row for one in tables for row in results.rows(one))
@@ -116,12 +100,6 @@ def columns(
             print_columns([column for column in found if any(column.cells)], title)
         if table is None and one.base is not None and one.shared():
             print_text(f"And as in {one.base.name}: {', '.join(c.name for c in one.shared())}\n\n")
-
-
-def _one_of(flags: dict[str, bool]) -> None:
-    """Raises UserError if several forms of output are asked for."""
-    if len(given := [flag for flag, wanted in flags.items() if wanted]) > 1:
-        raise UserError(f"give one of {' and '.join(given)}")
 
 
 def _list(title: str, group: str, entries: "list[Entry]") -> None:

@@ -6,7 +6,7 @@ from extrapolate.cli.flags import AsJson
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine has, and what is slow about it.
 
-    It looks at cores, memory, disk, GPU, bf16, torch.compile and extras, in about ten seconds, and says what to do.
+    It looks at cores, memory, disk, GPU, torch.compile and extras, in about ten seconds, and says what to do.
     Where something is missing, it ends with exit code 0 nevertheless.
     """
     from extrapolate.api.doctor import doctor as examined

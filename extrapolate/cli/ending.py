@@ -12,8 +12,8 @@ from extrapolate.cli.flags import in_flags
 from extrapolate.errors import UserError
 from extrapolate.files import FULL
 from extrapolate.machine.distributed import tells_the_end
+from extrapolate.machine.interrupts import Interrupted
 from extrapolate.terminal import shown
-from extrapolate.training.stopping import Interrupted
 
 BAD_INPUT, FAILED, BROKEN_PIPE = 2, 1, 141
 LONGEST = 1000  # characters of a message

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.contract.subject import resolved_factor, tokens
+from extrapolate.contract.small_model import resolved_factor, tokens
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.causality import check_in_both_modes, culprit
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 FACTORS = (1, 4)
 

@@ -8,14 +8,14 @@ import torch
 from extrapolate import specs
 from extrapolate.contract.lengths import FACTORS
 from extrapolate.contract.parts import Part, timed
-from extrapolate.contract.subject import subject, tokens
+from extrapolate.contract.small_model import small_model, tokens
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import find
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:
@@ -37,7 +37,7 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
 def _applied_to(needs: str, seq_len: int) -> Model:
     """A model with an encoding that accepts this: RoPE, where it does."""
     for name in ["rope", *encodings.names()]:
-        model = subject(name, {}, seq_len)
+        model = small_model(name, {}, seq_len)
         if needs in model.encoding.accepts:
             return model
     raise UserError(f"no encoding accepts '{needs}': see accepts in extrapolate.encodings.base for what needs may be")

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate.contract.subject import failure, resolved_factor, tokens
+from extrapolate.contract.small_model import failure, resolved_factor, tokens
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.attention import QUERIES_PER_CHUNK
 from extrapolate.model.causality import culprit
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import differ
+from extrapolate.model.model import Model
 
 FACTORS = (1, 2, 4, 8, 16)
 

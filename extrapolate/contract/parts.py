@@ -14,11 +14,10 @@ from extrapolate import specs
 from extrapolate.contract import causality, lengths, scale
 from extrapolate.contract.autocast import check_autocast
 from extrapolate.contract.resume import check_resume
-from extrapolate.contract.subject import SIZES, dims_of, failure, new, subject
+from extrapolate.contract.small_model import SIZES, dims_of, failure, fresh_model, small_model
 from extrapolate.encodings.base import layers_of
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import check
-from extrapolate.model.layers import find
+from extrapolate.model.model import Model, find
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     dims, kv_heads = dims_of(seq_len), SIZES.kv_heads
 
     def model_of(arguments: Mapping[str, Any]) -> Model:
-        return subject(name, arguments, seq_len)
+        return small_model(name, arguments, seq_len)
 
     first = timed(
         "hooks, one by one", file, lambda: check(cls, file, lambda: layers_of(cls, arguments, dims), dims, kv_heads)
@@ -60,7 +59,7 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     yield timed(
         "scale at the start",
         file,
-        lambda: scale.check_scale(new(name, arguments, seq_len), new("none", {}, seq_len), file),
+        lambda: scale.check_scale(fresh_model(name, arguments, seq_len), fresh_model("none", {}, seq_len), file),
     )
     yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
 

@@ -9,9 +9,9 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from extrapolate.contract.autocast import same
-from extrapolate.contract.subject import resolved_factor, tokens
+from extrapolate.contract.small_model import resolved_factor, tokens
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights, unique_weights
 
 STEPS = 2  # before the state is saved, and after

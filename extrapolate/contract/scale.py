@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate.contract.subject import tokens
+from extrapolate.contract.small_model import tokens
 from extrapolate.encodings.base import EMBEDDED
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
+from extrapolate.model.attention import Setting
 from extrapolate.model.hooks import differ
-from extrapolate.model.setting import Setting
+from extrapolate.model.model import Model
 
 TOLERANCE = 0.05
 ADVICE = (

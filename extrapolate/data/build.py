@@ -15,7 +15,7 @@ from extrapolate.data import construction
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source
-from extrapolate.data.learning import Learning
+from extrapolate.data.heldout import Learning
 from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store

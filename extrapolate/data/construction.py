@@ -16,17 +16,16 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer
 
 from extrapolate import files
-from extrapolate.data import near_duplicates, shards, writing
+from extrapolate.data import near_duplicates, shards
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import OTHER
 from extrapolate.data.heldout import HeldOut
 from extrapolate.data.manifest import SPLITS, TOKENIZER, Content, Count
+from extrapolate.data.on_disk import Records, Seen
 from extrapolate.data.passages import PASSAGE
-from extrapolate.data.records import Records
-from extrapolate.data.seen import Seen
+from extrapolate.data.shards import EMPTY, Shards, content
 from extrapolate.data.store import HELDOUT
 from extrapolate.data.tokenizing import Encoded
-from extrapolate.data.writing import EMPTY, Shards, content
 from extrapolate.errors import UserError
 from extrapolate.specs.settings import Section
 
@@ -40,7 +39,7 @@ _RECORDS_AT_ONCE = 2**16
 _ROUND_TRIP_TOKENS = 2**20  # of held-out documents are decoded
 
 
-class Progress(Section):
+class ConstructionState(Section):
     """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
 
     format: int = FORMAT
@@ -71,13 +70,13 @@ def can_go_on(folder: Path, made_from: Mapping[str, Any]) -> bool:
         return False
 
 
-def _progress(folder: Path) -> Progress | None:
+def _progress(folder: Path) -> ConstructionState | None:
     if not (folder / PROGRESS).is_file():
         return None
     try:
         record = files.read_sealed(folder / PROGRESS)
         files.check_format(folder / PROGRESS, record.get("format"), FORMAT)
-        return Progress.model_validate(record)
+        return ConstructionState.model_validate(record)
     except ValidationError as error:
         raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error
 
@@ -90,7 +89,9 @@ def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, boun
     files.sync(folder / TOKENIZER)
     there = {TOKENIZER: Content(**content(folder / TOKENIZER))}
     bounded = None if bound is None else bound.hex()
-    progress = Progress(made_from=dict(made_from), bound=bounded, train=[], train_part=EMPTY, long=[], files=there)
+    progress = ConstructionState(
+        made_from=dict(made_from), bound=bounded, train=[], train_part=EMPTY, long=[], files=there
+    )
     files.write_sealed(folder / PROGRESS, progress.model_dump())
 
 
@@ -143,7 +144,7 @@ class Construction:
         if count > self._min_doc_tokens and self._seen.add(encoded.digest):
             if self._max_tokens is not None and self._tokens + count > self._max_tokens:
                 return False
-            if self._since_saved + count > writing.SHARD_TOKENS:
+            if self._since_saved + count > shards.SHARD_TOKENS:
                 self._save()
             long = self._heldout.may_hold(encoded.digest, count - 1) or split in HELDOUT
             (self._long if long else self._train).add(document_id, encoded.size, encoded.tokens)
@@ -172,7 +173,7 @@ class Construction:
         self._records.sync()
         self._passages.sync()
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
-        self._progress = Progress(
+        self._progress = ConstructionState(
             made_from=self._progress.made_from,
             bound=self._progress.bound,
             read=self.read,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from extrapolate.data.on_disk import Records
 from extrapolate.data.passages import PASSAGE, SLOTS
-from extrapolate.data.records import Records
 
 CHAPTER = 1000  # words
 HALF, TENTH = 0.5, 0.1  # of the words of the shorter document, and of the longer one

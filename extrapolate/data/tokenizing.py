@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import Document
 from extrapolate.data.passages import passages
-from extrapolate.data.words import blocks, words
+from extrapolate.data.tokenizer import blocks, words
 from extrapolate.machine.children import Child, reply, tokenizing
 
 SMALL_CHARACTERS = 4_000_000  # starting processes takes longer than to encode this

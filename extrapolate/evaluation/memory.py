@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from extrapolate.model.setting import Setting
+from extrapolate.model.attention import Setting
 
 T = TypeVar("T")
 _ASKED = re.compile(r"(?i)(?:tried|unable) to allocate ([0-9.]+ ?\w+)")

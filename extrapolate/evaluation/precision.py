@@ -7,8 +7,8 @@ from torch import nn
 
 from extrapolate.encodings.base import Storage
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.model import Model
 
 
 def in_precision(model: LanguageModel, precision: str) -> LanguageModel:

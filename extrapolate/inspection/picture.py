@@ -13,7 +13,7 @@ from extrapolate import files
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.inspection.views import View, scores, views
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.model.decoder import Model
+from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.setting import Setting
+from extrapolate.model.model import Model
 
 BATCH_TOKENS = 2048  # inputs in a forward pass, or one window
 SEED = 0  # of the random tokens: a result can be had again

@@ -12,7 +12,7 @@ from extrapolate.encodings.base import Encoding, scaled_product
 from extrapolate.encodings.plan import PLAIN, Branch, Plan
 from extrapolate.model.attention import chunk_context, explicit_scores
 from extrapolate.model.branches import branches_of
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig

@@ -5,6 +5,7 @@ started, so that no script needs a guard against being run again.
 """
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -136,3 +138,12 @@ def run(serve: Serve, descriptor: int) -> None:
 def tokenizing(threads: int) -> dict[str, str]:
     """The environment in which the tokenizers library uses so many threads."""
     return {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
+
+
+def worker() -> ProcessPoolExecutor:
+    """A new process that does one call after the other until the end of its `with`.
+
+    Unlike a Child, it imports the module that was started.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),))

@@ -1,25 +1,26 @@
 """What this machine has for training and evaluation, what is slow about it, and what to do."""
 
-import math
 import os
+import re
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import torch
 
-from extrapolate.machine.devices import can_compile, device_of, fast_bf16
-from extrapolate.machine.extras import extras
+from extrapolate.machine.devices import can_compile, device_of
 from extrapolate.machine.limits import cores, cpu_quota, memory_limit
 
 GIB = 2**30
 LITTLE_GIB = 4.0  # of memory or disk: an evaluation at 16 times a long training length needs more
-BUSY = 0.25  # of the cores: so much of other programs' work shows in every time that is measured
-FASTER = 1.2  # times fp32, from which on bf16 is worth its rounding
 _MEMORY = Path("/proc/meminfo")
-_SIDE, _SECONDS = 512, 1.5  # of the matrices that are multiplied, and how long they are
+DISTRIBUTION = "extrapolate"
+DEVELOPERS = frozenset({"test", "mutants", "site"})  # extras for work on this project itself
+_EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra == ["']([\w-]+)["']""")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Finding:
 def examine(folder: Path) -> Iterator[Finding]:
     """Every part, one after the other: it takes seconds. folder: where runs are written."""
     yield Finding("torch", "ok", f"torch {torch.__version__}")
-    yield from (_cores(), _threads(), _load(), _memory(), _disk(folder), _gpu(), _bf16(), _compile())
+    yield from (_cores(), _threads(), _memory(), _disk(folder), _gpu(), _compile())
     for name, packages in extras().items():
         lacking = [package for package, version in packages.items() if version is None]
         there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
@@ -68,14 +69,6 @@ def _threads() -> Finding:
         advice = "unset OMP_NUM_THREADS, unless other programs compute beside this one"
         return Finding("threads", "slow", f"{found}, for OMP_NUM_THREADS={why}", count, "threads", advice)
     return Finding("threads", "ok", found, count, "threads")
-
-
-def _load() -> Finding:
-    load = os.getloadavg()[0]
-    if load <= BUSY * cores():
-        return Finding("load", "ok", "other programs compute little", load, "cores")
-    advice = "times that are measured now are too long: wait until other programs are done"
-    return Finding("load", "slow", f"in the last minute, programs kept {load:.1f} cores busy", load, "cores", advice)
 
 
 def _memory() -> Finding:
@@ -113,38 +106,6 @@ def _gpu() -> Finding:
     return Finding("gpu", "missing", f"there is an NVIDIA driver, and torch cannot use it: {why}", advice=advice)
 
 
-def _bf16() -> Finding:
-    device = device_of("auto")
-    fp32_s, bf16_s = _products_s(device)
-    faster = fp32_s / bf16_s
-    found = f"matrix products in bf16 are {faster:.1f} times as fast as in fp32"
-    native = device == "cuda" or fast_bf16()
-    if faster >= FASTER:
-        return Finding("bf16", "ok", found, faster, "times fp32")
-    advice = "nothing to do: training takes fp32 here by itself"
-    if native:
-        advice = "training takes bf16 here by itself: give `precision='fp32'`"
-    return Finding("bf16", "slow", found, faster, "times fp32", advice)
-
-
-def _products_s(device: str) -> tuple[float, float]:
-    """How long a product of two square matrices takes at best, seconds: in fp32, and in bf16.
-
-    Other programs only make it longer, so the best time counts, and the two take turns.
-    """
-    matrices = [torch.ones(_SIDE, _SIDE, dtype=dtype, device=device) for dtype in (torch.float32, torch.bfloat16)]
-    best = [math.inf, math.inf]
-    end = time.perf_counter() + _SECONDS
-    while time.perf_counter() < end or math.inf in best:
-        for which, matrix in enumerate(matrices):
-            began = time.perf_counter()
-            matrix @ matrix
-            if device == "cuda":
-                torch.cuda.synchronize()
-            best[which] = min(best[which], time.perf_counter() - began)
-    return best[0], best[1]
-
-
 def _compile() -> Finding:
     device = device_of("auto")
     if not can_compile(device):
@@ -166,3 +127,26 @@ def _compile() -> Finding:
 
 def _to_compile(x: torch.Tensor) -> torch.Tensor:
     return 2 * x + 1
+
+
+def extras() -> dict[str, dict[str, str | None]]:
+    """The extras that users install, by name: of each its packages, with the version that is here, None for none.
+
+    Empty where the program runs without being installed.
+    """
+    found: dict[str, dict[str, str | None]] = defaultdict(dict)
+    try:
+        required = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    for requirement in required:
+        if (match := _EXTRA.match(requirement)) and match[2] not in DEVELOPERS:
+            found[match[2]][match[1]] = _version(match[1])
+    return dict(found)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,5 +1,6 @@
-"""Ctrl-C, told apart from a KeyboardInterrupt that a user's own code raises."""
+"""Ctrl-C and SIGTERM: told apart from what a user's own code raises, or collected until a step has ended."""
 
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -30,3 +31,28 @@ def told_apart() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Interrupted(RuntimeError):  # noqa: N818 (not an error)
+    """Training was stopped from outside; what was done is saved."""
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, so that a step is never cut in half. A second Ctrl-C stops at once."""
+    requests: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield requests
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

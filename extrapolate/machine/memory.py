@@ -1,10 +1,14 @@
-"""The most memory that a piece of work held."""
+"""The most memory that a piece of work held, and memory that is kept once it is freed."""
 
+import ctypes
+import resource
+import sys
 from pathlib import Path
 
 import torch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def forget_peak(device: str) -> None:
@@ -23,3 +27,22 @@ def peak_mib(device: str) -> float | None:
         return None
     line = next((line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:")), None)
     return None if line is None else int(line.split()[1]) / 1024
+
+
+def lifetime_peak_mib() -> float:
+    """The most memory that this process has ever held, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def keep_freed_memory() -> None:
+    """For the whole process: freed blocks are reused, not given back to the system and faulted in again.
+
+    glibc maps and unmaps every block of over 32 MiB, and a step of a small model allocates several; on 2 cores
+    training is 1.5 times as fast without that. Training and evaluation call it. Does nothing where the C library is
+    not glibc.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, 2**30)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

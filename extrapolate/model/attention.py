@@ -4,7 +4,7 @@ Shapes: B batch, T queries, S keys, H heads, G key and value heads, K head dim. 
 share their indices: query t sees keys 0..t, or the last `window` of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.encodings.base import Context, Encoding, scaled_product
+from extrapolate.encodings.plan import Plan
 
 # Up to this length in float32, and twice this length in bfloat16, explicit products in chunks are no slower than the
 # fused kernel when training on a CPU: with 12 heads of 32 channels, forward and back, 0.66 of its time at 512 in
@@ -193,3 +194,45 @@ def explicit_scores(
         scores_BHTS += bias_HTS
         return scores_BHTS
     return (scores_BHTS.float() if scale_HT is None else scores_BHTS * scale_HT[..., None]) + bias_HTS
+
+
+class Maps:
+    """An `Observer` that keeps what every layer gives every key: in `weights`, by layer, float32 [B, H, T, S].
+
+    length is S, tokens; the queries are those from index `first` on. A key that a query does not see has weight 0.
+    """
+
+    def __init__(self, length: int, first: int = 0) -> None:
+        self.length, self.first = length, first
+        self.weights: dict[int, Tensor] = {}
+
+    def attended(
+        self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
+    ) -> None:
+        """Takes the weights of a chunk of queries."""
+        if layer not in self.weights:
+            batch, heads = weight_BHTS.shape[:2]
+            self.weights[layer] = weight_BHTS.new_zeros(batch, heads, self.length - self.first, self.length)
+        rows = slice(queries.start - self.first, queries.stop - self.first)
+        self.weights[layer][:, :, rows, keys] = weight_BHTS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A plan, and each layer's encoding as the plan and the precision of an evaluation change it: see `Model.setting`.
+
+    The encodings share the model's parameters and buffers, on the device and in the mode, training or evaluation,
+    that the model had. Make another one after changing either. queries_per_chunk: how many queries attention computes
+    at a time where it makes chunks (default: QUERIES_PER_CHUNK). observer: is shown what attention computes
+    (default: nobody is, and nothing is computed for it).
+    """
+
+    plan: Plan
+    encodings: tuple[Encoding, ...]
+    queries_per_chunk: int | None = None
+    observer: Observer | None = None
+
+    def smaller(self) -> "Setting | None":
+        """The same with half the queries in a chunk, for less memory; None where a chunk is one query already."""
+        queries = self.queries_per_chunk or QUERIES_PER_CHUNK
+        return None if queries == 1 else replace(self, queries_per_chunk=queries // 2)

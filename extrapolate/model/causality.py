@@ -23,9 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
+from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.setting import Setting
+from extrapolate.model.model import Model
 from extrapolate.specs.user_files import with_fresh_classes
 
 # The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before
@@ -289,8 +289,8 @@ def _draws(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
 
 def _other_generators() -> tuple[object, ...]:
     """What Python's and NumPy's generators have drawn so far: a resumed training would not repeat that."""
-    _, keys, place, *_ = np.random.get_state()
-    return random.getstate(), bytes(keys), place
+    of_numpy = np.random.get_state(legacy=False)["state"]
+    return random.getstate(), of_numpy["key"].tobytes(), of_numpy["pos"]
 
 
 class _EqualDraws(TorchDispatchMode):

@@ -12,7 +12,7 @@ from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
 from extrapolate.machine.devices import can_compile, device_of, fast_bf16
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.layers import find, layer_encodings
+from extrapolate.model.model import find, layer_encodings
 from extrapolate.runs import config as configs
 from extrapolate.runs import trust
 from extrapolate.runs.config import ImportedConfig, TrainedConfig

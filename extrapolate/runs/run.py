@@ -24,7 +24,7 @@ from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
 from extrapolate.folders import RUN_FILE
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
 from extrapolate.runs import trust

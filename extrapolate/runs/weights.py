@@ -9,7 +9,7 @@ from torch import Tensor
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.model.size import expected_shapes
 from extrapolate.runs import tensors
 

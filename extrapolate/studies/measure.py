@@ -13,12 +13,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from extrapolate.benchmark.process import peak_memory_mib
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.protocols.base import parse_protocol
 from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
+from extrapolate.machine.memory import lifetime_peak_mib
 from extrapolate.runs import trust
 from extrapolate.studies.cores import core_shares, take
 from extrapolate.studies.resolved import Planned, Resolved
@@ -81,7 +81,7 @@ def serve(connection: Connection) -> None:
         input_s = _evaluate(cell, Path(folder) / "run")
     step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
     compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
-    reply(connection, Cost(start_s, compile_s, step_s, input_s, peak_memory_mib()))
+    reply(connection, Cost(start_s, compile_s, step_s, input_s, lifetime_peak_mib()))
 
 
 class _Enough(Exception):  # noqa: N818 (not an error)

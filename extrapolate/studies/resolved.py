@@ -18,7 +18,7 @@ from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences

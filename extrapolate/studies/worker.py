@@ -10,6 +10,7 @@ from pathlib import Path
 
 from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
+from extrapolate.machine.interrupts import Interrupted
 from extrapolate.progress import QUIET, Display, Progress, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
@@ -17,7 +18,6 @@ from extrapolate.studies.cores import take
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.tasks import Ended, Task
-from extrapolate.training.stopping import Interrupted
 
 EVERY_S = 0.2  # between two messages on progress
 

@@ -8,8 +8,8 @@ import torch
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import move_from_constants
+from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig
 
 # What no encoding knows of. So many words that a window and a batch lack most: else their extremes never change.

@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from extrapolate.encodings.plan import Plan
 from extrapolate.machine.distributed import Ranks
-from extrapolate.model.decoder import Model
-from extrapolate.model.setting import Setting
+from extrapolate.model.attention import Setting
+from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.learner import Learner, Part
 

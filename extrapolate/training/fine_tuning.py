@@ -11,7 +11,7 @@ from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve

@@ -19,7 +19,8 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
-from extrapolate.model.decoder import Model
+from extrapolate.machine.interrupts import Interrupted, stop_requests
+from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
@@ -39,11 +40,9 @@ from extrapolate.runs.run import (
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
 from extrapolate.training.causality import check_causality, check_trained
-from extrapolate.training.data import TrainingData
-from extrapolate.training.learner import Learner
+from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
-from extrapolate.training.stopping import Interrupted, stop_requests
 
 SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
 VALIDATIONS = 10  # in the course of a run, the last at its end
@@ -345,7 +344,7 @@ class Training:
         model, optimizer = self.learner.whole()
         if self.ranks.first:
             self.log.sync()
-            progress = state.Progress(self.step, self.log.bytes, self.log.sha256)
+            progress = state.ResumePoint(self.step, self.log.bytes, self.log.sha256)
             state.save(self.run.path / STATE, model, optimizer, progress, self.run.config_sha256)
         self._saved_at = time.monotonic()
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from extrapolate.model.decoder import Model
 from extrapolate.model.llama import Block
+from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 
 # AdamW's learning rates, in multiples of `lr`. Embeddings start 25 times as large as Llama's, and move in larger steps.

@@ -16,7 +16,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.machine.distributed import Ranks
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.data_parallel import DataParallel, LossOf
 from extrapolate.training.optimizer import optimizer_of

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs import tensors
 from extrapolate.runs.weights import load_weights, unique_weights
 
@@ -21,7 +21,7 @@ CPU_GENERATOR, CUDA_GENERATOR = "generator.cpu", "generator.cuda"
 
 
 @dataclass(frozen=True)
-class Progress:
+class ResumePoint:
     """How far a training came: its step, and the length, bytes, and SHA-256 of its log until then."""
 
     step: int
@@ -29,7 +29,7 @@ class Progress:
     log_sha256: str
 
 
-def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: Progress, config_sha256: str) -> None:
+def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: ResumePoint, config_sha256: str) -> None:
     """Writes the state of a training of the configuration with that hash, atomically."""
     found = {f"{MODEL}{name}": tensor for name, tensor in unique_weights(model).items()}
     found |= {f"{MOMENTS}{index}.{name}": tensor for index, name, tensor in _moments(optimizer)}
@@ -39,7 +39,7 @@ def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: Progr
     tensors.write(path, found, {**vars(progress), "config": config_sha256})
 
 
-def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha256: str) -> Progress:
+def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha256: str) -> ResumePoint:
     """Puts a saved state into a fresh model, its optimizer and the random generators, and says how far it came.
 
     Raises UserError if the file is damaged, or belongs to another configuration.
@@ -54,7 +54,7 @@ def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha25
         torch.set_rng_state(found[CPU_GENERATOR])
         if CUDA_GENERATOR in found:
             torch.cuda.set_rng_state(found[CUDA_GENERATOR])
-        return Progress(int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]))
+        return ResumePoint(int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {error!r}; delete {path.parent} and train again") from error
 

@@ -16,8 +16,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.base import extensions
+from extrapolate.model.attention import Maps
 from extrapolate.model.llama import Decoder
-from extrapolate.model.maps import Maps
 
 
 class ExtrapolateConfig(PretrainedConfig):

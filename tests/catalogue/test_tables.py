@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
-from extrapolate.catalogue.tables import TABLES, kind, results_page, table
+from extrapolate.catalogue.tables import TABLES, kind, table
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
 
@@ -158,5 +158,4 @@ def test_the_command_prints_a_table(cli, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     out = cli("columns", "eval_probes.parquet").succeeded().out
     assert all(f" {column.name} " in out for column in table("eval_probes").columns)
-    assert cli("columns", "--markdown").succeeded().out == results_page()
     assert "did you mean 'metrics'" in cli("columns", "metric").error()

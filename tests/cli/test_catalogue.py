@@ -4,8 +4,6 @@ import inspect
 
 import pytest
 
-from extrapolate.catalogue.encodings import encodings_page
-from extrapolate.catalogue.extensions import extensions_page
 from extrapolate.encodings.base import FAMILIES, encodings
 from extrapolate.extensions.base import extensions
 from extrapolate.specs import parameters
@@ -63,11 +61,6 @@ def test_a_users_own_file_is_shown(cli, tmp_path):
         "class Mine(Encoding):\n    '''Does nothing. Source: here.'''\n    display = 'Mine'\n    source = 'here'\n"
     )
     assert "Does nothing." in cli("encodings", "mine.py:Mine").succeeded().out
-
-
-def test_markdown_is_the_page(cli):
-    assert cli("encodings", "--markdown").succeeded().out == encodings_page()
-    assert cli("extensions", "--markdown").succeeded().out == extensions_page()
 
 
 def test_arguments_are_not_taken_for_a_file(cli):

@@ -135,7 +135,7 @@ class TestStop:
 
 
 class TestOutput:
-    @pytest.mark.parametrize("arguments", [["columns"], ["columns", "--markdown"]])
+    @pytest.mark.parametrize("arguments", [["columns"], ["columns", "--json"]])
     def test_who_reads_it_has_gone(self, start, arguments):
         began = start(*arguments, bufsize=0)
         began.stdout.close()
@@ -144,7 +144,7 @@ class TestOutput:
 
     def test_a_full_disk(self, start):
         with open("/dev/full", "w") as full:
-            began = start("columns", "--markdown", stdout=full)
+            began = start("columns", stdout=full)
             _, err = began.communicate(timeout=60)
         assert began.returncode == FAILED
         assert err == "Error: No space left on device; free some space and run the command again\n"

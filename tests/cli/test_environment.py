@@ -12,7 +12,7 @@ import typer
 
 from extrapolate import __version__
 from extrapolate.cli.commands import app
-from extrapolate.machine.extras import DEVELOPERS
+from extrapolate.machine.examination import DEVELOPERS
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "extrapolate")]

@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from extrapolate.catalogue.printed import EXPORT
+import printed
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "export.md"
 
@@ -31,7 +31,7 @@ def test_it_says_where_the_code_is(cli, ckpt: Path, tmp_path: Path) -> None:
 def test_json_has_the_documented_keys(cli, ckpt: Path) -> None:
     (line,) = cli("export", ckpt / "learned", "--out", "out", "--json").succeeded().out.splitlines()
     row = json.loads(line)
-    assert list(row) == [column.name for column in EXPORT.columns]
+    assert list(row) == [column.name for column in printed.EXPORT.columns]
     assert row == {
         "folder": "out",
         "architecture": "ExtrapolateForCausalLM",

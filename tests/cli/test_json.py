@@ -2,24 +2,14 @@
 
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
+import printed
 import pyarrow as pa
 import pytest
 
-from extrapolate import results
-from extrapolate.benchmark import encodings as encoding_speeds
-from extrapolate.benchmark import rows, startup
-from extrapolate.benchmark.evaluation import Cost
-from extrapolate.benchmark.evaluation import Variant as Evaluated
-from extrapolate.benchmark.startup import FLOOR, Program
-from extrapolate.benchmark.tokenizing import Speed
-from extrapolate.benchmark.tokenizing import Variant as Tokenized
-from extrapolate.benchmark.training import Speed as Steps
-from extrapolate.benchmark.training import Variant as Trained
-from extrapolate.catalogue import printed
+from extrapolate import benchmark, results
 from extrapolate.cli.commands import app
 from extrapolate.cli.render import print_json
 from extrapolate.studies import sweep as sweeping
@@ -49,13 +39,12 @@ max_targets = 256
 def speeds(monkeypatch):
     """Nothing is measured: `learned` does not reach the second length of `bench --encodings`."""
     found = {
-        "rope": encoding_speeds.EncodingSpeed(100.0, {1: 300.0, 16: 200.0}, 50.0, 80.0),
-        "learned": encoding_speeds.EncodingSpeed(150.0, {1: 330.0, 16: None}, 50.0, 80.0),
+        "rope": benchmark.EncodingSpeed(100.0, {1: 300.0, 16: 200.0}, 50.0, 80.0),
+        "learned": benchmark.EncodingSpeed(150.0, {1: 330.0, 16: None}, 50.0, 80.0),
     }
-    monkeypatch.setattr(encoding_speeds, "measure_encodings", lambda *_: iter(found.items()))
+    monkeypatch.setattr(benchmark, "measure_encodings", lambda *_: iter(found.items()))
     each = {"rope-s0": 1.5}
     monkeypatch.setattr(sweeping, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))
-    monkeypatch.setattr(startup, "programs", lambda: [FLOOR, Program("python", ("-c", "pass"))])
 
 
 @pytest.fixture
@@ -111,7 +100,7 @@ COMMANDS = [
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
     ("doctor", [], printed.DOCTOR),
     ("bench", ["--encodings"], printed.BENCH),
-    ("bench", ["--start-up"], printed.BENCH),
+    ("bench", ["--seq-len", "8", "--no-compile", "--seconds", "0.1"], printed.BENCH),
     ("encodings", [], printed.ENCODINGS),
     ("encodings", ["t5", "rope"], printed.ENCODINGS),
     ("extensions", [], printed.EXTENSIONS),
@@ -123,7 +112,6 @@ COMMANDS = [
 def quick_examination(monkeypatch):
     """A machine is examined without compiling."""
     monkeypatch.setattr("torch.compile", lambda function: function)
-    monkeypatch.setattr("extrapolate.machine.examination._SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("speeds", "study", "quick_measurements", "quick_examination")
@@ -168,7 +156,7 @@ def test_every_option_is_documented_and_every_table_belongs_to_one():
     group = typer.main.get_group(app)
     having = {name for name, command in group.commands.items() if any("--json" in o.opts for o in command.params)}
     assert {"eval-lengths", *(command for command, _, _ in COMMANDS)} <= having
-    said = "\n".join(printed.json_section())
+    said = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
     assert all(f"`extrapolate {name}" in said for name in having)
     assert {described.name for _, _, described in COMMANDS} == {one.name for one in printed.PRINTED}
 
@@ -179,35 +167,4 @@ def test_numbers_that_json_does_not_have_are_text(capsys):
 
 
 def test_two_forms_of_output_are_refused(refused):
-    for command in (["encodings"], ["extensions"], ["columns"], ["bench", "--all"]):
-        refused([*command, "--json", "--markdown"], "give one of --markdown and --json")
-
-
-def test_ratios_of_a_benchmark_are_those_to_its_peer(cli, speeds):
-    found = {(row["who"], row["mode"]): row for row in lines_of(cli("bench", "--encodings", "--json"))}
-    assert found["learned", "eager"]["of_peer"] == 1.5
-    assert found["learned", "1x fp32"]["of_peer"] == pytest.approx(1.1)
-    assert ("learned", "16x fp32") not in found
-    costs = {
-        Evaluated("extrapolate", "windows", "fp32"): Cost(2.0, 10.0, (4.0,), 100),
-        Evaluated("plain loop", "windows", "fp32"): Cost(5.0, 10.0, (4.0,), 100),
-        Evaluated("extrapolate", "windows", "bf16"): Cost(1.0, 10.0, (4.0,), 100),
-    }
-    assert [row.of_peer for row in rows.of_evaluation("tiny", costs)] == [2.5, 1.0, None]
-    tokenized = {
-        Tokenized("extrapolate", 2): Speed(1.0, 8.0, 100.0),
-        Tokenized("datasets", 2, "encode_batch_fast", 1000): Speed(2.0, 4.0, 100.0),
-        Tokenized("datasets", 2, "encode_batch", 1000): Speed(4.0, 2.0, 100.0),
-        Tokenized("datasets", 1, "encode_batch", 1000): Speed(8.0, 1.0, 100.0),
-    }
-    assert [row.of_peer for row in rows.of_tokenizing(tokenized)] == [2.0, 1.0, 0.5, 1.0]
-    trained = {
-        Trained("extrapolate", "fp32", compiled=True): Steps([1.0, 2.0], 100, 10.0, 0.0),
-        Trained("transformers", "fp32", compiled=True): Steps([2.0, 4.0], 100, 10.0, 0.5),
-        Trained("floor", "fp32"): Steps([0.5, 1.0], 100, 10.0, 0.0),
-    }
-    made = list(rows.of_training("tiny", trained))
-    assert [(row.mode, row.of_floor, row.of_peer, row.disturbed) for row in made] == [
-        ("fp32 compiled", 0.5, None, True), ("fp32 compiled", None, None, True), ("fp32", 1.0, None, True)
-    ]  # fmt: skip
-    check_rows(map(asdict, made), printed.BENCH.columns)
+    refused(["encodings", "rope", "--json", "--plot", "rope.png"], "give one of --plot and --json")

@@ -35,7 +35,7 @@ def test_constants_are_those_of_the_class():
         ("tokenize", [*map(form, sources.names()), *kinds.names(), *processes.names()]),
         ("train", [*PRESETS, *probes.names()]),
         ("eval-lengths", [*protocols.names(), *probes.names()]),
-        ("bench", [*PRESETS, *protocols.names()]),
+        ("bench", PRESETS),
     ],
 )
 def test_help_lists_them(cli, command, words, monkeypatch):

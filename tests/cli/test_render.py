@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.cells import cell_len
 
-from extrapolate.benchmark import encodings as benchmark
+from extrapolate import benchmark
 from extrapolate.cli.render import PIPE_WIDTH, Column, Kind, fold, print_columns, print_line, print_table, print_text
 
 WIDTHS = (40, 60, 80, 100, 200)

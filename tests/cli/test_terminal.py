@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from extrapolate.cli.render import print_table
 from extrapolate.cli.sparkline import sparklines
-from extrapolate.terminal import Progress
+from extrapolate.terminal import ProgressBar
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -95,7 +95,7 @@ def test_nothing_is_coloured_where_the_user_wants_no_colour(terminal, monkeypatc
         monkeypatch.setenv("NO_COLOR", "1")
     screen = terminal()
     print_table(LOSSES, "windows")
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("training", 1, 2)
     written = screen.getvalue()
     assert "training" in written
@@ -104,7 +104,7 @@ def test_nothing_is_coloured_where_the_user_wants_no_colour(terminal, monkeypatc
 
 def test_no_terminal_is_sent_any_code(capsys):
     print_table(LOSSES, "windows")
-    with Progress("tokens") as progress:
+    with ProgressBar("tokens") as progress:
         progress.update("training", 2, 2)
     written = capsys.readouterr()
     assert "\x1b" not in written.out + written.err

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from extrapolate.contract.scale import check_scale
-from extrapolate.contract.subject import SIZES, new
+from extrapolate.contract.small_model import SIZES, fresh_model
 from extrapolate.errors import UserError
-from extrapolate.model.decoder import Model
 from extrapolate.model.llama import Block
+from extrapolate.model.model import Model
 
 FILE = Path("mine.py")
 L = 16
@@ -45,13 +45,13 @@ def values(model: Model) -> int:
 
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
 def test_a_planted_advantage_is_found(plant: Callable[[Model], object]) -> None:
-    model = new("rope", {}, L)
+    model = fresh_model("rope", {}, L)
     with torch.no_grad():
         plant(model)
     with pytest.raises(UserError, match="its model starts with other weights than one without an encoding"):
-        check_scale(model, new("none", {}, L), FILE)
+        check_scale(model, fresh_model("none", {}, L), FILE)
 
 
 def test_weights_of_another_seed_are_other_weights() -> None:
     with pytest.raises(UserError, match="other weights"):
-        check_scale(new("rope", {}, L), Model(SIZES, "none", {}, L).eval(), FILE)
+        check_scale(fresh_model("rope", {}, L), Model(SIZES, "none", {}, L).eval(), FILE)

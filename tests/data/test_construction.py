@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate.data import build as building
-from extrapolate.data import writing
+from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.construction import PROGRESS, Construction, begin
 from extrapolate.data.sources import open_source
@@ -23,9 +23,9 @@ from extrapolate.files import read_json
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from extrapolate.data import build, tokenizing, writing
+from extrapolate.data import build, shards, tokenizing
 from extrapolate.data.sources import open_source
-writing.SHARD_TOKENS, build.BATCH_CHARACTERS = 300, 1000
+shards.SHARD_TOKENS, build.BATCH_CHARACTERS = 300, 1000
 tokenizing.SMALL_CHARACTERS = int(sys.argv[3])
 flush, left = os.fsync, int(sys.argv[1])
 def fsync(descriptor):
@@ -45,7 +45,7 @@ SETTINGS = StoreSettings(source="texts", vocab_size=280, min_heldout_tokens=40)
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Twenty files, of which two are the same; shards are small."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(writing, "SHARD_TOKENS", 300)
+    monkeypatch.setattr(shards, "SHARD_TOKENS", 300)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 1000)
     folder, draws = tmp_path / "texts", random.Random(0)
     folder.mkdir()
@@ -151,7 +151,7 @@ def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:
 def test_who_goes_on_holds_out_nothing_that_the_tokenizer_learned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "SHARD_TOKENS", 50)
+    monkeypatch.setattr(shards, "SHARD_TOKENS", 50)
     tokenizer = train_bpe(["one two three"], 257)
     begin(tmp_path, {}, tokenizer, bytes(8))
     for number in range(8):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from extrapolate.data.documents import Document
-from extrapolate.data.learning import Learning
+from extrapolate.data.heldout import Learning
 
 
 def documents(sizes: list[int]) -> list[Document]:

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from extrapolate.data.mixture import MixedWindows, Mixture
+from extrapolate.data.mixture import MixedWindows, Mixture, TrainingWindows
 from extrapolate.data.probes.base import Vocabulary
-from extrapolate.data.windows import TrainingWindows
 
 L = 24
 VOCABULARY = Vocabulary(300, 7)

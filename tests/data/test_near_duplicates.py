@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.data import writing
+from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.near_duplicates import CHAPTER, COMMON, NearDuplicates, find
+from extrapolate.data.on_disk import Records
 from extrapolate.data.passages import PASSAGE, passages
-from extrapolate.data.records import Records
 from extrapolate.data.sources import open_source
 from extrapolate.data.store import SPLITS, Store
 from extrapolate.data.tokenizer import learn_bpe
@@ -187,7 +187,7 @@ def test_where_all_are_one_group_none_can_be_held_out(
 def test_who_goes_on_finds_what_was_read_before(
     lost: bool, documents: list[Document], tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "SHARD_TOKENS", 100_000)
+    monkeypatch.setattr(shards, "SHARD_TOKENS", 100_000)
     (tmp_path / "books").mkdir()
     for number, document in enumerate(documents):
         (tmp_path / "books" / f"{number:02}.txt").write_text(document.text)

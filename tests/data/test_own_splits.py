@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.data import writing
+from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import OTHER, Document
 from extrapolate.data.store import SPLITS, Store
@@ -35,7 +35,7 @@ def learned(store: Store) -> set[str]:
 
 
 def test_splits_that_the_source_names_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "SHARD_TOKENS", 400)
+    monkeypatch.setattr(shards, "SHARD_TOKENS", 400)
     store = build_store(documents(NAMED), replace(SETTINGS, vocab_size=460), tmp_path / "store")
     assert splits(store) == dict(zip(WORDS, NAMED, strict=True))
     assert store.split("train").ids == WORDS[8:]

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from extrapolate import files
 from extrapolate.data import build as building
-from extrapolate.data import shards, writing
+from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.sources import open_source
@@ -41,8 +41,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store in many small pieces: batches of documents, record batches, files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "BATCH_CHARACTERS", 1000)
-        patch.setattr(writing, "BATCH_TOKENS", 250)
-        patch.setattr(writing, "SHARD_TOKENS", 600)
+        patch.setattr(shards, "BATCH_TOKENS", 250)
+        patch.setattr(shards, "SHARD_TOKENS", 600)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models
 
 from extrapolate import files
 from extrapolate.data import build as building
-from extrapolate.data import shards, writing
+from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.manifest import FORMAT
@@ -42,8 +42,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with several files of training tokens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "BATCH_CHARACTERS", 1000)
-        patch.setattr(writing, "BATCH_TOKENS", 250)
-        patch.setattr(writing, "SHARD_TOKENS", 300)
+        patch.setattr(shards, "BATCH_TOKENS", 250)
+        patch.setattr(shards, "SHARD_TOKENS", 300)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
 
 

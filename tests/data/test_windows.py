@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extrapolate.data.mixture import TrainingWindows
 from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
-from extrapolate.data.windows import TrainingWindows
 
 TOKENS = 1000
 

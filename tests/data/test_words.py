@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from extrapolate.data.tokenizer import train_bpe
-from extrapolate.data.words import blocks, without_long_words, words
+from extrapolate.data.tokenizer import blocks, train_bpe, without_long_words, words
 
 # All that regular expressions have ever taken for white space, and what stands beside it in the pattern.
 SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u180e\u2000\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"

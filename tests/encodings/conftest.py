@@ -7,7 +7,7 @@ import torch
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 VARIANTS = [
     "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",

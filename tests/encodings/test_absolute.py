@@ -14,7 +14,7 @@ from extrapolate.encodings.exqpe import ExQPE
 from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.sinusoidal import Sinusoidal
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32)
 NAMES = {"expe": ExPE, "exqpe": ExQPE}

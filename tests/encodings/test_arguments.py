@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 SMALL = Dims(width=32, heads=2, head_dim=16, seq_len=16, layers=2)
 LARGE = Dims(width=512, heads=8, head_dim=64, seq_len=2048, layers=12)

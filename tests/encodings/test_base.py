@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 

@@ -14,8 +14,7 @@ from extrapolate.encodings.alibi import slopes
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 B, H, K = 2, 4, 8
 DIMS = Dims(width=H * K, heads=H, head_dim=K, seq_len=32, layers=3)

@@ -15,7 +15,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 B, H, K, D = 2, 2, 8, 20
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=16)

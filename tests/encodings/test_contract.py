@@ -8,13 +8,12 @@ import torch
 from extrapolate import specs
 from extrapolate.contract.causality import check_causality
 from extrapolate.contract.scale import check_scale
-from extrapolate.contract.subject import new, resolved_factor, tokens
+from extrapolate.contract.small_model import fresh_model, resolved_factor, tokens
 from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, layers_of
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import check
-from extrapolate.model.layers import find, layer_encodings
+from extrapolate.model.model import Model, find, layer_encodings
 
 L = 16
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
@@ -181,7 +180,7 @@ def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: 
 
 def test_what_is_not_position_starts_as_without_an_encoding(name: str) -> None:
     spec = specs.parse(name)
-    check_scale(new(spec.name, spec.arguments, L), new("none", {}, L), Path(name))
+    check_scale(fresh_model(spec.name, spec.arguments, L), fresh_model("none", {}, L), Path(name))
 
 
 def test_docstring_is_what_a_reader_learns_from(name: str) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.hope import HoPE
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)

@@ -12,7 +12,7 @@ from torch import Tensor
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.kerple import KERPLE
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.training.loop import train
 

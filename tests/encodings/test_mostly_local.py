@@ -11,7 +11,7 @@ import torch
 from extrapolate.encodings.base import Dims, Spectrum
 from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.rope import RoPE
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32)
 

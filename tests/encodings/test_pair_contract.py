@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Context, Dims, Encoding
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=64, layers=3)
 # As the branches of an extension have them: queries and keys of one window, each with positions of their own.

@@ -14,8 +14,7 @@ from extrapolate.encodings.base import Context, Dims, Encoding
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=512, layers=2)
 POS_T = torch.tensor(POSITIONS_T)

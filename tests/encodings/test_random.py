@@ -9,8 +9,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L, layers=3)

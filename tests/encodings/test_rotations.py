@@ -7,7 +7,7 @@ import torch
 
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.extensions import recipe
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 ROTATING = {"rope", "p-rope", "partial-rope", "hope", "rnope", "local-global", "xpos", "pope", "random"}

@@ -8,8 +8,7 @@ from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 DIMS = Dims(32, 2, 16, seq_len=16)
 

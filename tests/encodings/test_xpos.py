@@ -13,7 +13,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, scaled_product
 from extrapolate.encodings.xpos import XPos
 from extrapolate.model.attention import Scoring, attend
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 K = 16
 DIMS = Dims(width=64, heads=4, head_dim=K, seq_len=32)

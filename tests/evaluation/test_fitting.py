@@ -8,7 +8,7 @@ from extrapolate.evaluation import fitting
 from extrapolate.evaluation.fitting import lowest
 from extrapolate.extensions.recipe import parse
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 
 @pytest.mark.parametrize("valley", [-0.5, -0.2, 0.0, 0.31, 0.999])

@@ -21,8 +21,8 @@ from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.window_losses import measure
-from extrapolate.model.decoder import Model
-from extrapolate.model.setting import Setting
+from extrapolate.model.attention import Setting
+from extrapolate.model.model import Model
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 

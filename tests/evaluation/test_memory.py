@@ -18,7 +18,7 @@ from extrapolate.evaluation.memory import OutOfMemoryError, of_memory
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.progress import Quiet
 
 L = 16

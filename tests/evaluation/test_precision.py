@@ -10,8 +10,7 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 SIZES = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
 TOKENS = torch.randint(0, 61, (2, 48), generator=torch.Generator().manual_seed(0))

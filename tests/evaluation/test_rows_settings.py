@@ -10,7 +10,7 @@ from extrapolate import __version__, results
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.extensions.recipe import parse
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.config import (
     DataConfig,
     EncodingConfig,

@@ -23,7 +23,7 @@ from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve

@@ -16,7 +16,7 @@ from extrapolate.evaluation.protocols.base import CONTROL, protocols
 from extrapolate.evaluation.targets import in_order
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L, V = 8, 43
 LENGTHS = [L, 2 * L, 4 * L]

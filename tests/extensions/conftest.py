@@ -12,7 +12,7 @@ from extrapolate import specs
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.model import attention, branches
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 VOCAB_SIZE, WIDTH, HEAD_DIM = 61, 32, 16
 

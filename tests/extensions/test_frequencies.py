@@ -16,8 +16,7 @@ from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions import recipe
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 CPU = torch.device("cpu")
 RISING = ",".join(f"{1 + m / 3:.4f}" for m in range(8))

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from extrapolate.extensions import recipe
 from extrapolate.model import attention, branches
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L, LENGTH, CHUNK, HEADS = 16, 256, 4, 2
 

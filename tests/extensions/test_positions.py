@@ -17,7 +17,7 @@ from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.t5 import T5
 from extrapolate.extensions import recipe
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L, WIDTH = 16, 32
 POSITIONAL = [

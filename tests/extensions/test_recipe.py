@@ -15,7 +15,7 @@ from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 HERE = Path(__file__).parent
 ENCODINGS = HERE.parent / "encodings"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions import recipe
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L = 16
 ROPE = [10 ** (-m / 2) for m in range(8)]  # 16 channels, theta 10 000

@@ -25,13 +25,12 @@ from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.interop import huggingface
-from extrapolate.interop.huggingface.architectures import ARCHITECTURES, ONLY, TEXT_OF, completed
-from extrapolate.interop.huggingface.fields import Fields
-from extrapolate.interop.huggingface.layer_kinds import OF_LAYERS
+from extrapolate.interop.huggingface.config import ARCHITECTURES, ONLY, TEXT_OF, Fields, completed
+from extrapolate.interop.huggingface.rotary import OF_LAYERS
 from extrapolate.interop.huggingface.scaling import ROPE_FIELDS, ROPE_SHARED
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.model.size import check_training, expected_shapes, parameter_count
 from extrapolate.runs.config import ImportedConfig, read_config_file, validate, validate_as
 from extrapolate.runs.resolve import read_file, with_resolved_encoding

@@ -12,8 +12,8 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import extensions
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.hooks import move_from_constants
+from extrapolate.model.model import Model
 
 pytestmark = pytest.mark.gpu
 L, N = 16, 256

@@ -10,7 +10,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.inspection.measurements.base import Value, measurements
 from extrapolate.inspection.subject import Inspected
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L, VOCAB, WIDTH, HEADS, K = 16, 50, 32, 2, 16
 Found = Mapping[tuple[str, int | None, int | None, float | None], Value]

@@ -10,7 +10,7 @@ from extrapolate.encodings.base import EMBEDDED, encodings
 from extrapolate.extensions import recipe
 from extrapolate.inspection.views import scores, views
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 L = 16
 

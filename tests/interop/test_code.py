@@ -9,7 +9,7 @@ from extrapolate.encodings.base import encodings
 from extrapolate.extensions.base import extensions
 from extrapolate.interop.code import code_of
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 dynamic = pytest.importorskip("transformers.dynamic_module_utils")
 

@@ -43,9 +43,9 @@ STARTS = {
     "    print(child.receive(), flush=True)\n"
     "    child.receive()\n",
     "measurement": "import os\n"
-    "from extrapolate.benchmark.process import kept\n"
+    "from extrapolate.machine.children import worker\n"
     "from test_children import for_ever\n"
-    "with kept() as pool:\n"
+    "with worker() as pool:\n"
     "    print(pool.submit(os.getpid).result(), flush=True)\n"
     "    pool.submit(for_ever).result()\n",
 }

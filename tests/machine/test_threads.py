@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from extrapolate.machine.threads import SPINS, wait_briefly
+from extrapolate.machine.limits import SPINS, wait_briefly
 
 
 def test_a_setting_is_made_where_there_is_none() -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 import pytest
 
 from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=32, heads=4, head_dim=8, seq_len=64, layers=2)
 HEAD = """

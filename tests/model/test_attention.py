@@ -10,8 +10,7 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 
 B, H, K = 2, 4, 8
 

@@ -10,10 +10,9 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
 from extrapolate.model.dropout import Dropout
-from extrapolate.model.layers import layer_encodings
 from extrapolate.model.llama import Attention, FeedForward, SSMax
+from extrapolate.model.model import Model, layer_encodings
 from extrapolate.runs.config import DataConfig, EncodingConfig, TrainedConfig
 from extrapolate.runs.resolve import run_name
 from extrapolate.runs.training_config import TrainingConfig
@@ -21,7 +20,7 @@ from extrapolate.runs.training_config import TrainingConfig
 
 def with_llama_weights(sizes: ModelConfig) -> tuple[Model, torch.nn.Module]:
     """Our model and transformers' of the same sizes, with the same random weights."""
-    from extrapolate.benchmark.training import transformers_llama
+    from training_speed import transformers_llama
 
     return with_weights_of(transformers_llama(sizes, max_length=512).eval(), sizes)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 DISTANCE = "(pos_T[:, None] - pos_S[None, :]).clamp(min=0)"
 

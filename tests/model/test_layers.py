@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate.encodings.rope import RoPE
-from extrapolate.model.layers import find
+from extrapolate.model.model import find
 
 SOURCE = """
 from extrapolate.encodings.base import Encoding

@@ -3,8 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.model import loss
-from extrapolate.model.loss import cross_entropy
+from extrapolate.model import model
+from extrapolate.model.model import cross_entropy
 
 
 def reference(logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
@@ -21,7 +21,7 @@ def test_loss_and_gradient_are_torchs(
     dtype: torch.dtype, near: float, weighted: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(model, "CHUNK_ELEMENTS", chunk)
     logits = (5 * torch.randn(103, 57)).to(dtype)
     logits[3] += 200  # far from 0: only differences count
     logits[4, 7] = -1e4

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate.model.norm import RMSNorm
+from extrapolate.model.llama import RMSNorm
 
 EPS = 1e-5
 

@@ -6,7 +6,7 @@ import pytest
 
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 
 class TestClass:

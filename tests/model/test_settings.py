@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from extrapolate.model import llama
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 SIZES: dict[str, Any] = {"vocab_size": 31, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8}
 

@@ -11,8 +11,7 @@ from extrapolate.errors import UserError
 from extrapolate.machine.memory import peak_mib
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import Model, layer_encodings
 from extrapolate.model.size import check_training, expected_shapes, parameter_count
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.weights import unique_weights

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig, differences, read_config_file, validate
 from extrapolate.runs.presets import PRESETS, preset
 from extrapolate.runs.training_config import TrainingConfig

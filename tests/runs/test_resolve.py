@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from extrapolate.data.store import Store
 from extrapolate.machine import devices
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name

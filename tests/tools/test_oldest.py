@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from extrapolate.machine.extras import DEVELOPERS
+from extrapolate.machine.examination import DEVELOPERS
 
 ROOT = Path(__file__).parents[2]
 

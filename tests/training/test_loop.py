@@ -22,8 +22,8 @@ from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
-from extrapolate.training.data import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.data_parallel import DataParallel
+from extrapolate.training.learner import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.loop import Training, initial_model, train
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from extrapolate.data.store import Store
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.training.data import TrainingData
+from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training
 from extrapolate.training.optimizer import Muon, learning_rate, optimizer_of, orthogonal
 

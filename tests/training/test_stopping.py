@@ -17,14 +17,14 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.machine.interrupts import Interrupted, stop_requests
 from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
-from extrapolate.training.data import TrainingData
+from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training, train
-from extrapolate.training.stopping import Interrupted, stop_requests
 
 STEP = 128  # tokens of a step
 

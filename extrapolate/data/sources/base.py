@@ -1,10 +1,12 @@
-"""What a source with a name is. Everything that no name begins is a path: see `sources/local`."""
+"""What a source with a name is, and how the text of a row is read. Everything that no name begins is a path."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from extrapolate import specs
-from extrapolate.data.documents import Source
+from extrapolate.data.documents import OTHER, Source
+from extrapolate.errors import UserError
 
 
 class NamedSource(ABC):
@@ -27,3 +29,34 @@ sources: specs.Registry[NamedSource] = specs.Registry("source")
 def form(name: str) -> str:
     """How a source is asked for: `stdlib`, or `hf:NAME`."""
     return f"{name}:{sources[name].argument}" if sources[name].argument else name
+
+
+SPLIT = "split"  # the column
+_SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(["validation", "valid", "val", "dev"], "validation")
+
+
+def text_of(row: Mapping[str, object], field: str, place: str) -> str:
+    """The text in a row's field. Raises UserError, naming the place, where there is none or it cannot be encoded."""
+    if field not in row:
+        raise UserError(missing(field, list(row), place))
+    text = row[field]
+    if not isinstance(text, str):
+        raise UserError(f"{place}: '{field}' is {type(text).__name__}, not text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
+        raise UserError(f"{place}: '{field}' is not valid Unicode: {error}") from error
+    return text
+
+
+def split_of(row: Mapping[str, object], field: str) -> str | None:
+    """What the row's column `split` says, as `Document` has it; `field` is the column of text."""
+    if SPLIT not in row or field == SPLIT:
+        return None
+    named = row[SPLIT]
+    return _SPLITS.get(named, OTHER) if isinstance(named, str) else OTHER
+
+
+def missing(field: str, names: Sequence[str], place: str) -> str:
+    """What to say where a table has no such field."""
+    return f"{place} has no '{field}'; it has {', '.join(names) or 'nothing'}: choose one with `text_field`"

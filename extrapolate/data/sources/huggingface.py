@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document, check_size
-from extrapolate.data.sources.base import NamedSource, sources
-from extrapolate.data.sources.fields import split_of, text_of
+from extrapolate.data.sources.base import NamedSource, sources, split_of, text_of
 from extrapolate.errors import UserError
 
 

@@ -87,8 +87,8 @@ class Protocol(ABC):
     max_targets: the most tokens it scores, unless asked otherwise; a protocol whose windows score few of their tokens
     costs more a target. paper: whether published tables are made with it; its tables are a report's main ones.
     positions: whether it scores targets all over its windows, so that a report shows the loss by position. by_window:
-    whether its published figures count every window alike. benchmark_share: its targets in `bench --evaluation` for
-    each of `windows`. drawn_tokens: the length of the document in its picture, which has windows of up to 32 tokens.
+    whether its published figures count every window alike. drawn_tokens: the length of the document in its picture,
+    which has windows of up to 32 tokens.
     """
 
     bos: bool = False
@@ -97,7 +97,6 @@ class Protocol(ABC):
     paper: ClassVar[bool] = False
     positions: ClassVar[bool] = False
     by_window: ClassVar[bool] = False
-    benchmark_share: ClassVar[float] = 1 / 16
     drawn_tokens: ClassVar[int] = 33  # one window of the longest length, and the last target
 
     @property

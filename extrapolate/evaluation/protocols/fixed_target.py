@@ -19,7 +19,6 @@ class FixedTarget(Protocol):
     longest window, a length is below L/2, or the number of targets holds no block.
     """
 
-    benchmark_share = 1 / 32
     drawn_tokens = 41  # two blocks of L/2 more
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:

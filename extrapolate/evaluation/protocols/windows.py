@@ -22,7 +22,6 @@ class DisjointWindows(Protocol):
     max_targets = 131_072
     paper = True
     positions = True
-    benchmark_share = 1.0
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         span = math.lcm(seq_len, *lengths)

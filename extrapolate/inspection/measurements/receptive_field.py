@@ -15,7 +15,7 @@ from torch import Tensor
 from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements, powers_of_two
 from extrapolate.inspection.subject import Inspected, is_decoder
 from extrapolate.machine.limits import memory_limit
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 
 SHARE = 0.99  # of the gradient, as in the paper
 # Memory is measured at these lengths, tokens: a third of a second, and beyond those where attention is always explicit.

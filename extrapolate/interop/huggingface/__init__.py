@@ -5,7 +5,7 @@ What the decoder cannot reproduce exactly is refused, by the name of the field t
 
 from extrapolate.interop.huggingface.rotary import Rotary as Rotary
 from extrapolate.interop.huggingface.rotary import rotary_of as rotary_of
-from extrapolate.interop.huggingface.sizes import sizes_of as sizes_of
 from extrapolate.interop.huggingface.source import Source as Source
 from extrapolate.interop.huggingface.source import find as find
+from extrapolate.interop.huggingface.source import sizes_of as sizes_of
 from extrapolate.interop.huggingface.weights import weights_of as weights_of

@@ -3,7 +3,7 @@
 import math
 
 from extrapolate import specs
-from extrapolate.interop.huggingface.fields import Fields, short
+from extrapolate.interop.huggingface.config import Fields, short
 
 # What each type of rotary embedding may say, and what it may leave out.
 ROPE_FIELDS: dict[str, tuple[set[str], set[str]]] = {

@@ -1,14 +1,16 @@
-"""The files of a checkpoint, in a local folder or of the Hugging Face Hub."""
+"""The files of a checkpoint, in a local folder or of the Hugging Face Hub, and the sizes of its model."""
 
 import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.interop.huggingface.architectures import completed
-from extrapolate.interop.huggingface.fields import Fields, short
+from extrapolate.interop.huggingface.config import ACTIVATIONS, Fields, architecture_of, completed, short
+from extrapolate.model.config import ModelConfig
 
 WEIGHTS, INDEX, CONFIG, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json"
 NEEDED = [CONFIG, TOKENIZER, WEIGHTS, INDEX, "model-*.safetensors"]
@@ -84,3 +86,36 @@ def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:
     if missing := [path.name for path in found if not path.is_file()]:
         raise UserError(f"hf:{name} lacks {', '.join(missing)}, which its {INDEX} names: {folder}")
     return found
+
+
+def sizes_of(source: Source) -> ModelConfig:
+    """The model's sizes. Raises UserError if the configuration lacks one, or they do not fit."""
+    config, architecture = source.config, architecture_of(source.config)
+    heads = config.whole("num_attention_heads")
+    width = config.whole("hidden_size")
+    if config.values.get("head_dim") is None and width % heads:
+        raise config.error(f"hidden_size {width} is not a multiple of {heads} heads")
+    kv_heads = heads if config.values.get("num_key_value_heads") is None else config.whole("num_key_value_heads")
+    if heads % kv_heads:
+        raise config.error(f"num_key_value_heads is {kv_heads}, of {heads} heads")
+    sizes = dict(
+        vocab_size=config.whole("vocab_size"),
+        width=width,
+        layers=config.whole("num_hidden_layers"),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=width // heads if config.values.get("head_dim") is None else config.whole("head_dim"),
+        dropout=0.0,
+        ff_width=config.whole("intermediate_size"),
+        tied_embeddings=config.flag("tie_word_embeddings"),
+        norm_eps=config.number("rms_norm_eps", 1e-6),
+        qk_norm=architecture.qk_norm,
+        qkv_bias=config.flag("attention_bias") if architecture.qkv_bias is None else architecture.qkv_bias,
+        activation=ACTIVATIONS[config.values[architecture.activation]],
+        post_norms=architecture.post_norms,
+    )
+    try:
+        return ModelConfig.model_validate(sizes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise config.error(f"{first['loc'][0]} cannot be: {first['msg']}") from None

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from extrapolate.errors import UserError
-from extrapolate.interop.huggingface.architectures import architecture_of
+from extrapolate.interop.huggingface.config import architecture_of
 from extrapolate.interop.huggingface.rotary import rotary_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import ModelConfig

@@ -11,7 +11,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.inspection.measurements.attention import edges_of
-from extrapolate.model.layers import layer_encodings
+from extrapolate.model.model import layer_encodings
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L)

@@ -14,7 +14,7 @@ from torch import Tensor
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.extensions import recipe as recipes
 from extrapolate.interop import huggingface
-from extrapolate.model.decoder import Model
+from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights
 
 SIZES: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extrapolate.interop.huggingface.layer_kinds import LayerKinds, layer_kinds
+from extrapolate.interop.huggingface.rotary import LayerKinds, layer_kinds
 from extrapolate.names import LONGEST
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 12}

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.local.base import FileKind, decoded_file, holds_text, kinds
-from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_file, holds_text, kinds
 
 _LEFT_OUT = ["head", "script", "style", "template", "noscript", "svg", "math", "iframe", "object", "textarea", "select"]
 _BLOCKS = (

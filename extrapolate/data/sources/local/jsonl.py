@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.fields import split_of, text_of
-from extrapolate.data.sources.local.base import FileKind, decoded, kinds
-from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.data.sources.base import split_of, text_of
+from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded, kinds
 from extrapolate.errors import UserError
 
 

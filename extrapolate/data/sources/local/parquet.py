@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.fields import SPLIT, missing, split_of, text_of
-from extrapolate.data.sources.local.base import FileKind, kinds
-from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.data.sources.base import SPLIT, missing, split_of, text_of
+from extrapolate.data.sources.local.base import FileKind, LocalFile, kinds
 from extrapolate.errors import UserError
 
 # A row may be a book, and a table of them a single group of rows: little is read at a time.

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.local.base import FileKind, decoded_file, holds_text, kinds
-from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_file, holds_text, kinds
 from extrapolate.errors import UserError
 
 # No other file is read, nobody's settings are taken, and what is wrong with a text is not printed.

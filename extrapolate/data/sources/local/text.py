@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources.local.base import FileKind, decoded_file, kinds
-from extrapolate.data.sources.local.file import LocalFile
+from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_file, kinds
 
 
 @kinds.register(".txt")

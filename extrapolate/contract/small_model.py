@@ -1,0 +1,63 @@
+"""A small model with the encoding that is checked, and how far it reaches."""
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims
+from extrapolate.errors import UserError
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.hooks import HOOKS, move_from_constants
+from extrapolate.model.model import Model
+from extrapolate.specs.user_files import described
+
+SIZES = ModelConfig.model_validate(
+    {"vocab_size": 61, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+)
+
+
+def small_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
+    """A model in eval mode; the encoding's parameters that start as one constant are moved from there.
+
+    Raises UserError if the encoding cannot be built.
+    """
+    model = Model(SIZES, name, arguments, seq_len)
+    with torch.no_grad():
+        move_from_constants(model.encodings)
+    return model.eval()
+
+
+def fresh_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
+    """A model in eval mode as a training begins with it, by one seed. Raises UserError if it cannot be built."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return Model(SIZES, name, arguments, seq_len).eval()
+
+
+def dims_of(seq_len: int) -> Dims:
+    """What an encoding of that model knows of it."""
+    return Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)
+
+
+def resolved_factor(model: Model, factor: int) -> int:
+    """factor times L in tokens, or as far as the encoding is defined."""
+    length = factor * model.seq_len
+    return min(length, *(encoding.max_length or length for encoding in model.encodings))
+
+
+def tokens(model: Model, length: int, rows: int = 2) -> Tensor:
+    """Random tokens, the same for the same arguments, [rows, length]."""
+    return torch.randint(0, model.config.vocab_size, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def failure(error: Exception, file: Path, case: str = "") -> UserError:
+    """An error of the model as one that names the hook it came from. `case` says where, ` at 64 tokens`."""
+    if isinstance(error, UserError):
+        return error
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    hook = next((name for name in names if name in HOOKS), "the encoding")
+    return UserError(f"{file}: {hook} failed{case}: {described(error, file)}")

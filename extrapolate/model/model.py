@@ -1,0 +1,167 @@
+"""A decoder as runs have it: made from an encoding's name, and with what training and evaluation need.
+
+Shapes: B batch, T tokens, N targets, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from extrapolate import specs
+from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
+from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.errors import UserError
+from extrapolate.model.attention import Setting
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.hooks import check
+from extrapolate.model.llama import Decoder
+from extrapolate.model.size import check_encoding, check_model
+from extrapolate.specs import user_files
+
+
+def find(name: str) -> type[Encoding]:
+    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises UserError if there is none."""
+    file, _, class_name = name.rpartition(":")
+    if name.endswith(".py"):
+        raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
+    if not file.endswith(".py"):
+        return encodings[name]
+    cls = user_files.load_user_class(Path(file), class_name, Encoding)
+    if not hasattr(cls, "display"):
+        raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
+    return cls
+
+
+def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
+    """One instance per layer; `kv_heads` is G (default H).
+
+    Raises UserError if the name or an argument is unknown, the encoding refuses a value, a class of a user's file does
+    not do what an encoding must, or the layers do not fit into memory.
+    """
+    cls = find(name)
+    converted = specs.convert_arguments(cls, arguments, owner=name)
+    check_encoding(cls, converted, dims)
+    if ":" in name:
+        file = Path(name.rpartition(":")[0])
+        check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
+    try:
+        return layers_of(cls, converted, dims)
+    except UserError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # too large, divided by 0, or the logarithm of 0
+        said = ", ".join(f"{key}={value}" for key, value in converted.items())
+        raise UserError(f"{name}: {said} gives numbers that cannot be computed with: {error}") from error
+
+
+class Model(Decoder):
+    """A decoder made from the name of an encoding."""
+
+    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
+        """Builds the model with fresh weights.
+
+        `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
+        Raises UserError if the encoding refuses its arguments or the sizes, or they do not fit into memory.
+        """
+        check_model(config)
+        dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
+        with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
+            encodings = layer_encodings(encoding, arguments, dims, config.kv_heads)
+        super().__init__(config, encodings, seq_len)
+        self.dims = dims
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return self.config.vocab_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.weight.device
+
+    @property
+    def ssmax(self) -> bool:
+        """Whether it was trained with SSMax."""
+        return self.config.ssmax
+
+    def label(self) -> str:
+        """The encoding's name in tables, and what is combined with it: `RoPE+SSMax`."""
+        return "+".join([self.encoding.label(), *self.config.combined()])
+
+    def parameter_count(self) -> int:
+        """Trained parameters; tied embeddings count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """Brings the encodings' parameters that left their range back into it, in place."""
+        for encoding in self.encodings:
+            encoding.constrain()
+
+    def loss(
+        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | Setting = PLAIN, weight_BT: Tensor | None = None
+    ) -> Tensor:
+        """Mean negative log-likelihood of the targets, nats, float32.
+
+        With weights, which add up to 1 in every window, the mean over windows of their weighted means.
+        """
+        logits_NV = self(tokens_BT, plan).flatten(0, 1)
+        weight_N = None if weight_BT is None else weight_BT.flatten() / len(weight_BT)
+        return cross_entropy(logits_NV, targets_BT.flatten(), weight_N)
+
+
+# Rows are computed so many elements at a time: 1 MiB in float32, which stays in a core's cache.
+CHUNK_ELEMENTS = 2**18
+
+
+def cross_entropy(logits_NV: Tensor, targets_N: Tensor, weight_N: Tensor | None = None) -> Tensor:
+    """Mean negative log-likelihood of the targets, nats, float32; with weights, the sum of the weighted ones.
+
+    Its gradient is written over the logits, so that nobody may read them after the backward pass. They exist once,
+    in their own precision, where torch's own function holds them, their logarithms and two gradients, in float32.
+    """
+    loss_N = _CrossEntropy.apply(logits_NV, targets_N)
+    return loss_N.mean() if weight_N is None else (loss_N * weight_N).sum()
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The loss of each target. Compiled code makes one pass of each half, and needs no chunks."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        chunks = zip(*(x.split(_rows(logits_NV)) for x in (logits_NV, targets_N)), strict=True)
+        losses, norms = zip(*(_losses(*chunk) for chunk in chunks), strict=True)
+        ctx.save_for_backward(logits_NV, targets_N, torch.cat(norms))
+        return torch.cat(losses)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, None]:
+        logits_NV, targets_N, norm_N = ctx.saved_tensors
+        if torch.compiler.is_compiling():
+            return _gradient(logits_NV, targets_N, norm_N, grad_N), None
+        for chunk in zip(*(x.split(_rows(logits_NV)) for x in (logits_NV, targets_N, norm_N, grad_N)), strict=True):
+            chunk[0].copy_(_gradient(*chunk))
+        return logits_NV, None
+
+
+def _rows(logits_NV: Tensor) -> int:
+    return len(logits_NV) if torch.compiler.is_compiling() else max(1, CHUNK_ELEMENTS // logits_NV.shape[1])
+
+
+def _losses(logits_RV: Tensor, targets_R: Tensor) -> tuple[Tensor, Tensor]:
+    """Each target's loss, and the logarithm of the sum that makes probabilities of the logits."""
+    logits_RV = logits_RV.float()
+    norm_R = logits_RV.logsumexp(dim=-1)
+    return norm_R - logits_RV.gather(1, targets_R[:, None])[:, 0], norm_R
+
+
+def _gradient(logits_RV: Tensor, targets_R: Tensor, norm_R: Tensor, grad_R: Tensor) -> Tensor:
+    """The probabilities, less 1 for the target, times the loss's gradient; in the logits' precision."""
+    target_R1 = logits_RV.gather(1, targets_R[:, None]).float().sub(norm_R[:, None]).expm1() * grad_R[:, None]
+    grad_RV = logits_RV.float().sub(norm_R[:, None]).exp_().mul_(grad_R[:, None]).to(logits_RV.dtype)
+    return grad_RV.scatter_(1, targets_R[:, None], target_R1.to(logits_RV.dtype))
