@@ -1,21 +1,33 @@
-"""The settings of a model and its training: their table in docs/setting-up.md, and their types for editors.
+"""The settings of trainings and evaluations: their table in docs/setting-up.md, and their types for editors.
 
 docs/generate.py runs it.
 """
 
+import re
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from extrapolate import api
+from extrapolate.api.rows import WhichRows
 from extrapolate.cli import registered
-from extrapolate.cli.command_of import flag_name
+from extrapolate.cli.command_of import flag_name, usual_of
+from extrapolate.evaluation.settings import EvaluationSettings, OpenedRuns, RunsOnText, SharedSettings, TextSettings
+from extrapolate.inspection.settings import InspectionSettings
 from extrapolate.model.config import ModelConfig
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.specs.settings import AUTO, flagged_fields
+from extrapolate.specs.settings import AUTO, Flagged, Section, flagged_fields
 
 FILE = Path(api.__file__).parent / "settings.py"
-SECTIONS = {"training": TrainingConfig, "model": ModelConfig}
+SECTIONS = {"training": TrainingConfig, "model": ModelConfig, "evaluate": EvaluationSettings}
+# What each call takes by name, beside the parameters that it lists itself.
+CALLS = {
+    "TrainingArguments": ("train", (TrainingConfig, ModelConfig)),
+    "TextArguments": ("evaluate", (TextSettings, RunsOnText)),
+    "ProbeArguments": ("evaluate_probes", (SharedSettings, RunsOnText)),
+    "InspectionArguments": ("inspect", (InspectionSettings, RunsOnText)),
+    "RowArguments": ("report", (WhichRows,)),
+    "OpeningArguments": ("evaluate_tasks", (OpenedRuns,)),
+}
 
 
 def table() -> str:
@@ -23,17 +35,15 @@ def table() -> str:
     lines = ["| setting | flag | section | default | what it is |", "|---|---|---|---|---|"]
     others = []
     for title, section in SECTIONS.items():
-        flagged = {one.name: one for one in flagged_fields(section)}
-        for name, field in section.model_fields.items():
-            if name not in flagged:
-                others.append(f"`{title}.{name}`")
-                continue
-            flag = flagged[name].flag
-            usual = flag.usual or (AUTO if flag.auto else None)
-            default = usual or ("" if field.is_required() or field.default is None else shown(field.default))
-            lines.append(
-                f"| `{name}` | `{flag_name(flagged[name])}` | `{title}` | {default} | {registered.filled(flag.help)} |"
-            )
+        flagged = flagged_fields(section)
+        fields = section.model_fields if issubclass(section, Section) else {}
+        others += [f"`{title}.{name}`" for name in fields if name not in {one.name for one in flagged}]
+        for one in flagged:
+            field = fields.get(one.name)
+            default = one.default if field is None or field.is_required() else field.default
+            usual = usual_of(one) or (AUTO if one.flag.auto else "" if default in (None, ()) else shown(default))
+            help = registered.filled(one.flag.help)
+            lines.append(f"| `{one.name}` | `{flag_name(one)}` | `{title}` | {usual} | {help} |")
     return "\n".join([*lines, "", f"These have no flag: {', '.join(others)}."])
 
 
@@ -43,26 +53,36 @@ def shown(default: Any) -> str:
 
 
 def typed() -> str:
-    """extrapolate/api/settings.py: what `xt.train` takes as `**settings`, for editors and type checkers."""
+    """extrapolate/api/settings.py: what the calls take as `**settings`, for editors and type checkers."""
     lines = [
-        '"""Made by `make docs` from the fields of ModelConfig and TrainingConfig, for editors and type checkers."""',
+        '"""Made by `make docs` from the fields of settings, for editors and type checkers: what calls take."""',
         "",
-        "from typing import Literal, TypedDict",
+        "from collections.abc import Mapping, Sequence",
+        "from pathlib import Path",
+        "from typing import TYPE_CHECKING, Literal, TypedDict",
         "",
-        "",
-        "class TrainingSettings(TypedDict, total=False):",
-        '    """The settings of a model and its training that `xt.train` takes."""',
-        "",
+        "if TYPE_CHECKING:",
+        "    from extrapolate.data.store import Store",
     ]
-    for section in SECTIONS.values():
-        for one in flagged_fields(section):
-            lines.append(f"    {one.name}: {written(one.type)}")
+    for name, (call, sections) in CALLS.items():
+        lines += ["", "", f"class {name}(TypedDict, total=False):", f'    """Of `xt.{call}`."""', ""]
+        lines += [f"    {one.name}: {written(one)}" for section in sections for one in flagged_fields(section)]
     return "\n".join([*lines, ""])
 
 
-def written(kind: Any) -> str:
-    """A type as Python code has it, and None."""
-    if get_origin(kind) is None and not isinstance(kind, UnionType):
-        return f"{kind.__name__} | None"
-    text = str(kind).replace("typing.", "").replace("'", '"')
-    return text if text.endswith("| None") else f"{text} | None"
+def written(flagged: Flagged) -> str:
+    """A type as Python code has it, and None if that is the default; a list may be given as one value."""
+    kinds = [_code(kind) for kind in flagged.kinds()] + (["None"] if flagged.default is None else [])
+    text = " | ".join(kinds)
+    return f'"{text}"' if "Store" in kinds else text
+
+
+def _code(kind: Any) -> str:
+    if isinstance(kind, str):
+        return kind
+    if get_origin(kind) is tuple:
+        element = get_args(kind)[0].__name__
+        return f"{element} | Sequence[{element}]"
+    if get_origin(kind) is None:
+        return str(kind.__name__)
+    return re.sub(r"\b(typing|collections\.abc)\.", "", str(kind)).replace("'", '"')

@@ -19,7 +19,7 @@ from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 from extrapolate.studies.cells import cells_of
-from extrapolate.studies.study import SomeCells, read_study
+from extrapolate.studies.study import read_study
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
@@ -227,7 +227,7 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     assert "rope-lr0.02-s1" in names
     assert "rope-lr0.02-s1+pi" in names
     assert read.stores["data/books"].vocab_size == 4096
-    assert read.evaluation.extend == ("pi", SomeCells(extend="yarn", of={"encoding": "rope"}))
+    assert read.extensions == (("pi", {}), ("yarn", {"encoding": "rope"}))
     (tmp_path / "study.toml").write_text(search + 'encoding = ["rope"]\n')
     rates = read_study(tmp_path / "study.toml").axes["lr"]
     assert (rates[0], rates[2:5], rates[-1]) == (0.0025, (0.01, 0.02, 0.04), 0.16)  # as the page says

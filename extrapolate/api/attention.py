@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate.api.arguments import TEXT, WHOLE, check
 from extrapolate.api.texts import ids_of, opened
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
@@ -16,6 +15,8 @@ from extrapolate.model.attention import Maps
 from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
+from extrapolate.runs.trust import decided
+from extrapolate.specs.arguments import TEXT, WHOLE, check
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Attention:
     ids: list[int]
 
 
+@decided
 @torch.inference_mode()
 def attention(
     run: str | Path | Run,
@@ -53,7 +55,7 @@ def attention(
     process may have: layers x H x T x T numbers of 4 bytes.
     """
     check("extend", extend, TEXT)
-    subject = opened(run, trust_code)
+    subject = opened(run)
     model = subject.model
     if not isinstance(model, Model):
         raise UserError(f"another library runs the model of {subject.path}: its attention cannot be seen from here")

@@ -1,37 +1,34 @@
 """xt.compare"""
 
-from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-import pandas as pd
-
-from extrapolate.api.arguments import several
+from extrapolate.api.rows import Folders, WhichRows, folders_of, only
+from extrapolate.api.settings import RowArguments
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
-from extrapolate.reports.gather import gather
-from extrapolate.results.verdicts import LEAST
-from extrapolate.runs.run import Run
-from extrapolate.statistics import comparison
-from extrapolate.statistics.comparable import frame_of
-from extrapolate.statistics.comparison import BELOW_OPTIMUM, Comparison, below_optimum
-from extrapolate.statistics.documents import as_frame
+from extrapolate.specs.settings import Flag, public
 
-Folders = str | Path | Run | Iterable[str | Path | Run]
+if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
+    import pandas as pd
+
+    from extrapolate.statistics.comparison import Comparison
+
+_HOW = "How to compare"
 
 
+@public(WhichRows)
 def compare(
     runs: Folders,
     *,
-    extensions: bool = False,
-    confidence: float = 0.95,
-    least_difference: float = LEAST,
-    correct: str = "none",
-    seq_len: int | None = None,
-    corpus: str | None = None,
-    precision: str | None = None,
-    split: str | None = None,
+    extensions: Annotated[bool, Flag("also compare the extensions that were evaluated", _HOW)] = False,
+    confidence: Annotated[float, Flag("how sure the intervals are: 0.95 is 95 %", _HOW, least=0.5, most=0.999)] = 0.95,
+    least_difference: Annotated[float, Flag("nats; a smaller difference does not matter", _HOW, least=0.0)] = 0.01,
+    correct: Annotated[
+        str, Flag("holm: correct verdicts for the number of comparisons; none: each stands for itself", _HOW)
+    ] = "none",
     progress: Progress = QUIET,
-) -> pd.DataFrame:
+    **which: Unpack[RowArguments],
+) -> "pd.DataFrame":
     """Compares evaluated runs pair by pair, and each with its control, at every length and on the same targets.
 
     Returns a row a protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), that of
@@ -47,29 +44,28 @@ def compare(
 
     Raises UserError if nothing was evaluated, or rows cannot be compared.
     """
-    found = comparisons_of(
-        runs,
-        extensions=extensions,
-        confidence=confidence,
-        least_difference=least_difference,
-        correct=correct,
-        only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
-        progress=progress,
-    )
+    import pandas as pd
+
+    found = comparisons_of(runs, extensions, confidence, least_difference, correct, progress, **which)
     return pd.DataFrame([one.row() for one in found])
 
 
 def comparisons_of(
     runs: Folders,
-    *,
     extensions: bool,
     confidence: float,
     least_difference: float,
-    only: dict[str, object],
+    correct: str,
     progress: Progress,
-    correct: str = "none",
-) -> list[Comparison]:
+    **which: Any,
+) -> "list[Comparison]":
     """As `compare`, as objects."""
+    from extrapolate.reports.gather import gather
+    from extrapolate.statistics import comparison
+    from extrapolate.statistics.comparable import frame_of
+    from extrapolate.statistics.comparison import BELOW_OPTIMUM, below_optimum
+    from extrapolate.statistics.documents import as_frame
+
     comparison.check_correction(correct)  # before seconds of work
     gathered = gather(folders_of(runs))
     for message in gathered.left_out:
@@ -77,9 +73,8 @@ def comparisons_of(
     evals = gathered.evals()
     if not evals:
         raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
-    given = {name: value for name, value in only.items() if value is not None}
     documents = as_frame(gathered.documents())
-    rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, given)
+    rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, only(which))
     for warning in warnings:
         progress.say(f"warning: {warning}")
     found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)
@@ -87,9 +82,3 @@ def comparisons_of(
         where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
         progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
     return found
-
-
-def folders_of(runs: Folders) -> list[Path]:
-    """The folders that runs, or folders, are in. Raises UserError if something else is given."""
-    named = several("runs", runs, ((str, Path, Run), "a run or a folder"))
-    return [one.path if isinstance(one, Run) else Path(one) for one in named]

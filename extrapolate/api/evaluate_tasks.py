@@ -2,43 +2,57 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-import pandas as pd
-
-from extrapolate import results
-from extrapolate.api.applying import applying, table
-from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, path, several
-from extrapolate.api.evaluated_runs import Runs, subjects
+from extrapolate.api.settings import OpeningArguments
 from extrapolate.errors import UserError
-from extrapolate.evaluation.keeping import keeping_rows
-from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
-from extrapolate.folders import unique_names
-from extrapolate.interop import benchmarks
-from extrapolate.interop.benchmarks import Tasks
+from extrapolate.evaluation.settings import OpenedRuns
 from extrapolate.names import PRECISIONS, TASKS_TABLE
-from extrapolate.progress import QUIET, Progress
-from extrapolate.runs.run import Run
+from extrapolate.progress import QUIET, Advance, Progress
+from extrapolate.runs.trust import decided
 from extrapolate.specs import did_you_mean
+from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check, path, several
+from extrapolate.specs.settings import Flag, public
+
+if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
+    import pandas as pd
+
+    from extrapolate.api.evaluated_runs import Runs
+    from extrapolate.api.in_turn import Job
+    from extrapolate.interop.foreign import ForeignRun
+    from extrapolate.runs.run import Run
+
+_WHAT = "What to ask"
 
 
+@public(OpenedRuns)
+@decided
 def evaluate_tasks(
-    runs: Runs,
+    runs: "Runs",
     tasks: str | Sequence[str],
     *,
-    extend: str | Sequence[str] = (),
-    length: int | None = None,
-    shots: int | None = None,
-    limit: float | None = None,
-    include_path: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    precision: str = "fp32",
-    device: str = "auto",
-    seq_len: int | None = None,
-    trust_code: bool = False,
+    extend: Annotated[
+        str | Sequence[str],
+        Flag("an extension: pi, yarn:factor=8 + log-n; all; without-own; repeatable", _WHAT, whole=True),
+    ] = (),
+    length: Annotated[
+        int | None,
+        Flag("the most tokens that are read at once; longer texts lose their first", _WHAT, usual="as in training"),
+    ] = None,
+    shots: Annotated[int | None, Flag("examples before each question", _WHAT, usual="as the task says, or 0")] = None,
+    limit: Annotated[
+        float | None, Flag("so many questions of each task; below 1, this share", _WHAT, usual="all")
+    ] = None,
+    include_path: Annotated[str | Path | None, Flag("a folder with your own tasks; their Python runs", _WHAT)] = None,
+    data_dir: Annotated[
+        str | Path | None, Flag("copies of data sets, each in a folder of its name on the Hub", _WHAT)
+    ] = None,
+    precision: Annotated[str, Flag(", ".join(PRECISIONS), "Machine")] = "fp32",
     progress: Progress = QUIET,
-) -> pd.DataFrame:
+    **opening: Unpack[OpeningArguments],
+) -> "pd.DataFrame":
     """Evaluates runs on tasks of lm-eval and returns a row per run, extension, task and metric.
 
     The rows are kept with each run too, in its eval_tasks.parquet: docs/results.md has the columns, and
@@ -52,9 +66,16 @@ def evaluate_tasks(
     a folder with tasks of one's own. data_dir: a folder with copies of data sets, each under its name on the Hub.
     precision: `fp32`, `bf16` or `int8`.
 
-    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length.
+    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length;
+    RunsFailed at the end if some of several runs failed.
     """
+    from extrapolate.interop import benchmarks
+
     benchmarks.check_installed()
+    from extrapolate import results
+    from extrapolate.api.in_turn import InTurn, table
+    from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
+    from extrapolate.interop.benchmarks import Tasks
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
 
     check("precision", precision, TEXT)
@@ -70,39 +91,35 @@ def evaluate_tasks(
     extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)
     given = {"include_path": include_path, "data_dir": data_dir}
     folders = [None if folder is None else path(name, folder) for name, folder in given.items()]
-    found, damaged = subjects(runs, seq_len, progress)
-    for error in damaged.values():
-        raise error
-    for run in found:
-        if trust_code and isinstance(run, Run):
-            run.trust_code()
-    # Everything that can be refused is, before lm-eval and its data are read.
-    each, left_out = applying(found, extensions, progress)
-    asked = []
-    for run, mine in zip(found, each, strict=True):
+
+    def check_run(run: "Run | ForeignRun") -> None:
         results.check_grows(run.path / TASKS_TABLE, results.TASKS)
         run.checkpoints("last")
-        model = run.build_model()
-        at = run.config.trained_length if length is None else length
-        for text, applied in extensions_to_evaluate(run, model, mine).items():
-            plan_for_texts(run, model, applied, at)
-            asked.append((run, mine, text, applied))
+        run.build_model()
+
+    # Everything that can be refused is, before lm-eval and its data are read.
+    turns = InTurn(runs, opening.get("seq_len"), progress)
+    jobs = turns.jobs(extensions, check_run)
+    for job in jobs:
+        at = job.run.config.trained_length if length is None else length
+        model = job.run.build_model()
+        for applied in extensions_to_evaluate(job.run, model, job.extensions).values():
+            plan_for_texts(job.run, model, applied, at)
     progress.say("reading the tasks")
     loaded = Tasks.load(names, *folders)
-    called = unique_names(run.path.resolve() for run in found)
     rows: list[dict[str, Any]] = []
-    with progress.display("tokens", stopped="stopped; what was asked before this extension is kept") as display:
-        for run, mine, text, applied in asked:
-            done = 0
 
-            def advance(inputs: int, what: str = f"{run.name} {text}") -> None:
-                nonlocal done
-                done += inputs
-                display.update(what, done)
+    def work(job: "Job[None]", advance: Advance) -> None:
+        for text, applied in extensions_to_evaluate(job.run, job.run.build_model(), job.extensions).items():
+            lm = RunLM(
+                job.run, length=length, extend=applied, precision=precision,
+                device=opening.get("device") or "auto", advance=partial(advance, f"{job.run.name} {text}"),
+            )  # fmt: skip
+            part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
+            results.merge(job.run.path / TASKS_TABLE, part, results.TASKS)
+            rows.extend(row | {"run": job.name} for row in part)
 
-            with keeping_rows(run, mine, progress.say):
-                lm = RunLM(run, length=length, extend=applied, precision=precision, device=device, advance=advance)
-                part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
-                results.merge(run.path / TASKS_TABLE, part, results.TASKS)
-            rows += [row | {"run": called[run.path.resolve()]} for row in part]
-    return table(rows, left_out, progress)
+    turns.work(jobs, work, [], "what was asked before this extension is kept")
+    asked = table(rows, turns.left_out, progress)
+    turns.tell(asked)
+    return asked

@@ -1,14 +1,12 @@
 """The runs that `xt.evaluate` is given, opened, and the text of each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from extrapolate.api.arguments import several
 from extrapolate.api.tokenize import store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.folders import listed
 from extrapolate.interop import foreign
@@ -18,6 +16,7 @@ from extrapolate.progress import Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.find import find_runs
 from extrapolate.runs.run import Run
+from extrapolate.specs.arguments import several
 
 Runs = str | Path | Run | ForeignRun | Iterable[str | Path | Run | ForeignRun]
 
@@ -77,7 +76,7 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
     return [run for run in found if run not in left_out], damaged
 
 
-def store_of(run: Run | ForeignRun, settings: EvaluationSettings, progress: Progress) -> Store:
+def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
     """The store that a run was trained on, or for an imported run data/<its name>, made on first use."""
     if isinstance(run.config, TrainedConfig):
         return Store.open(Path(run.config.data.path))
@@ -88,6 +87,6 @@ def store_of(run: Run | ForeignRun, settings: EvaluationSettings, progress: Prog
         f"no `data` is given: tokenising this Python's standard library into {default}, with the tokenizer of "
         f"{run.path}"
     )
-    least = max(StoreSettings.min_heldout_tokens, max(lengths_of(settings.factors, run.config.seq_len)) + 1)
+    least = max(StoreSettings.min_heldout_tokens, max(lengths_of(factors, run.config.seq_len)) + 1)
     tokenizer = str(run.path / "tokenizer.json")
     return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)

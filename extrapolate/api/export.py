@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from extrapolate.api import arguments
 from extrapolate.interop.export import Exported, write
 from extrapolate.runs.run import Run
+from extrapolate.runs.trust import decided
+from extrapolate.specs import arguments
 
 
+@decided
 def export(run: str | Path | Run, out: str | Path, *, trust_code: bool = False) -> Exported:
     """Writes a trained run as a folder that `transformers` loads, with its tokenizer and a model card.
 
@@ -20,6 +22,4 @@ def export(run: str | Path | Run, out: str | Path, *, trust_code: bool = False) 
     Raises UserError if the run is not finished or damaged, or `out` is there already.
     """
     opened = run if isinstance(run, Run) else Run.open(arguments.path("run", run))
-    if trust_code:
-        opened.trust_code()
     return write(opened, arguments.path("out", out))

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check
 from extrapolate.api.texts import ids_of, opened
 from extrapolate.data.tokenizer import eos_id
 from extrapolate.errors import UserError
@@ -13,9 +12,12 @@ from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.generation import Drawn, generated, likeliest
 from extrapolate.names import AS_TRAINED, LONGEST
 from extrapolate.runs.run import Run
+from extrapolate.runs.trust import decided
 from extrapolate.specs import shown
+from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check
 
 
+@decided
 def generate(
     run: str | Path | Run | ForeignRun,
     prompt: str | Sequence[int],
@@ -54,7 +56,7 @@ def generate(
         check("top_k", top_k, WHOLE)
         if top_k < 1:
             raise UserError(f"`top_k` must be at least 1, not {top_k}")
-    subject = opened(run, trust_code)
+    subject = opened(run)
     model = subject.model
     ids = ids_of(subject, model, "prompt", prompt)
     plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extend), len(ids) + max_new_tokens)

@@ -1,46 +1,27 @@
 """xt.inspect"""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-import pandas as pd
-
-from extrapolate import results
-from extrapolate.api.applying import applying, table
-from extrapolate.api.arguments import NUMBER, TEXT, WHOLE, check, several
-from extrapolate.api.evaluated_runs import Runs, store_of, subjects
-from extrapolate.api.failures import Failures
-from extrapolate.api.training import opened_store
-from extrapolate.data.store import Store
+from extrapolate.api.settings import InspectionArguments
 from extrapolate.errors import UserError
-from extrapolate.evaluation.keeping import keeping_rows
-from extrapolate.folders import unique_names
-from extrapolate.inspection import inspection
-from extrapolate.inspection.inspection import InspectionSettings
-from extrapolate.machine.devices import device_of
-from extrapolate.machine.distributed import world_size
-from extrapolate.names import INSPECTIONS_TABLE
-from extrapolate.progress import QUIET, Progress
-from extrapolate.runs.run import Run
+from extrapolate.evaluation.settings import RunsOnText
+from extrapolate.inspection.settings import InspectionSettings
+from extrapolate.progress import QUIET, Advance, Progress
+from extrapolate.runs.trust import decided
+from extrapolate.specs.settings import public, settings_of
+
+if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
+    import pandas as pd
+
+    from extrapolate.api.evaluated_runs import Runs
+    from extrapolate.data.store import Store
+    from extrapolate.interop.foreign import ForeignRun
+    from extrapolate.runs.run import Run
 
 
-def inspect(
-    runs: Runs,
-    *,
-    measures: str | Sequence[str] = (),
-    factors: Sequence[float] = (1, 2, 4, 8, 16),
-    extend: str | Sequence[str] = (),
-    windows: int | None = None,
-    split: str = "test",
-    device: str = "auto",
-    data: str | Path | Store | None = None,
-    seq_len: int | None = None,
-    trust_code: bool = False,
-    progress: Progress = QUIET,
-) -> pd.DataFrame:
+@public(InspectionSettings, RunsOnText)
+@decided
+def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[InspectionArguments]) -> "pd.DataFrame":
     """Measures how trained models use position and returns a row per quantity, layer, head and place.
 
     The rows are kept with each run too, in its inspections.parquet: docs/results.md has the columns, and
@@ -56,54 +37,40 @@ def inspect(
     were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
     others are inspected, and the error has their rows in `evaluated`.
     """
+    from dataclasses import replace
+
+    from extrapolate import results
+    from extrapolate.api.evaluated_runs import store_of
+    from extrapolate.api.in_turn import InTurn, Job, table
+    from extrapolate.api.training import opened_store
+    from extrapolate.inspection import inspection
+    from extrapolate.machine.devices import device_of
+    from extrapolate.machine.distributed import world_size
+    from extrapolate.names import INSPECTIONS_TABLE
+
     if world_size() > 1:
         raise UserError("runs are inspected by one process: start it without torchrun")
-    if windows is not None:
-        check("windows", windows, WHOLE)
-    settings = InspectionSettings(
-        factors=several("factors", factors, NUMBER),
-        extensions=several("extend", extend, TEXT),
-        measures=tuple(dict.fromkeys(several("measures", measures, TEXT))),
-        windows=windows,
-        split=split,
-    )
-    store = opened_store(data)
-    found, damaged = subjects(runs, seq_len, progress)
-    failures = Failures(len(found) + len(damaged) > 1, progress.say)
-    failures.note(damaged)
-    opened = []
-    for run in found:
-        with failures.going_on(run.path):
-            if trust_code and isinstance(run, Run):
-                run.trust_code()
-            text = store_of(run, settings.evaluation(), progress) if store is None else store
-            inspection.check_run(run, text, settings)
-            opened.append((run, text))
-    failures.check_some_are_left(opened)
-    extensions, left_out = applying([run for run, _ in opened], settings.extensions, progress)
-    work = [
-        (run, text, replace(settings, extensions=mine)) for (run, text), mine in zip(opened, extensions, strict=True)
-    ]
-    for run, text, mine in work:
-        inspection.check(run, text, mine)
-    names = unique_names(run.path.resolve() for run, *_ in work)
-    ends = list(accumulate(inspection.expected_inputs(*one) for one in work))  # of each run
-    done = 0.0
+    asked = settings_of(InspectionSettings, settings)
+    store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
+    turns = InTurn(runs, settings.get("seq_len"), progress)
     rows: list[dict[str, Any]] = []
-    with progress.display("tokens", stopped="stopped; the lengths before this one are kept") as display:
 
-        def advance(what: str, inputs: float) -> None:
-            nonlocal done
-            done += inputs
-            display.update(what, done, ends[-1])
+    def text_of(run: "Run | ForeignRun") -> "Store":
+        text = store_of(run, asked.factors, progress) if store is None else store
+        inspection.check_run(run, text, asked)
+        return text
 
-        for (run, text, mine), end in zip(work, ends, strict=True):
-            kept = keeping_rows(run, mine.extensions, progress.say)
-            with failures.going_on(run.path), kept:
-                for part in inspection.inspect(run, text, mine, device=device_of(device), progress=advance):
-                    results.merge(run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
-                    rows += [row | {"run": names[run.path.resolve()]} for row in part]
-            done = end  # also of a run that failed on the way
-    inspected = table(rows, left_out, progress)
-    failures.tell(inspected)
+    def work(job: "Job[Store]", advance: Advance) -> None:
+        own = replace(asked, extend=job.extensions)
+        for part in inspection.inspect(job.run, job.given, own, device=device, progress=advance):
+            results.merge(job.run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
+            rows.extend(row | {"run": job.name} for row in part)
+
+    jobs = turns.jobs(asked.extend, text_of)
+    for job in jobs:
+        inspection.check(job.run, job.given, replace(asked, extend=job.extensions))
+    inputs = [inspection.expected_inputs(job.run, job.given, replace(asked, extend=job.extensions)) for job in jobs]
+    turns.work(jobs, work, inputs, "the lengths before this one are kept")
+    inspected = table(rows, turns.left_out, progress)
+    turns.tell(inspected)
     return inspected

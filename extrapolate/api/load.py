@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from extrapolate.api import arguments
 from extrapolate.runs.run import Run
+from extrapolate.specs import arguments
 
 
 def load(path: str | Path, *, trust_code: bool = False) -> Run:

@@ -1,23 +1,20 @@
 """xt.merge"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
 
-from extrapolate.api import arguments
-from extrapolate.api.compare import Folders, folders_of
+from extrapolate.api.rows import Folders, WhichRows, folders_of, only
+from extrapolate.api.settings import RowArguments
 from extrapolate.progress import QUIET, Progress
-from extrapolate.reports.merge import Merged, merge_rows
+from extrapolate.specs import arguments
+from extrapolate.specs.settings import public
+
+if TYPE_CHECKING:  # importing it takes seconds, and the command line reads the signature
+    from extrapolate.reports.merge import Merged
 
 
-def merge(
-    runs: Folders,
-    out: str | Path,
-    *,
-    seq_len: int | None = None,
-    corpus: str | None = None,
-    precision: str | None = None,
-    split: str | None = None,
-    progress: Progress = QUIET,
-) -> Merged:
+@public(WhichRows)
+def merge(runs: Folders, out: str | Path, *, progress: Progress = QUIET, **which: Unpack[RowArguments]) -> "Merged":
     """Merges the rows of several folders into one that `report` and `compare` read, and returns whose they are.
 
     runs: evaluated runs, reports, or folders of them, such as one of each person. out: a new folder. seq_len, corpus,
@@ -27,9 +24,9 @@ def merge(
     Raises UserError if rows cannot be compared, because corpus, training length, precision, split or targets differ,
     two runs are one model with one seed, or two folders have different numbers of the same weights.
     """
-    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
-    given = {name: value for name, value in only.items() if value is not None}
-    merged = merge_rows(folders_of(runs), arguments.path("out", out), given)
+    from extrapolate.reports.merge import merge_rows
+
+    merged = merge_rows(folders_of(runs), arguments.path("out", out), only(which))
     for warning in merged.warnings:
         progress.say(warning)
     return merged

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from extrapolate import specs
-from extrapolate.api.arguments import path, several
 from extrapolate.encodings.base import encodings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import AppliedExtensions
@@ -19,6 +18,8 @@ from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.reports.plots import own_settings
 from extrapolate.runs.run import Run
+from extrapolate.runs.trust import decided
+from extrapolate.specs.arguments import path, several
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SEQ_LEN = 128  # tokens: a learned table then has all positions that a picture shows
 
 
+@decided
 @own_settings()
 def plot_encodings(
     names: str | Path | Run | Sequence[str | Path | Run],
@@ -53,7 +55,7 @@ def plot_encodings(
     if not given:
         raise UserError("name at least one encoding, or a run")
     recipe = None if extend is None else _recipe(extend)
-    looks = [_look(name, seq_len or SEQ_LEN, recipe, trust_code) for name in given]
+    looks = [_look(name, seq_len or SEQ_LEN, recipe) for name in given]
     figure = picture(looks, "" if recipe is None else recipe.label())
     if out is not None:
         save(figure, Path(out))
@@ -67,9 +69,9 @@ def _recipe(text: str) -> Recipe:
     return recipe
 
 
-def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None, trust_code: bool) -> Look:
+def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None) -> Look:
     if isinstance(name, Run) or (str(name) not in encodings.names() and Path(name).is_dir()):
-        return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), recipe, trust_code)
+        return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), recipe)
     spec = specs.parse(str(name))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -80,9 +82,7 @@ def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None, trust_cod
     return Look(model, model.label(), seq_len, extended=partial(recipe.plan, model.encoding, seq_len))
 
 
-def _of_run(run: Run, recipe: Recipe | None, trust_code: bool) -> Look:
-    if trust_code:
-        run.trust_code()
+def _of_run(run: Run, recipe: Recipe | None) -> Look:
     model, own = run.model, AppliedExtensions(run.own_extension, None)
     title = f"{model.label()}, run {run.name}"
     trained = run.config.trained_length

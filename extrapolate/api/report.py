@@ -1,30 +1,43 @@
 """xt.report"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from extrapolate.api import arguments
-from extrapolate.api.compare import Folders, folders_of
+from extrapolate.api.rows import Folders, WhichRows, folders_of, only
+from extrapolate.api.settings import RowArguments
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
-from extrapolate.reports import Written, write_report
-from extrapolate.reports.baseline import TOLERANCE
+from extrapolate.specs import arguments
+from extrapolate.specs.settings import Flag, public
+
+if TYPE_CHECKING:  # importing it takes seconds, and the command line reads the signature
+    from extrapolate.reports import Written
+
+_REPORT, _CHECK = "The report", "Checked against an earlier one"
 
 
+@public(WhichRows)
 def report(
     runs: Folders = "ckpt",
-    out: str | Path = "report",
+    out: Annotated[str | Path, Flag("the folder to write", _REPORT)] = "report",
     *,
-    baseline: str | None = None,
-    seq_len: int | None = None,
-    corpus: str | None = None,
-    precision: str | None = None,
-    split: str | None = None,
-    check: str | Path | None = None,
-    tolerance: float | None = None,
-    leaderboard: bool = False,
-    threshold: float | None = None,
+    baseline: Annotated[
+        str | None, Flag("training times are relative to this encoding's", _REPORT, usual="rope")
+    ] = None,
+    check: Annotated[
+        str | Path | None,
+        Flag("an earlier report, or its evals.parquet: exit code 1 if a loss is surely worse, or gone", _CHECK),
+    ] = None,
+    tolerance: Annotated[
+        float | None, Flag("for `check`: nats by which a loss may be worse", _CHECK, usual="0.02")
+    ] = None,
+    leaderboard: Annotated[bool, Flag("rank the models at each length, with an interval for each", _REPORT)] = False,
+    threshold: Annotated[
+        float | None, Flag("the accuracy that passes a probe, for effective lengths", _REPORT, usual="0.85")
+    ] = None,
     progress: Progress = QUIET,
-) -> Written:
+    **which: Unpack[RowArguments],
+) -> "Written":
     """Writes tables, plots and a page on evaluated runs, and returns the tables.
 
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; the report in it is replaced
@@ -37,19 +50,20 @@ def report(
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds something else.
     """
+    from extrapolate.reports import write_report
+    from extrapolate.reports.baseline import TOLERANCE
+
     for parameter, value in (("tolerance", tolerance), ("threshold", threshold)):
         if value is not None:
             arguments.check(parameter, value, arguments.NUMBER)
     if tolerance is not None and check is None:
         raise UserError("`tolerance` says how much worse than a baseline a loss may be: name the baseline with `check`")
-    only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split}
-    given = {name: value for name, value in only.items() if value is not None}
     try:
         written = write_report(
             folders_of(runs),
             arguments.path("out", out),
             baseline,
-            given,
+            only(which),
             check=None if check is None else arguments.path("check", check),
             tolerance=TOLERANCE if tolerance is None else tolerance,
             leaderboard=leaderboard,

@@ -1,10 +1,15 @@
-"""Made by `make docs` from the fields of ModelConfig and TrainingConfig, for editors and type checkers."""
+"""Made by `make docs` from the fields of settings, for editors and type checkers: what calls take."""
 
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from extrapolate.data.store import Store
 
 
-class TrainingSettings(TypedDict, total=False):
-    """The settings of a model and its training that `xt.train` takes."""
+class TrainingArguments(TypedDict, total=False):
+    """Of `xt.train`."""
 
     seq_len: int | None
     tokens: int | None
@@ -22,3 +27,68 @@ class TrainingSettings(TypedDict, total=False):
     ssmax: bool | None
     qk_norm: bool | None
     qkv_bias: bool | None
+
+
+class TextArguments(TypedDict, total=False):
+    """Of `xt.evaluate`."""
+
+    factors: float | Sequence[float]
+    extend: str | Sequence[str]
+    split: str
+    checkpoint: Literal["last", "all"]
+    precisions: str | Sequence[str]
+    protocols: str | Sequence[str]
+    stride: int | None
+    bos: bool
+    max_targets: int | Mapping[str, int] | None
+    position_bucket: int | None
+    keep_losses: bool
+    seq_len: int | None
+    trust_code: bool
+    device: Literal["auto", "cpu", "cuda"]
+    data: "str | Path | Store | None"
+
+
+class ProbeArguments(TypedDict, total=False):
+    """Of `xt.evaluate_probes`."""
+
+    factors: float | Sequence[float]
+    extend: str | Sequence[str]
+    split: str
+    checkpoint: Literal["last", "all"]
+    precisions: str | Sequence[str]
+    seq_len: int | None
+    trust_code: bool
+    device: Literal["auto", "cpu", "cuda"]
+    data: "str | Path | Store | None"
+
+
+class InspectionArguments(TypedDict, total=False):
+    """Of `xt.inspect`."""
+
+    factors: float | Sequence[float]
+    extend: str | Sequence[str]
+    split: str
+    measures: str | Sequence[str]
+    windows: int | None
+    seq_len: int | None
+    trust_code: bool
+    device: Literal["auto", "cpu", "cuda"]
+    data: "str | Path | Store | None"
+
+
+class RowArguments(TypedDict, total=False):
+    """Of `xt.report`."""
+
+    seq_len: int | None
+    corpus: str | None
+    precision: str | None
+    split: str | None
+
+
+class OpeningArguments(TypedDict, total=False):
+    """Of `xt.evaluate_tasks`."""
+
+    seq_len: int | None
+    trust_code: bool
+    device: Literal["auto", "cpu", "cuda"]

@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from extrapolate.api.arguments import WHOLE, path, several
 from extrapolate.errors import UserError
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.runs.run import Run
+from extrapolate.specs.arguments import WHOLE, path, several
 
 
-def opened(run: str | Path | Run | ForeignRun, trust_code: bool) -> Run | ForeignRun:
+def opened(run: str | Path | Run | ForeignRun) -> Run | ForeignRun:
     """The run, or the one in a folder. Raises UserError if there is none."""
-    made = run if isinstance(run, Run | ForeignRun) else Run.open(path("run", run))
-    if trust_code and isinstance(made, Run):
-        made.trust_code()
-    return made
+    return run if isinstance(run, Run | ForeignRun) else Run.open(path("run", run))
 
 
 def ids_of(run: Run | ForeignRun, model: LanguageModel, parameter: str, text: str | Sequence[int]) -> list[int]:

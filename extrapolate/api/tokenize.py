@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from extrapolate import files
-from extrapolate.api import arguments
 from extrapolate.data import sources
 from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
@@ -14,6 +13,7 @@ from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress
+from extrapolate.specs import arguments
 
 DEFAULT_STORE = Path("data/stdlib")
 OTHER_TEXT = "{} holds other text than the store was made from"

@@ -4,11 +4,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
-from extrapolate.api.settings import TrainingSettings
+from extrapolate.api.settings import TrainingArguments
 from extrapolate.model.config import ModelConfig
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.presets import PRESETS
 from extrapolate.runs.training_config import TrainingConfig
+from extrapolate.runs.trust import decided
 from extrapolate.specs.settings import AUTO, Flag, flags_of, public
 
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
 
 
 @public(TrainingConfig, ModelConfig)
+@decided
 def train(
     encoding: Annotated[
         "str | EncodingClass | None",
@@ -66,7 +68,7 @@ def train(
         Flag("run Python files that came with a run or `config`; read them first", "From settings or a run"),
     ] = False,
     progress: Progress = QUIET,
-    **settings: Unpack[TrainingSettings],
+    **settings: Unpack[TrainingArguments],
 ) -> "Run":
     """Trains one model and returns its run.
 
@@ -113,9 +115,7 @@ def train(
     automatic = {one.name for one in flags_of(train) if one.flag.auto}
     given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}
     with nullcontext() if encoding is None else as_spec(encoding) as spec:
-        request = TrainingRequest.of(
-            {**given, "encoding": spec, "preset": preset}, path_of("config", config), trust_code
-        )
+        request = TrainingRequest.of({**given, "encoding": spec, "preset": preset}, path_of("config", config))
         return train_with(
             request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
             start=start.path if isinstance(start, Run) else path_of("start", start), extend=extend, fsdp=fsdp,

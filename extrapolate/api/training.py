@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from extrapolate.api import arguments
 from extrapolate.api.evaluated_runs import imported
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
@@ -18,6 +17,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.run import STATE, Run
+from extrapolate.specs import arguments
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
 from extrapolate.training.resuming import resolve_resumed, run_in
@@ -53,10 +53,6 @@ def train_with(
                 start = place_of(checkpoint.removeprefix(PREFIX))
             else:
                 start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
-        if request.trust_code:
-            for one in (there, Run.open(start) if start and start.exists() else None):
-                if one is not None:
-                    one.trust_code()
         if extend is not None and start is None and (there is None or there.trained.origin is None):
             raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
         store = opened_store(data if data is not None else data_path(request))

@@ -3,33 +3,41 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from inspect import Parameter
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.errors import UserError
+from extrapolate.names import ALL, LEFT_OUT
+from extrapolate.specs import split_outside_parentheses, unwrapped
 from extrapolate.specs.settings import AUTO, Flagged, flags_of
 
 Command = Callable[..., None]
 
 
-def command_of(call: Callable[..., Any], panels: Sequence[str]) -> Callable[[Command], Command]:
-    """Gives a command the flags of a public call in place of its `**given`, in the order of panels."""
+def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Gives a command the flags of a public call in place of its `**given`, in the order of panels.
+
+    What is given is as the call takes it: a list for `--factors 1,2,4`.
+    """
     flags = sorted(flags_of(call), key=lambda one: panels.index(one.flag.panel))
     names = {one.name: flag_name(one) for one in flags}
 
     def decorate(command: Command) -> Command:
         own = [one for one in inspect.signature(command).parameters.values() if one.kind != Parameter.VAR_KEYWORD]
-        options = [
-            Parameter(one.name, Parameter.KEYWORD_ONLY, default=usual, annotation=_option(one, usual, names))
-            for one in flags
-            for usual in [AUTO if one.flag.auto else one.default]
-        ]
-        command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-        return command
+
+        @wraps(command)
+        def reading(**given: Any) -> None:
+            command(**given | {one.name: _read(one, given[one.name]) for one in flags if one.name in given})
+
+        reading.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*own, *(_parameter(one, names) for one in flags)]
+        )
+        return reading
 
     return decorate
 
@@ -39,26 +47,84 @@ def flag_name(flagged: Flagged) -> str:
     return flagged.flag.name or f"--{flagged.name.replace('_', '-')}"
 
 
-def _option(flagged: Flagged, usual: Any, names: Mapping[str, str]) -> Any:
-    """The option's type and what Typer knows of it. names: the flags of parameters, for the help."""
-    flag, name, kind = flagged.flag, flag_name(flagged), _kind(flagged)
-    help = re.sub(r"`(\w+)`", lambda found: names[found[1]], registered.filled(flag.help))
+def usual_of(flagged: Flagged) -> str | None:
+    """The default in words, if the flag says it so, or is a list."""
+    usual = flagged.flag.usual
+    if usual is None and _is_list(flagged) and flagged.default:
+        usual = ",".join(f"{one:g}" if isinstance(one, float | int) else one for one in flagged.default)
+    return usual and registered.filled(usual)
+
+
+def _parameter(flagged: Flagged, names: Mapping[str, str]) -> Parameter:
+    """The option as Typer knows it. names: the flags of parameters, for the help."""
+    flag, name, kind, default = flagged.flag, flag_name(flagged), _kind(flagged), flagged.default
+    help, usual = re.sub(r"`(\w+)`", lambda found: names[found[1]], registered.filled(flag.help)), usual_of(flagged)
+    default = AUTO if flag.auto else None if _is_list(flagged) else default
     option = typer.Option(
         f"{name}/--no-{name[2:]}" if flag.off else name,
-        help=f"{help}  [default: {flag.usual}]" if flag.usual else help,
+        help=f"{help}  [default: {usual}]" if usual else help,
         rich_help_panel=flag.panel,
         envvar=flag.envvar,
         min=flag.least,
+        max=flag.most,
     )
-    return Annotated[kind | None if usual is None else kind, option]
+    kind = kind | None if default is None else kind
+    return Parameter(flagged.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _is_list(flagged: Flagged) -> bool:
+    return any(get_origin(kind) in (tuple, Sequence) for kind in flagged.kinds())
 
 
 def _kind(flagged: Flagged) -> Any:
     """The type as the command line has it: types of Python alone, such as a class or a run, are left out."""
-    kind = flagged.type
-    if isinstance(kind, UnionType):
-        kinds = [one for one in get_args(kind) if one is not type(None)]
-        return Path if Path in kinds else kinds[0]
-    if isinstance(kind, str):
-        return Path if "Path" in kind.split(" | ") else str
-    return kind
+    kinds = flagged.kinds()
+    if _is_list(flagged):
+        return list[str]
+    if any(isinstance(kind, str) for kind in kinds):
+        return Path if "Path" in kinds else str
+    return Path if Path in kinds else str if len(kinds) > 1 else kinds[0]
+
+
+def _read(flagged: Flagged, given: Any) -> Any:
+    """What the command line gave, as the call takes it; None for what was not given."""
+    if isinstance(given, str) and any(get_origin(kind) is Mapping for kind in flagged.kinds()):
+        return _numbers_by_name(given, flag_name(flagged))
+    if not isinstance(given, list):
+        return given
+    texts = given if flagged.flag.whole else [part for text in given for part in listed(text)]
+    texts = list(dict.fromkeys(text.strip() for text in texts))
+    if flagged.flag.none and LEFT_OUT in texts:
+        if len(texts) > 1:
+            raise UserError(f"{flag_name(flagged)} {LEFT_OUT} leaves out all: give it alone, or leave it out")
+        return ()
+    if float not in get_args(flagged.kinds()[0]):
+        return texts
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        said = ",".join(given)
+        raise UserError(
+            f"{flag_name(flagged)} '{said}' is not a list of numbers: expected something like 1,2,4,8,16"
+        ) from None
+
+
+def listed(text: str) -> list[str]:
+    """What commas part; parentheses hold a spec together that has several arguments."""
+    return [unwrapped(part.strip()) for part in split_outside_parentheses(text, ",") if part.strip()]
+
+
+def _numbers_by_name(text: str, flag: str) -> dict[str, int]:
+    """`4096,windows=8192` is {all: 4096, windows: 8192}: a number that stands alone is for all."""
+    found: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        name, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not (number.isdecimal() and len(number) < 20) or int(number) < 1 or (equals and not name):
+            raise UserError(
+                f"{flag} '{text}': '{part}' is not a number of tokens; write 4096, or "
+                "windows=500000,fixed-target=16384, or both: 4096,windows=8192"
+            )
+        if (key := name or ALL) in found:
+            raise UserError(f"{flag} '{text}' has two numbers for {name or 'all protocols'}: give one")
+        found[key] = int(number)
+    return found

@@ -2,42 +2,31 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from extrapolate.api.compare import compare as call
+from extrapolate.api.compare import comparisons_of
+from extrapolate.api.rows import PANEL
+from extrapolate.cli.command_of import command_of
 from extrapolate.cli.flags import AsJson
 
 if TYPE_CHECKING:
     from extrapolate.statistics.comparison import Comparison
 
 
+@command_of(call, panels=("How to compare", PANEL))
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="evaluated runs, or folders of them")],
-    extensions: Annotated[
-        bool, typer.Option("--extensions", help="also compare the extensions that were evaluated")
-    ] = False,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="how sure the intervals are: 0.95 is 95 %")
-    ] = 0.95,
-    least_difference: Annotated[
-        float, typer.Option("--least-difference", min=0.0, help="nats; a smaller difference does not matter")
-    ] = 0.01,
-    correct: Annotated[
-        str, typer.Option(help="holm: correct verdicts for the number of comparisons; none: each stands for itself")
-    ] = "none",
-    seq_len: Annotated[int | None, typer.Option(help="only runs of this training length")] = None,
-    corpus: Annotated[str | None, typer.Option(help="only rows of this corpus hash")] = None,
-    precision: Annotated[str | None, typer.Option(help="only rows of this evaluation precision")] = None,
-    split: Annotated[str | None, typer.Option(help="only rows of this split")] = None,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Compare evaluated runs pair by pair.
 
     A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or
     equivalent, or the comparison is undecided.
     """
-    from extrapolate.api.compare import comparisons_of
     from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.results.verdicts import explained
@@ -45,24 +34,16 @@ def compare(
     from extrapolate.statistics.sums import ENOUGH_DOCUMENTS
     from extrapolate.terminal import say
 
-    found = comparisons_of(
-        runs,
-        extensions=extensions,
-        confidence=confidence,
-        least_difference=least_difference,
-        correct=correct,
-        only={"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": split},
-        progress=CommandLine(),
-    )
+    found = comparisons_of(runs, **given, progress=CommandLine())
     if as_json:
         print_json(one.row() for one in found)
         return
     for protocol in dict.fromkeys(one.protocol for one in found):
-        table = comparison.table([one for one in found if one.protocol == protocol], confidence)
+        table = comparison.table([one for one in found if one.protocol == protocol], given["confidence"])
         print_table(table, f"{protocol}: the model's loss minus the other's, nats per token", names=3)
     print_text(
-        f"The verdict is about the model, which is better below zero. {explained(least_difference)} "
-        f"{comparison.resampled(found)} {_many(found, correct, confidence)}"
+        f"The verdict is about the model, which is better below zero. {explained(given['least_difference'])} "
+        f"{comparison.resampled(found)} {_many(found, given['correct'], given['confidence'])}"
     )
     if any(one.advice() for one in found):
         print_text(

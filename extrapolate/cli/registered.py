@@ -55,6 +55,11 @@ def most_targets() -> str:
     return ", ".join([*(f"{name} {most}" for name, most in own.items() if most), f"the others {MAX_TARGETS}"])
 
 
-def filled(help: str) -> str:
+def filled(text: str) -> str:
     """A line of help, with what is registered in place of `{probes}` and the like."""
-    return help.format(probes=probes()) if "{" in help else help
+    for name, names in re.findall(r"({(\w+)})", text):
+        text = text.replace(name, _NAMED[names]())
+    return text
+
+
+_NAMED = {one.__name__: one for one in (protocols, probes, measurements, sources, most_targets)}

@@ -1,14 +1,12 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from extrapolate import specs
-from extrapolate.data.probes.base import Probe
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.encodings.plan import Plan
@@ -29,13 +27,14 @@ from extrapolate.evaluation.protocols.base import (
     targets_hash,
 )
 from extrapolate.evaluation.rows import Scores, common, label_of, plan_hash, reason_of
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import AS_TRAINED, DEFAULT_PROTOCOLS, PRECISIONS, TARGETS_TABLE
+from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
@@ -44,79 +43,7 @@ from extrapolate.runs.weights import Checkpoint
 # columns, none of which are kept unless they were asked for (see `results.tables`).
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
-MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and written again for every setting
 MOST_LOSSES = 2**23  # of targets, in the file of a run
-
-
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """What to evaluate. Factors are N/L.
-
-    `protocols` are specs, such as `windows` or `sliding:stride=16`. max_targets is the most tokens that any protocol
-    scores. It lowers a protocol's default (`Protocol.max_targets`) and never raises it. max_targets_of sets the most of
-    the protocols that it names, whatever their defaults and their arguments are.
-    `extensions` are recipes; "all" stands for every one that applies, "without-own" for taking off the run's own, and
-    "as-trained" for nothing more than is always evaluated.
-    position_bucket is the size of the buckets of positions that losses are kept for, tokens; None: L/2. With
-    keep_losses, the loss of every target is kept too.
-    `probes` are evaluated by `evaluation.probes`, in so many trials at each length and depth.
-    """
-
-    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
-    extensions: tuple[str, ...] = ()
-    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
-    split: str = "test"
-    max_targets: int | None = None
-    max_targets_of: Mapping[str, int] = field(default_factory=dict)
-    checkpoint: str = "last"
-    precisions: tuple[str, ...] = ("fp32",)
-    position_bucket: int | None = None
-    keep_losses: bool = False
-    probes: tuple[Probe, ...] = ()
-    probe_trials: int = 64
-
-    def layout(self, protocol: str, split: Split, seq_len: int) -> Layout:
-        """The windows of one protocol, before a token is put before them."""
-        asked = parse_protocol(protocol)
-        capped = asked.max_targets if self.max_targets is None else min(asked.max_targets, self.max_targets)
-        most = self.max_targets_of.get(asked.name, capped)
-        return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most)
-
-    def check_positions(self, seq_len: int, targets: int) -> None:
-        """Raises UserError if the buckets of positions do not fit L, or are too many for a protocol's targets."""
-        size = self.position_bucket
-        if size is None:
-            return
-        if not 0 < size <= seq_len or seq_len % size:
-            raise UserError(f"`position_bucket={specs.shown(size)}` does not divide the training length {seq_len}")
-        if targets / size > MOST_BUCKETS:
-            raise UserError(
-                f"`position_bucket={size}` makes {targets // size} rows of documents at one length, and {MOST_BUCKETS} "
-                f"is the most: give at least {-(-targets // MOST_BUCKETS)}, lower `max_targets`, or keep the loss of "
-                "every target with `keep_losses=True`"
-            )
-
-    def check_max_targets(self) -> None:
-        """Raises UserError if a limit on the scored tokens would change nothing."""
-        for most in (self.max_targets, *self.max_targets_of.values()):
-            if most is not None and not 0 < most <= specs.LARGEST_WHOLE:
-                raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
-        evaluated = dict.fromkeys(parse_protocol(protocol).name for protocol in self.protocols)
-        for protocol in self.max_targets_of:
-            if protocol not in protocols.names():
-                raise UserError(
-                    f"`max_targets`: unknown protocol '{protocol}'; {specs.did_you_mean(protocol, protocols.names())}"
-                )
-            if protocol not in evaluated:
-                raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
-        defaults = {name: protocols[name].max_targets for name in evaluated if name not in self.max_targets_of}
-        if self.max_targets is not None and defaults and self.max_targets > max(defaults.values()):
-            told = ", ".join(f"{name} {default}" for name, default in defaults.items())
-            instead = dict.fromkeys(defaults, self.max_targets)
-            raise UserError(
-                f"`max_targets={self.max_targets}` is above every default ({told}), and a number alone only lowers "
-                f"them; to raise them write `max_targets={instead}`"
-            )
 
 
 def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
@@ -147,7 +74,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
             raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
     model = run.build_model()
     split = store.split(settings.split)
-    chosen = extensions_to_evaluate(run, model, settings.extensions)
+    chosen = extensions_to_evaluate(run, model, settings.extend)
     for applied in chosen.values():
         recipe = applied.joined()
         for length in lengths_of(settings.factors, model.seq_len):
@@ -189,7 +116,7 @@ def evaluate(
     split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint, loaded, precision, model in models(run, store, settings, device):
-        chosen = extensions_to_evaluate(run, loaded, settings.extensions)
+        chosen = extensions_to_evaluate(run, loaded, settings.extend)
         for protocol in map(parse_protocol, settings.protocols):
             layout = settings.layout(protocol.text, split, model.seq_len)
             bos = beginning_token(run, store) if protocol.bos else None
@@ -220,7 +147,7 @@ def models(
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
         lengths = lengths_of(settings.factors, loaded.seq_len)
-        asked = (store.split(settings.split), lengths, settings.extensions)
+        asked = (store.split(settings.split), lengths, settings.extend)
         causality.check_run(run, loaded, *asked)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
@@ -232,7 +159,7 @@ def models(
 def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
     model, split = run.build_model(), store.split(settings.split)
-    chosen = extensions_to_evaluate(run, model, settings.extensions)
+    chosen = extensions_to_evaluate(run, model, settings.extend)
     control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
     total = 0
     for protocol in settings.protocols:

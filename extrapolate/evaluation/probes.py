@@ -18,12 +18,13 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.fitting import inputs_of_fit
-from extrapolate.evaluation.lengths import EvaluationSettings, models
+from extrapolate.evaluation.lengths import models
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, label_of, reason_of
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -40,19 +41,19 @@ DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if a probe cannot be evaluated; the rest is checked with the settings as a whole."""
-    if settings.probe_trials < 1:
-        raise UserError(f"`trials` must be at least 1, not {settings.probe_trials}")
+    if settings.trials < 1:
+        raise UserError(f"`trials` must be at least 1, not {settings.trials}")
     if settings.probes:
         longest = max(lengths_of(settings.factors, run.config.seq_len))
-        needed, limit = settings.probe_trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
+        needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
         if needed > limit:
             raise UserError(
-                f"`trials={shown(settings.probe_trials)}` windows of {longest} tokens take at least "
+                f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
                 f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
             )
     check_grows(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store)
-    for probe in settings.probes:
+    for probe in settings.parsed_probes():
         for length in lengths_of(settings.factors, run.config.seq_len):
             probe.sequences(length, 0.0, 1, split, vocabulary)
 
@@ -154,9 +155,9 @@ def evaluate(
     memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` is told.
     """
     for checkpoint, loaded, precision, model in models(run, store, settings, device):
-        chosen = extensions_to_evaluate(run, loaded, settings.extensions)
+        chosen = extensions_to_evaluate(run, loaded, settings.extend)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
-        for probe in settings.probes:
+        for probe in settings.parsed_probes():
             evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress, say)
             shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
             shared["probe"] = probe.text
@@ -174,15 +175,15 @@ def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) ->
     if not settings.probes:
         return 0
     model, split, vocabulary = run.build_model(), store.split(settings.split), Vocabulary.of(store)
-    chosen = extensions_to_evaluate(run, model, settings.extensions)
+    chosen = extensions_to_evaluate(run, model, settings.extend)
     total = 0
     for length in lengths_of(settings.factors, model.seq_len):
         plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
         reached = sum(model.defined_at(length, plan) for plan in plans)
-        for probe in settings.probes:
+        for probe in settings.parsed_probes():
             _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
-            total += len(DEPTHS) * settings.probe_trials * (reached * length + control)
+            total += len(DEPTHS) * settings.trials * (reached * length + control)
             for applied in chosen.values():
                 total += inputs_of_fit(store.split("validation"), length) if applied.fits(run, length) else 0
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
@@ -214,7 +215,7 @@ class _ProbeEvaluation:
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
         """The windows, and the control's scores of them."""
         if (length, depth) not in self._sequences:
-            trials = self.settings.probe_trials
+            trials = self.settings.trials
             made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
             control = control_score(
                 self.model, made, self.model.seq_len, self.control_plan, precision=self.precision, progress=advance

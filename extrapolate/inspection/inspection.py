@@ -1,7 +1,7 @@
 """Inspects one run: measurements x extensions x lengths, each on the same windows' ends."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -13,13 +13,13 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.memory import OutOfMemoryError, of_memory
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
 from extrapolate.evaluation.rows import common, label_of, reason_of
 from extrapolate.evaluation.subject import Subject
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
 from extrapolate.inspection.subject import Inspected
 from extrapolate.machine.devices import to_device
 from extrapolate.model.language_model import LanguageModel
@@ -30,38 +30,19 @@ from extrapolate.specs import LARGEST_WHOLE, shown
 
 MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # unless asked otherwise: as many as have MOST_TOKENS at the longest length
 MOST_TOKENS = 2**15
-PROTOCOL = "fixed-target"  # windows that end at the same places, with more and more context before them
 
 
-@dataclass(frozen=True)
-class InspectionSettings:
-    """What to measure, at which factors N/L, on how many windows of a split, with which extensions.
+def chosen(settings: InspectionSettings) -> dict[str, type[Measurement]]:
+    """The measurements, by name. Raises UserError if one is unknown."""
+    return {name: measurements[name] for name in settings.measures or measurements.names()}
 
-    windows is the most that are read; None: 16, or fewer where the longest have more than 2 048 tokens, but 4.
-    """
 
-    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
-    extensions: tuple[str, ...] = ()
-    measures: tuple[str, ...] = ()  # none: all
-    windows: int | None = None
-    split: str = "test"
-
-    def evaluation(self) -> EvaluationSettings:
-        """The settings of an evaluation of the same lengths and extensions, which is checked in the same way."""
-        return EvaluationSettings(
-            factors=self.factors, extensions=self.extensions, protocols=(PROTOCOL,), split=self.split
-        )
-
-    def chosen(self) -> dict[str, type[Measurement]]:
-        """The measurements, by name. Raises UserError if one is unknown."""
-        return {name: measurements[name] for name in self.measures or measurements.names()}
-
-    def layout(self, split: Split, seq_len: int) -> Layout:
-        """The windows of every length: the last L/2 inputs of each are the same at every length."""
-        found = lengths_of(self.factors, seq_len)
-        usual = max(LEAST_WINDOWS, min(MOST_WINDOWS, MOST_TOKENS // max(found)))
-        targets = (usual if self.windows is None else self.windows) * max(1, seq_len // 2)
-        return protocols[PROTOCOL]().layout(split.lengths, seq_len, found, targets)
+def layout_of(settings: InspectionSettings, split: Split, seq_len: int) -> Layout:
+    """The windows of every length: the last L/2 inputs of each are the same at every length."""
+    found = lengths_of(settings.factors, seq_len)
+    usual = max(LEAST_WINDOWS, min(MOST_WINDOWS, MOST_TOKENS // max(found)))
+    targets = (usual if settings.windows is None else settings.windows) * max(1, seq_len // 2)
+    return protocols[PROTOCOL]().layout(split.lengths, seq_len, found, targets)
 
 
 def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:
@@ -72,7 +53,7 @@ def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:
 
 def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError if anything asked for cannot be measured, before any work is done."""
-    settings.chosen()
+    chosen(settings)
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
     lengths.check(run, store, settings.evaluation())
@@ -83,11 +64,11 @@ def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
 def expected_inputs(run: Subject, store: Store, settings: InspectionSettings) -> float:
     """About how many inputs `inspect` computes, for its progress."""
     model = run.build_model()
-    recipes = len(extensions_to_evaluate(run, model, settings.extensions))
-    layout = settings.layout(store.split(settings.split), model.seq_len)
+    recipes = len(extensions_to_evaluate(run, model, settings.extend))
+    layout = layout_of(settings, store.split(settings.split), model.seq_len)
     return recipes * sum(
         measurement.inputs(model.seq_len, length, len(windows.start_W))
-        for measurement in settings.chosen().values()
+        for measurement in chosen(settings).values()
         for length, (windows,) in layout.rows.items()
     )
 
@@ -103,10 +84,10 @@ def inspect(
     split = store.split(settings.split)
     evaluation = settings.evaluation()
     for checkpoint, loaded, precision, model in lengths.models(run, store, evaluation, device):
-        layout = settings.layout(split, model.seq_len)
+        layout = layout_of(settings, split, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
-        for text, applied in extensions_to_evaluate(run, loaded, settings.extensions).items():
+        for text, applied in extensions_to_evaluate(run, loaded, settings.extend).items():
             label = label_of(run.config, loaded, applied.joined(), applied.taken_off)
             shared |= {"extension": text, "model": label, "extension_sha256": applied.sha256()}
             for length, (windows,) in layout.rows.items():
@@ -122,7 +103,7 @@ def inspect(
                     "n_windows": len(windows.start_W),
                 }
                 rows: list[dict[str, Any]] = []
-                for name, measurement in settings.chosen().items():
+                for name, measurement in chosen(settings).items():
                     here = at_length | {"measurement": name}
                     if inspected is None:
                         progress(what, measurement.inputs(model.seq_len, length, len(windows.start_W)))

@@ -32,8 +32,7 @@ LONGEST_NAME = 200  # bytes of a run's name, of the 255 that a file system gives
 class TrainingRequest:
     """What the user asked for; None where they said nothing.
 
-    `model` and `training` are flags by their configuration names; device and precision may be "auto". trust_code: a
-    Python file that the configuration file names may run.
+    `model` and `training` are flags by their configuration names; device and precision may be "auto".
     """
 
     pe: str | None = None
@@ -41,16 +40,15 @@ class TrainingRequest:
     file: Path | None = None
     model: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
-    trust_code: bool = False
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], file: Path | None = None, trust_code: bool = False) -> "TrainingRequest":
+    def of(cls, settings: Mapping[str, Any], file: Path | None = None) -> "TrainingRequest":
         """From settings by name: `encoding`, `preset`, and those of the model and its training; others are left out."""
         model, training = (
             {name: value for name, value in settings.items() if name in section.model_fields}
             for section in (ModelConfig, TrainingConfig)
         )
-        return cls(settings.get("encoding"), settings.get("preset"), file, model, training, trust_code)
+        return cls(settings.get("encoding"), settings.get("preset"), file, model, training)
 
 
 def check(request: TrainingRequest) -> None:
@@ -246,8 +244,6 @@ def _check_runs(code: Path, own_sha256: Any, request: TrainingRequest) -> None:
     sha256 = file_sha256(code)
     if own_sha256 is not None and own_sha256 != sha256:
         raise UserError(f"{code} was changed since training: its hash is not the one in {request.file}")
-    if request.trust_code:
-        trust.allow(sha256, code)
     trust.check(sha256, code)
 
 

@@ -9,13 +9,32 @@ The hashes are kept in `trusted-code` in the folder extrapolate of the user's se
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from extrapolate.errors import UserError
 from extrapolate.specs import user_files
 
+F = TypeVar("F", bound=Callable[..., Any])
 _now: set[str] = set()  # of this process: a home that cannot be written keeps none
+_decision: ContextVar[bool] = ContextVar("decision", default=False)
+
+
+def decided(call: F) -> F:
+    """A public call whose `trust_code` decides for all that it does: see `check`. No other process inherits it."""
+
+    @wraps(call)
+    def deciding(*arguments: Any, trust_code: bool = False, **named: Any) -> Any:
+        before = _decision.set(trust_code)
+        try:
+            return call(*arguments, **named)
+        finally:
+            _decision.reset(before)
+
+    return cast(F, deciding)
 
 
 def allow(sha256: str, file: Path) -> None:
@@ -33,7 +52,9 @@ def allow(sha256: str, file: Path) -> None:
 
 
 def check(sha256: str, file: Path) -> None:
-    """Raises UserError if a file with this content may not run."""
+    """Raises UserError if a file with this content may not run. In a call with `trust_code`, it may from now on."""
+    if _decision.get():
+        allow(sha256, file)
     if sha256 not in _allowed():
         raise UserError(
             f"{file} is Python code that came with data, and you have not run it before: read it, and add "

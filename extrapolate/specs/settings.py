@@ -1,19 +1,25 @@
 """The declaration of a setting: its type, default, bounds, and its flag on the command line."""
 
+import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extrapolate.specs import LARGEST_WHOLE
+from extrapolate.errors import UserError
+from extrapolate.specs import LARGEST_WHOLE, shown
+from extrapolate.specs.arguments import FLAG, NUMBER, TEXT, WHOLE, Kind, check, several
 
 Count = Annotated[int, Field(gt=0, le=LARGEST_WHOLE)]
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 AUTO = "auto"
+_KINDS: dict[Any, Kind] = {str: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
 
 
 class Section(BaseModel):
@@ -24,13 +30,14 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Flag:
-    """Put into the `Annotated` type of a section's field or a public call's parameter, makes it a flag of the command.
+    """Put into the `Annotated` type of a setting, or of a public call's parameter, makes it a flag of the command.
 
     help: one line, which names other parameters in backticks; `{probes}` stands for the registered names, see
     `cli.registered`. panel: its group in the help. name: the flag, if it is not named after the parameter. usual: the
     default in words, if it depends on something else. off: the flag has an opposite, `--no-` before its name. auto:
-    "auto" is accepted too, and leaves the choice to the machine. envvar: the environment variable that sets it. least:
-    the smallest number that the command line accepts.
+    "auto" is accepted too, and leaves the choice to the machine. envvar: the environment variable that sets it. least
+    and most: the bounds of a number. whole: of several texts, each is one value, and commas do not part them. none:
+    the text `off` stands for no value at all.
     """
 
     help: str
@@ -40,7 +47,10 @@ class Flag:
     off: bool = False
     auto: bool = False
     envvar: str | None = None
-    least: int | None = None
+    least: float | None = None
+    most: float | None = None
+    whole: bool = False
+    none: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,15 +62,67 @@ class Flagged:
     default: Any
     flag: Flag
 
+    def kinds(self) -> list[Any]:
+        """The types that it may have, but for None."""
+        return [one for one in kinds_of(self.type) if one not in (NoneType, "None")]
 
-def flagged_fields(section: type[Section]) -> list[Flagged]:
-    """The fields of a section that have a flag, as parameters: None, or "auto", leaves the value undecided."""
+    def checked(self, value: Any) -> Any:
+        """A value that was given from Python or in a study's file. Raises UserError if the setting cannot have it."""
+        kind, name = self.kinds()[0], self.name
+        if get_origin(kind) is tuple:
+            return several(name, value, _KINDS[get_args(kind)[0]])
+        if get_origin(kind) is Literal:
+            if value not in get_args(kind):
+                raise UserError(f"`{name}` must be {' or '.join(map(str, get_args(kind)))}, not {shown(value)}")
+        elif isinstance(value, Mapping) and len(self.kinds()) > 1:
+            several(name, value, TEXT)
+            several(name, value.values(), WHOLE)
+            return dict(value)
+        else:
+            check(name, value, _KINDS[kind])
+        if self.flag.least is not None and value < self.flag.least:
+            raise UserError(f"`{name}` must be at least {self.flag.least}, not {shown(value)}")
+        return value
+
+
+def kinds_of(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type that it is; a type that is given as text, as text."""
+    if isinstance(annotation, str):
+        return tuple(annotation.split(" | "))
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def flagged_fields(section: type) -> list[Flagged]:
+    """The fields of a section, or a dataclass, that have a flag, as parameters.
+
+    In a section, None or "auto" leaves the value to others: to a preset, or the machine.
+    """
+    if dataclasses.is_dataclass(section):
+        declared = ((field.name, field.type, field.default) for field in dataclasses.fields(section))
+        return [one for each in declared if isinstance(one := _declared(*each), Flagged)]
     return [
         Flagged(name, Literal[(AUTO, *get_args(field.annotation))] if flag.auto else field.annotation, None, flag)
-        for name, field in section.model_fields.items()
+        for name, field in cast(type[Section], section).model_fields.items()
         for flag in field.metadata
         if isinstance(flag, Flag)
     ]
+
+
+def _declared(name: str, annotation: Any, default: Any) -> Flagged | Any:
+    """A parameter as it is declared, or its type if it has no flag."""
+    kind, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
+    kind = getattr(kind, "__forward_arg__", kind)  # `Annotated` wraps a type that is given as text
+    flag = next((one for one in metadata if isinstance(one, Flag)), None)
+    return kind if flag is None else Flagged(name, kind, default, flag)
+
+
+def settings_of(section: type[S], given: Mapping[str, Any]) -> S:
+    """A dataclass of settings from what was given; None stands for the default.
+
+    Raises UserError if a value is of another type, or below its bound.
+    """
+    known = flagged_fields(section)
+    return section(**{one.name: one.checked(given[one.name]) for one in known if given.get(one.name) is not None})
 
 
 def flags_of(call: Callable[..., Any]) -> list[Flagged]:
@@ -68,8 +130,8 @@ def flags_of(call: Callable[..., Any]) -> list[Flagged]:
     return cast(Any, call).flags
 
 
-def public(*sections: type[Section]) -> Callable[[F], F]:
-    """Turns a function into a public call, with the flags of its parameters and, as `**settings`, those of sections.
+def public(*sections: type) -> Callable[[F], F]:
+    """Makes a public call of a function: it has the flags of its parameters, and those of sections as `**settings`.
 
     Its signature lists them all, the sections' first, so that `help` and notebooks show them.
     """
@@ -80,16 +142,16 @@ def public(*sections: type[Section]) -> Callable[[F], F]:
         named: list[Parameter] = []
         flags = [one for section in sections for one in flagged_fields(section)]
         for one in flags:
-            default = AUTO if one.flag.auto else None
-            named.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=one.type | None))
+            default = AUTO if one.flag.auto else one.default
+            kind = one.type if isinstance(one.type, str) or one.default is not None else one.type | None
+            named.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
         for parameter in own.parameters.values():
             if parameter.kind == Parameter.VAR_KEYWORD:
                 continue
-            kind, *metadata = get_args(parameter.annotation) or [parameter.annotation]
-            kind = getattr(kind, "__forward_arg__", kind)  # `Annotated` wraps a type that is given as text
-            if metadata and isinstance(metadata[0], Flag):
-                flags.append(Flagged(parameter.name, kind, parameter.default, metadata[0]))
-                parameter = parameter.replace(annotation=kind)
+            declared = _declared(parameter.name, parameter.annotation, parameter.default)
+            if isinstance(declared, Flagged):
+                flags.append(declared)
+                parameter = parameter.replace(annotation=declared.type)
             (named if parameter.kind == Parameter.KEYWORD_ONLY else positional).append(parameter)
         signature = own.replace(parameters=[*positional, *named])
 

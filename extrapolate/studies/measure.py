@@ -112,14 +112,15 @@ def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]
 def _evaluate(cell: Resolved, path: Path) -> float:
     """Seconds of an input."""
     settings = cell.evaluation
+    most = settings.most_targets()
     caps = {
-        name: min(settings.max_targets_of.get(name, EVALUATED_TARGETS), EVALUATED_TARGETS)
+        name: min(most.get(name, EVALUATED_TARGETS), EVALUATED_TARGETS)
         for name in (parse_protocol(protocol).name for protocol in settings.protocols)
     }
     if not caps:
         return 0.0
     store = Store.open(cell.data)
-    short = replace(settings, max_targets=None, max_targets_of=caps, checkpoint="last", probes=())
+    short = replace(settings, max_targets=caps, checkpoint="last", probes=())
     planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None)
     began = time.perf_counter()
     for _ in lengths.evaluate(planned, store, short):

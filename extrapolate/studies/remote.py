@@ -52,7 +52,7 @@ def named_files(cell: Resolved) -> dict[str, bytes]:
     """The Python files that the study names. Raises UserError if a worker could not have one under the same name."""
     named = {} if cell.user_file is None else {cell.user_file: cell.user_file.read_bytes()}
     own = () if cell.own_extension is None else cell.own_extension.files
-    named |= {file.path: file.content for file in (*users_files(cell.evaluation.extensions), *own)}
+    named |= {file.path: file.content for file in (*users_files(cell.evaluation.extend), *own)}
     for path in named:
         if path.is_absolute() or ".." in path.parts:
             raise UserError(f"{path}: name it from the folder that you are in, and below it, for `gather='return'`")

@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, plans, probes
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.model import Model
@@ -26,7 +25,7 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import USER_ENCODING
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
-from extrapolate.studies.study import Evaluation, Study
+from extrapolate.studies.study import Study
 from extrapolate.studies.toml_lines import Place
 from extrapolate.training.fine_tuning import continued
 from extrapolate.training.resuming import run_in
@@ -101,7 +100,7 @@ def resolve_cells(
             raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
         planned = Planned(runs / cell.name, config, user_file, own, store, cell.settings.get("keep_every"))
         try:
-            settings, left_out = _evaluated(planned, store, study.evaluation, cell)
+            settings, left_out = _evaluated(planned, store, study, cell)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
@@ -145,20 +144,15 @@ def _where(study: Study, cell: Cell, message: str) -> str:
 
 def _asked(study: Study, message: str) -> str:
     """The setting of the evaluation that a message is about, as far as it tells."""
-    names = list(Evaluation.model_fields)
-    words = {f"`{name}": name for name in names} | {"`trials": "probe_trials", "extension": "extend"}
+    names = [one.name for one in fields(EvaluationSettings)]
+    words = {f"`{name}": name for name in names} | {"extension": "extend"}
     words |= {name.rstrip("s"): name for name in names}
     return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
 
 
-def _extensions(evaluation: Evaluation) -> list[tuple[str, Mapping[str, Any]]]:
-    """Each with the settings of the cells that it is for."""
-    return [(one, {}) if isinstance(one, str) else (one.extend, one.of) for one in evaluation.extend]
-
-
 def _check_recipes(study: Study) -> None:
     """Raises UserError if an extension is none."""
-    for number, (text, _) in enumerate(_extensions(study.evaluation)):
+    for number, (text, _) in enumerate(study.extensions):
         try:
             plans.parsed(text)
         except UserError as error:
@@ -167,7 +161,7 @@ def _check_recipes(study: Study) -> None:
 
 def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
     """Raises UserError if an extension is for no cell, or applies to none, so that nothing would come of it."""
-    for number, (text, of) in enumerate(_extensions(study.evaluation)):
+    for number, (text, of) in enumerate(study.extensions):
         mine = [cell for cell in cells if matches(cell.cell.settings, of)]
         where = study.at("evaluate", "extend", number)
         if not mine:
@@ -226,25 +220,11 @@ class Planned:
         return None
 
 
-def _evaluated(
-    planned: Planned, store: Store, evaluation: Evaluation, cell: Cell
-) -> tuple[EvaluationSettings, dict[str, str]]:
+def _evaluated(planned: Planned, store: Store, study: Study, cell: Cell) -> tuple[EvaluationSettings, dict[str, str]]:
     """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
-    asked = dict.fromkeys(text for text, of in _extensions(evaluation) if matches(cell.settings, of))
+    asked = dict.fromkeys(text for text, of in study.extensions if matches(cell.settings, of))
     left_out = plans.left_out(planned, planned.build_model(), tuple(asked))
-    most = evaluation.max_targets
-    settings = EvaluationSettings(
-        factors=evaluation.factors,
-        extensions=tuple(text for text in asked if text not in left_out),
-        protocols=evaluation.protocols,
-        split=evaluation.split,
-        max_targets=most if isinstance(most, int) else None,
-        max_targets_of=most if isinstance(most, dict) else {},
-        checkpoint=evaluation.checkpoint,
-        precisions=evaluation.precisions,
-        probes=parse_probes(evaluation.probes) if evaluation.probes else (),
-        probe_trials=evaluation.probe_trials,
-    )
+    settings = replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out))
     lengths.check(planned, store, settings)
     probes.check(planned, store, settings)
     return settings, left_out
@@ -252,7 +232,7 @@ def _evaluated(
 
 def _models(planned: Planned, settings: EvaluationSettings) -> dict[str, str]:
     model = planned.build_model()
-    applied = extensions_to_evaluate(planned, model, settings.extensions)
+    applied = extensions_to_evaluate(planned, model, settings.extend)
     return {name: label_of(planned.config, model, one.joined(), one.taken_off) for name, one in applied.items()}
 
 

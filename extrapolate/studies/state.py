@@ -8,7 +8,7 @@ from typing import Any
 
 from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.names import PROBES_TABLE
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
@@ -60,7 +60,7 @@ def trained(run: Path) -> bool:
 def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
     """A hash of the weights of a finished run and of how they are evaluated."""
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
-    return _hash([weights, asdict(settings) | {"probes": [str(probe) for probe in settings.probes]}])
+    return _hash([weights, asdict(settings)])
 
 
 def evaluated(folder: Path, name: str, run: Path, settings: EvaluationSettings) -> bool:

@@ -9,10 +9,10 @@ from typing import Literal
 import pandas as pd
 
 from extrapolate import files
-from extrapolate.api import arguments
 from extrapolate.errors import UserError
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
 from extrapolate.runs.training_config import TrainingConfig
+from extrapolate.specs import arguments
 from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study

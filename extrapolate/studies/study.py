@@ -3,22 +3,21 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from extrapolate.data.build import StoreSettings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.model.config import ModelConfig
-from extrapolate.names import DEFAULT_PROTOCOLS
 from extrapolate.reports.published import published
 from extrapolate.runs.config import read_config_file
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import did_you_mean
-from extrapolate.specs.settings import Section
+from extrapolate.specs.settings import flagged_fields
 from extrapolate.studies.toml_lines import Place, at, places
 
 MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
@@ -32,6 +31,7 @@ MOST_CELLS = 10_000
 SEARCH = "lr = {from = 1e-3, factor = 3}"
 SEARCHED = 3  # factors below and above the first rate of a search: it goes no further
 FACTORS = (1.1, 100.0)
+SomeCells = tuple[str, Mapping[str, Any]]  # an extension, and settings of the cells that it is for
 
 
 # What a value must be, in words, and whether it is.
@@ -50,27 +50,6 @@ def _kind_of(name: str) -> str:
     fields = {**ModelConfig.model_fields, **TrainingConfig.model_fields}
     kind = fields[name].annotation if name in fields else str
     return kind.__name__ if kind in (bool, int, float) else "text"
-
-
-class SomeCells(Section):
-    """An extension for the cells whose settings agree with `of`."""
-
-    extend: str
-    of: dict[str, Any]
-
-
-class Evaluation(Section):
-    """What is evaluated of every cell: as `xt.evaluate` has it. An extension is evaluated where it applies."""
-
-    factors: tuple[float, ...] = (1, 2, 4, 8, 16)
-    extend: tuple[str | SomeCells, ...] = ()
-    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
-    split: str = "test"
-    max_targets: int | dict[str, int] | None = None
-    checkpoint: str = "last"
-    precisions: tuple[str, ...] = ("fp32",)
-    probes: str | None = None
-    probe_trials: int = 64
 
 
 @dataclass(frozen=True)
@@ -99,8 +78,9 @@ class Study:
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
     that it does not name. stores: token stores by path, made where they are missing. published: the published tables
-    that it repeats. questions: what its report begins with. beyond: the learning rates of the axis that a search tries
-    only if it comes to them.
+    that it repeats. extensions: those of the evaluation, each with the settings of the cells that it is for.
+    questions: what its report begins with. beyond: the learning rates of the axis that a search tries only if it comes
+    to them.
     """
 
     file: Path
@@ -111,7 +91,8 @@ class Study:
     added: tuple[Mapping[str, Any], ...]
     fine_tunings: tuple[FineTuning, ...]
     stores: Mapping[str, StoreSettings]
-    evaluation: Evaluation
+    evaluation: EvaluationSettings
+    extensions: tuple[SomeCells, ...]
     lines: Mapping[Place, int]
     published: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
@@ -171,11 +152,12 @@ class _Reader:
         searched = isinstance(axes.get("lr"), dict)
         if searched:
             axes["lr"] = self.searched(axes["lr"])
+        evaluation, extensions = self.evaluation(raw)
         study = Study(
             self.file, self.text, base, self.axes(axes, base),
             exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
-            evaluation=(evaluation := self.evaluation(raw)), lines=self.lines,
+            evaluation=evaluation, extensions=extensions, lines=self.lines,
             published=self.published(raw.get("published", []), evaluation.protocols),
             questions=tuple(self.questions(raw, evaluation.factors)),
             beyond=frozenset(axes["lr"][: SEARCHED - 1] + axes["lr"][SEARCHED + 2 :] if searched else ()),
@@ -315,22 +297,36 @@ class _Reader:
                 raise self.wrong((*place, "at"), f"at = {one['at']} is not evaluated; factors are {evaluated}")
             yield Question(one["a"], one["b"], float(one["at"]))
 
-    def evaluation(self, raw: Mapping[str, Any]) -> Evaluation:
+    def evaluation(self, raw: Mapping[str, Any]) -> tuple[EvaluationSettings, tuple[SomeCells, ...]]:
         given = self.section(raw, "evaluate")
+        known = {one.name: one for one in flagged_fields(EvaluationSettings)}
+        extensions = tuple(self.extensions(given.get("extend", [])))
+        given |= {"extend": [text for text, _ in extensions]}
         for name, value in given.items():
-            if any(one is True or one is False for one in (value if isinstance(value, list) else [value])):
-                raise self.wrong(("evaluate", name), f"{name} is never true or false")
+            if name not in known:
+                raise self.wrong(("evaluate", name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+            with self.about("evaluate", name):
+                known[name].checked(value)
+        with self.about("evaluate", "protocols" if "protocols" in given else "stride"):
+            return EvaluationSettings.of(given), extensions
+
+    def extensions(self, given: Any) -> Iterator[SomeCells]:
+        for number, one in enumerate(given if isinstance(given, list) else [given]):
+            match one:
+                case str():
+                    yield one, {}
+                case {"extend": str(text), "of": dict(of), **others} if not others:
+                    yield text, of
+                case _:
+                    raise self.wrong(
+                        ("evaluate", "extend", number),
+                        f"extend lists text, or {{extend = 'pi', of = {{encoding = 'rope'}}}}, not {one!r}",
+                    )
+
+    @contextmanager
+    def about(self, *place: str) -> Iterator[None]:
+        """Within it, an error says where in the file its setting stands."""
         try:
-            return Evaluation.model_validate(given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            message = f"{name}: {first['msg']}"
-            if first["type"] == "tuple_type":
-                message = f"{name} lists its values: {name} = [...], not {given[name]!r}"
-            elif name == "extend":
-                wrong = given[name][first["loc"][1]]
-                message = f"extend lists text, or {{extend = 'pi', of = {{encoding = 'rope'}}}}, not {wrong!r}"
-            elif first["type"] == "extra_forbidden":
-                message = f"unknown setting '{name}'; {did_you_mean(name, Evaluation.model_fields)}"
-            raise self.wrong(("evaluate", *first["loc"][:2]), message) from None
+            yield
+        except UserError as error:
+            raise self.wrong(place, str(error).replace("`", "")) from None

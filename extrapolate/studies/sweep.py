@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.api import arguments
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.interop import trackers
@@ -22,6 +21,7 @@ from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
+from extrapolate.specs import arguments
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.cores import core_shares

@@ -47,7 +47,7 @@ def perform(
     the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
     and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
     """
-    from extrapolate.api.evaluate import evaluate_with
+    from extrapolate.api.evaluating import evaluate_with
     from extrapolate.api.training import train_with
     from extrapolate.training.loop import NotFinite
 

@@ -9,7 +9,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.api.failures import RunsFailed
+from extrapolate.api.in_turn import RunsFailed
 from extrapolate.errors import UserError, reason_of
 
 FEW = ["--factors", "1", "--protocol", "windows", "--max-targets", "512"]

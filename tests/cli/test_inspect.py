@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.inspection.inspection import InspectionSettings
+from extrapolate.inspection.inspection import layout_of
 from extrapolate.inspection.measurements.base import measurements
+from extrapolate.inspection.settings import InspectionSettings
 
 FEW = ["--factors", "1,2", "--windows", "2"]
 
@@ -55,7 +56,7 @@ def test_the_queries_are_the_same_at_every_length(inspected):
 @pytest.mark.parametrize(("seq_len", "windows"), [(64, 16), (128, 16), (512, 4), (1024, 4)])
 def test_of_long_windows_fewer_are_read(seq_len, windows):
     split = SimpleNamespace(lengths=np.full(3, 200_000))
-    layout = InspectionSettings().layout(split, seq_len)
+    layout = layout_of(InspectionSettings(), split, seq_len)
     assert {len(groups[0].start_W) for groups in layout.rows.values()} == {windows}
     assert sorted(layout.rows) == [seq_len * factor for factor in (1, 2, 4, 8, 16)]
 

@@ -14,8 +14,8 @@ import extrapolate as xt
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import bos_id
 from extrapolate.errors import UserError
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.protocols.base import parse_protocol, protocols, with_arguments
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.text import beginning_token
 from extrapolate.runs.run import Run
 

@@ -12,14 +12,14 @@ import torch
 
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, probes
-from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
+from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model
@@ -92,7 +92,7 @@ def test_rows_are_exact(store: Store, run_of) -> None:
 
 
 def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of) -> None:
-    settings = EvaluationSettings(factors=(1, 2, 4), extensions=("pi", "pi:factor=2"), max_targets=640)
+    settings = EvaluationSettings(factors=(1, 2, 4), extend=("pi", "pi:factor=2"), max_targets=640)
     rows, _ = rows_of(run_of("rope"), store, settings)
     fixed = rows[rows["protocol"] == "fixed-target"]
     plain = fixed[(fixed["extension"] == "as-trained") & (fixed["factor"] == 1)]["loss"].item()
@@ -105,7 +105,7 @@ def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of
 
 def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = computed_by(monkeypatch)
-    settings = EvaluationSettings(factors=(1, 2), extensions=("pi",), protocols=("fixed-target",), max_targets=320)
+    settings = EvaluationSettings(factors=(1, 2), extend=("pi",), protocols=("fixed-target",), max_targets=320)
     rows_of(run_of("rope"), store, settings)
     # Pi at 1x is the plain row at 1x, and the control comes with that row.
     assert [set(keys) for _, keys in calls] == [{CONTROL, L, 2 * L}, {2 * L}]
@@ -160,7 +160,7 @@ def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -
 
 def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
     run = run_of("rope", dropout=0.5)
-    settings = EvaluationSettings((1, 2), ("pi",), ("windows",), max_targets=64)
+    settings = EvaluationSettings((1, 2), ("pi",), protocols=("windows",), max_targets=64)
     rows, again = (rows_of(run, store, settings)[0] for _ in range(2))
     assert rows["loss"].tolist() == again["loss"].tolist()
     plain, _ = rows_of(run_of("rope"), store, settings)  # the same weights
@@ -210,9 +210,9 @@ def test_losses_by_position_are_kept_for_buckets_of_any_size(store: Store, run_o
     ],
 )
 def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch, settings, message: str) -> None:
-    monkeypatch.setattr(lengths, "MOST_BUCKETS", 500)
+    monkeypatch.setattr("extrapolate.evaluation.settings.MOST_BUCKETS", 500)
     monkeypatch.setattr(lengths, "MOST_LOSSES", 2047)
-    asked = EvaluationSettings((1, 4), ("pi",), ("windows",), max_targets=512)
+    asked = EvaluationSettings((1, 4), ("pi",), protocols=("windows",), max_targets=512)
     lengths.check(run_of("rope"), store, asked)
     with pytest.raises(UserError, match=message):
         lengths.check(run_of("rope"), store, replace(asked, **settings))
@@ -252,7 +252,7 @@ def test_rows_say_whether_their_length_matters_in_itself(store, run_of, pe: str,
     """Also where each length is evaluated by itself."""
     hashes = []
     for factors in ((2, 4), (2,), (4,)):
-        asked = EvaluationSettings(factors, (extension,), ("windows",), max_targets=256)
+        asked = EvaluationSettings(factors, (extension,), protocols=("windows",), max_targets=256)
         rows, _ = rows_of(run_of(pe), store, asked)
         hashes += rows[rows["extension"] == extension]["plan_hash"].tolist()
     assert hashes[:2] == hashes[2:]
@@ -301,7 +301,7 @@ def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
     monkeypatch.setattr(Run, "load_model", lambda self, c: loaded.append(c) or load(self, c))
     computed = computed_by(monkeypatch)
     extensions = ("log-n", "window", "yarn", "self-extend", "sinks")
-    settings = EvaluationSettings((1, 4), extensions, ("windows",), max_targets=256)
+    settings = EvaluationSettings((1, 4), extensions, protocols=("windows",), max_targets=256)
     rows, _ = rows_of(run, store, settings)
     assert len(rows) == 2 * (1 + len(extensions))
     assert len(loaded) == 1
@@ -327,7 +327,7 @@ class TestMaxTargets:
         assert self.scored(max_targets=16_384) == self.scored() | {"windows": 16_384, "yarn": 16_384}
 
     def test_a_protocols_own_number_may_be_above_its_default(self) -> None:
-        found = self.scored(max_targets=4096, max_targets_of={"windows": 262_144, "fixed-target": 16_384})
+        found = self.scored(max_targets={"all": 4096, "windows": 262_144, "fixed-target": 16_384})
         lowered = dict.fromkeys(protocols.names(), 4096)
         assert found == lowered | {"windows": 262_144, "fixed-target": 16_384}
 
@@ -339,8 +339,8 @@ class TestMaxTargets:
 def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
     """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
     settings = EvaluationSettings(
-        (1, 2, 4), extensions, tuple(protocols.names()), max_targets=256, precisions=("fp32", "bf16"),
-        probes=parse_probes("needle,copy"), probe_trials=3,
+        (1, 2, 4), extensions, protocols=tuple(protocols.names()), max_targets=256, precisions=("fp32", "bf16"),
+        probes=("needle,copy",), trials=3,
     )  # fmt: skip
     run = run_of(pe)
     told: list[tuple[str, float]] = []

@@ -14,9 +14,10 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import parse_process
 from extrapolate.evaluation import lengths
-from extrapolate.evaluation.lengths import EvaluationSettings, check, evaluate, expected_inputs, models
+from extrapolate.evaluation.lengths import check, evaluate, expected_inputs, models
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols.base import protocols, targets_hash
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
@@ -49,7 +50,7 @@ def settings_of(**more: Any) -> EvaluationSettings:
 def test_what_can_be_evaluated_is_not_refused(run: Run, store: Store) -> None:
     check(run, store, settings_of())
     check(run, store, settings_of(protocols=("sliding",), split="validation", precisions=("bf16",)))
-    check(run, store, settings_of(extensions=("pi", "temperature", "temperature:c=0.1")))
+    check(run, store, settings_of(extend=("pi", "temperature", "temperature:c=0.1")))
 
 
 @pytest.mark.parametrize(
@@ -60,14 +61,14 @@ def test_what_can_be_evaluated_is_not_refused(run: Run, store: Store) -> None:
         ({"factors": (1, 1e308)}, "factor 1e.308 of a training length of 8 makes windows of more than 16777216 tokens"),
         ({"factors": (1, 1e9)}, "makes windows of more than 16777216 tokens"),
         ({"max_targets": 10**400}, "`max_targets` must be from 1 to 9007199254740992"),
-        ({"max_targets": None, "max_targets_of": {"windows": 2**53 + 1}}, "`max_targets` must be from 1 to"),
-        ({"max_targets": None, "max_targets_of": {"windows": 0}}, "`max_targets` must be from 1 to"),
+        ({"max_targets": {"windows": 2**53 + 1}}, "`max_targets` must be from 1 to"),
+        ({"max_targets": {"windows": 0}}, "`max_targets` must be from 1 to"),
         ({"split": "train"}, "no held-out split 'train': choose from"),
         ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
         ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),
-        ({"extensions": ("expe-scale",)}, "expe-scale means nothing for RoPE"),
-        ({"extensions": ("temperature:c=-0.9",)}, "makes the scores' factor"),
-        ({"extensions": ("temperature",), "factors": (1, 9), "protocols": ("sliding",)}, "no validation document"),
+        ({"extend": ("expe-scale",)}, "expe-scale means nothing for RoPE"),
+        ({"extend": ("temperature:c=-0.9",)}, "makes the scores' factor"),
+        ({"extend": ("temperature",), "factors": (1, 9), "protocols": ("sliding",)}, "no validation document"),
         ({"factors": (1, 9)}, "no held-out document holds a span of 72"),
         ({"max_targets": 31}, "holds no span of 32"),
         ({"protocols": ("windows", "fixed-target"), "factors": (0.25,)}, "an evaluation length of 2 is too short"),
@@ -140,7 +141,7 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(run: Ru
     def progress(what: str, inputs: float) -> None:
         told[what] += inputs
 
-    settings = settings_of(protocols=("windows",), extensions=("pi", "temperature"), precisions=("fp32", "bf16"))
+    settings = settings_of(protocols=("windows",), extend=("pi", "temperature"), precisions=("fp32", "bf16"))
     list(evaluate(run, store, settings, progress=progress))
     # What pi does at 1x is nothing, so that only 4x is measured again: 256 targets, each window's inputs all new.
     plain, pi, warm = (f"the-run windows RoPE{name}" for name in ("", " + PI", " + Temperature"))

@@ -10,9 +10,10 @@ import torch
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import parse_process
-from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
+from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
 from extrapolate.model import attention
 from extrapolate.runs.resolve import TrainingRequest, resolve

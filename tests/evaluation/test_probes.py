@@ -10,13 +10,13 @@ import torch
 
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
+from extrapolate.data.probes.base import Vocabulary, parse_probe
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.results import PROBES, write
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -54,7 +54,7 @@ def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
 
 
 def settings_of(spec: str, factors: tuple[float, ...] = (1, 4), **more) -> EvaluationSettings:
-    return EvaluationSettings(factors, protocols=(), probes=parse_probes(spec), **{"probe_trials": 12, **more})
+    return EvaluationSettings(factors, protocols=(), probes=(spec,), **{"trials": 12, **more})
 
 
 def frame(run: Run, store: Store, settings: EvaluationSettings) -> pd.DataFrame:
@@ -159,7 +159,7 @@ def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monk
 
 
 def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) -> None:
-    settings = settings_of("passkey,mqar", extensions=("pi",))
+    settings = settings_of("passkey,mqar", extend=("pi",))
     pieces = list(evaluate(run_of("rope"), store, settings))
     write(tmp_path / "t.parquet", [row for piece in pieces for row in piece], PROBES)
     rows = pd.DataFrame([row for piece in pieces for row in piece])
@@ -179,20 +179,20 @@ def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) ->
 
 
 def test_all_runs_and_extensions_see_the_same_windows(store: Store, run_of) -> None:
-    settings = settings_of("copy", extensions=("log-n",))
+    settings = settings_of("copy", extend=("log-n",))
     one, other = frame(run_of("rope"), store, settings), frame(run_of("none", seed=3), store, settings)
     where = ["extension", "length", "depth"]
     hashes = [rows.set_index(where)["targets_hash"].sort_index() for rows in (one, other)]
     assert hashes[0].equals(hashes[1])
     assert one["targets_hash"].nunique() == 2 * len(DEPTHS)
-    fewer = frame(run_of("rope"), store, settings_of("copy", probe_trials=5))
+    fewer = frame(run_of("rope"), store, settings_of("copy", trials=5))
     assert not set(fewer["targets_hash"]) & set(one["targets_hash"])
 
 
 def test_equal_plans_are_computed_once_and_the_control_with_them(store: Store, run_of, monkeypatch) -> None:
     calls = []
     monkeypatch.setattr(probing, "score", lambda *a, **k: calls.append(a[3]) or score(*a, **k))
-    frame(run_of("rope"), store, settings_of("needle", extensions=("pi",)))
+    frame(run_of("rope"), store, settings_of("needle", extend=("pi",)))
     # At each depth: the control, twice; plain, twice; pi at 4x, which at 1x is plain.
     assert len(calls) == len(DEPTHS) * 5
     assert sum(plan != PLAIN for plan in calls) == len(DEPTHS)
@@ -209,7 +209,7 @@ def test_beyond_its_table_an_encoding_has_no_accuracy_but_a_control(store: Store
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_precision_and_what_is_fitted_reach_the_probes(store: Store, run_of, precision: str) -> None:
-    settings = settings_of("needle", extensions=("temperature",), precisions=("fp32", precision))
+    settings = settings_of("needle", extend=("temperature",), precisions=("fp32", precision))
     rows = frame(run_of("rope"), store, settings)
     here = (
         rows[rows["extension"] == "as-trained"].set_index(["precision", "length", "depth"])["loss"].unstack("precision")
@@ -270,8 +270,8 @@ def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
         ("passkey:length=20", (1,), {}, "takes at least 41 tokens, and a window has 32"),
         ("mqar:symbols=200", (1,), {}, "vocabulary of at least 405"),
         ("needle", (1000,), {}, "do not fill a window of 32000"),
-        ("needle", (1,), {"probe_trials": 0}, "`trials` must be at least 1"),
-        ("needle", (1,), {"probe_trials": 10**12}, "`trials=1000000000000` windows of .* tokens take at least .* GB"),
+        ("needle", (1,), {"trials": 0}, "`trials` must be at least 1"),
+        ("needle", (1,), {"trials": 10**12}, "`trials=1000000000000` windows of .* tokens take at least .* GB"),
     ):
         with pytest.raises(ValueError, match=message):
             check(run, store, settings_of(spec, factors, **more))

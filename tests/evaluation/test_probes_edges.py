@@ -114,7 +114,7 @@ def test_the_cost_of_scores_is_of_the_models_device_and_of_their_own_time(monkey
 
     monkeypatch.setattr(probing, "score", score)
     store = SimpleNamespace(split=lambda name: name)
-    settings = SimpleNamespace(split="test", probe_trials=4)
+    settings = SimpleNamespace(split="test", trials=4)
     evaluation = probing._ProbeEvaluation(Spy(), parse_probe("copy"), store, settings, "bf16", PLAIN, lambda *_: None)
     made = Sequences(np.zeros((4, 21), np.int64), np.array([20]), "")
     evaluation._sequences[20, 0.5] = made, Answers(RIGHT_WA, LOSS_WA)

@@ -11,8 +11,9 @@ from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import token_bytes
-from extrapolate.evaluation.lengths import EvaluationSettings, evaluate
+from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.protocols.base import Windows
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run

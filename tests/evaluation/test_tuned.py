@@ -17,10 +17,10 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import fitting, lengths, probes
 from extrapolate.evaluation import plans as planning
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
 from extrapolate.model.model import layer_encodings
@@ -90,7 +90,7 @@ def plans_of(own: str | None) -> dict[str, tuple[Plan, ...]]:
 def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
     extensions = (WITHOUT_OWN, "log-n")
-    settings = EvaluationSettings(FACTORS, extensions, ("windows", "fixed-target"), max_targets=256)
+    settings = EvaluationSettings(FACTORS, extensions, protocols=("windows", "fixed-target"), max_targets=256)
     rows = pd.DataFrame([row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece])
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
 
@@ -112,7 +112,7 @@ def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store
 def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -> None:
     run = tuned(own)
     (probe,) = parse_probes("needle")
-    settings = EvaluationSettings(FACTORS, (WITHOUT_OWN, "log-n"), (), probes=(probe,), probe_trials=4)
+    settings = EvaluationSettings(FACTORS, (WITHOUT_OWN, "log-n"), protocols=(), probes=(probe.text,), trials=4)
     rows = pd.DataFrame([row for piece in probes.evaluate(run, store, settings) for row in piece])
     model = run.load_model(run.checkpoints("last")[0])
     for at, length in enumerate(LENGTHS):
@@ -155,7 +155,7 @@ class TestFitting:
         assert [plan.logit_scale == 1.0 for plan in plans] == [True, True, False]
         assert [plan.position_scale for plan in plans] == [1.0, 1 / 4, 1 / 8]
         asked.clear()
-        settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), split, max_targets=256)
+        settings = EvaluationSettings(FACTORS, ("temperature",), protocols=("windows",), split=split, max_targets=256)
         rows = [row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece]
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
@@ -172,7 +172,7 @@ class TestFitting:
                 tried.extend(windows) or loss_of(model, split, windows, *others, **options)
             ),
         )
-        settings = EvaluationSettings(FACTORS, ("temperature",), ("windows",), max_targets=256)
+        settings = EvaluationSettings(FACTORS, ("temperature",), protocols=("windows",), max_targets=256)
         list(lengths.evaluate(tuned(None), store, settings))
         assert {group.length for group in tried} == {2 * TUNED}
 
@@ -180,11 +180,14 @@ class TestFitting:
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
     ) -> None:
         run, precisions = tuned(None), ("bf16",)
-        settings = EvaluationSettings((8,), ("temperature",), ("windows",), max_targets=128, precisions=precisions)
+        settings = EvaluationSettings(
+            (8,), ("temperature",), protocols=("windows",), max_targets=128, precisions=precisions
+        )
         list(lengths.evaluate(run, store, settings))
         assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
         asked.clear()
-        probe = parse_probes("needle")
-        settings = EvaluationSettings((8,), ("temperature",), (), precisions=precisions, probes=probe, probe_trials=1)
+        settings = EvaluationSettings(
+            (8,), ("temperature",), protocols=(), precisions=precisions, probes=("needle",), trials=1
+        )
         list(probes.evaluate(run, store, settings))
         assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]

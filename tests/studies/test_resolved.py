@@ -39,8 +39,8 @@ def resolved(store: Path, tmp_path: Path, text: str) -> dict[str, Resolved]:
 def test_an_extension_is_for_the_cells_that_it_names_and_applies_to(store: Path, tmp_path: Path) -> None:
     text = STUDY + 'extend = ["yarn:factor=2", <extend = "pi", of = <encoding = "alibi">>]\n'
     cells = resolved(store, tmp_path, text)
-    assert cells["rope-s0"].evaluation.extensions == ("yarn:factor=2",)
-    assert cells["alibi-s0"].evaluation.extensions == ("pi",)
+    assert cells["rope-s0"].evaluation.extend == ("yarn:factor=2",)
+    assert cells["alibi-s0"].evaluation.extend == ("pi",)
     assert cells["alibi-s0"].left_out.keys() == {"yarn:factor=2"}
     assert not cells["rope-s0"].left_out
 
@@ -48,7 +48,7 @@ def test_an_extension_is_for_the_cells_that_it_names_and_applies_to(store: Path,
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("factors = [1]", 'extend = ["pi",\n"yarm"]', r"line 15: unknown extension 'yarm'"),
+        ("factors = [1]", 'extend = ["pi",\n"yarm"]', r"line 14: unknown extension 'yarm'"),
         (
             "factors = [1]",
             'extend = [<extend = "ntk", of = <encoding = "alibi">>]',
@@ -56,14 +56,14 @@ def test_an_extension_is_for_the_cells_that_it_names_and_applies_to(store: Path,
         ),
         ("factors = [1]", 'extend = [<extend = "pi", of = <encoding = "fire">>]', "line 14: no cell has the settings"),
         ("factors = [1]", 'extend = [<extend = "pi">]', "line 14: extend lists text, or {extend = 'pi', of ="),
-        ('  "alibi",', '  "alibo",', "line 11: cell alibo-s0: unknown encoding 'alibo'"),
+        ('  "alibi",', '  "alibo",', "line 9: cell alibo-s0: unknown encoding 'alibo'"),
         ("tokens = 1024", "tokens = 5", "line 5: cell rope-s0: configuration: training: `tokens=5` is less"),
-        ("factors = [1]", 'protocols = ["window"]', "line 14: cell rope-s0: unknown protocol 'window'"),
+        ("factors = [1]", 'protocols = ["window"]', "line 14: unknown protocol 'window'"),
         ("max_targets = 512", "max_targets = 0", "line 15: cell rope-s0: `max_targets` must be"),
         ("max_targets = 512", 'split = "train"', "line 15: cell rope-s0: there is no held-out split 'train'"),
         (
             "max_targets = 512",
-            'probes = "needle"\nprobe_trials = 0',
+            'probes = "needle"\ntrials = 0',
             "line 16: cell rope-s0: `trials` must be at least",
         ),
     ],

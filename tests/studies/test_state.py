@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from extrapolate.data.probes.base import parse_probes
-from extrapolate.evaluation.lengths import EvaluationSettings
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.names import PROBES_TABLE
 from extrapolate.studies import state
 from extrapolate.studies.state import CellState
 
 SETTINGS = EvaluationSettings(factors=(1, 2), max_targets=512)
 CHANGED: dict[str, Any] = {
-    "factors": (1, 4), "extensions": ("pi:factor=2",), "protocols": ("sliding",), "split": "validation",
-    "max_targets": 256, "max_targets_of": {"windows": 256}, "checkpoint": "all", "precisions": ("bf16",),
-    "probes": parse_probes("copy"), "probe_trials": 8, "position_bucket": 4,
+    "factors": (1, 4), "extend": ("pi:factor=2",), "protocols": ("sliding",), "split": "validation",
+    "max_targets": {"windows": 256}, "stride": 4, "bos": True, "checkpoint": "all", "precisions": ("bf16",),
+    "probes": ("copy",), "trials": 8, "position_bucket": 4,
     "keep_losses": True,
 }  # fmt: skip
 

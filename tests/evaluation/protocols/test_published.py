@@ -12,8 +12,8 @@ from tokenizers import AddedToken
 
 import extrapolate as xt
 from extrapolate.data.store import Split, Store
-from extrapolate.evaluation.lengths import EvaluationSettings
 from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.text import beginning_token
 from extrapolate.runs.run import Run
 

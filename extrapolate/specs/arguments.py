@@ -13,12 +13,13 @@ TEXT: Kind = (str, "a text")
 NUMBER: Kind = (Real, "a number")
 WHOLE: Kind = (Integral, "a whole number")
 PATH: Kind = ((str, Path), "a path")
+FLAG: Kind = (bool, "true or false")
 
 
 def check(parameter: str, value: Any, kind: Kind) -> None:
     """Raises UserError if what was given for a parameter is of another kind. True and False are no numbers."""
     types, words = kind
-    if not isinstance(value, types) or isinstance(value, bool):
+    if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
         given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
         raise UserError(f"`{parameter}`: {given} is not {words}")
 

@@ -1,0 +1,109 @@
+"""The work of `xt.evaluate`: runs in turn, by one process, or by several that share the windows of each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from extrapolate import results
+from extrapolate.api.evaluated_runs import Runs, store_of
+from extrapolate.api.in_turn import InTurn, Job
+from extrapolate.api.training import opened_store
+from extrapolate.data.store import Store
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation import probes as probing
+from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
+from extrapolate.interop.foreign import ForeignRun
+from extrapolate.machine.devices import device_of
+from extrapolate.machine.distributed import check_devices, joined
+from extrapolate.machine.memory import keep_freed_memory
+from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
+from extrapolate.progress import QUIET, Advance, Progress
+from extrapolate.runs.run import Run
+from extrapolate.specs.settings import flagged_fields
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What one evaluation found: rows of losses and of probes, as `evals.parquet` and `eval_probes.parquet` have them.
+
+    A run's name is as long as it takes to tell the runs apart. left_out has a line for each extension that some of the
+    runs were evaluated without, and for each reason. protocols: as the rows have them.
+    """
+
+    rows: list[dict[str, Any]]
+    probe_rows: list[dict[str, Any]]
+    left_out: list[str]
+    protocols: tuple[str, ...]
+
+
+def evaluate_given(runs: Runs, given: Mapping[str, Any], progress: Progress) -> Evaluated:
+    """`evaluate_with` the arguments of a public call."""
+    opened = {one.name: given[one.name] for one in flagged_fields(RunsOnText) if given.get(one.name) is not None}
+    return evaluate_with(EvaluationSettings.of(given), runs, **opened, progress=progress)
+
+
+def evaluate_with(
+    settings: EvaluationSettings,
+    runs: Runs,
+    *,
+    device: str = "auto",
+    data: str | Path | Store | None = None,
+    seq_len: int | None = None,
+    progress: Progress = QUIET,
+    timed: bool = True,
+) -> Evaluated:
+    """What `evaluate` and `evaluate_probes` do, both at once: see there.
+
+    timed: the rows have the speed of the evaluation; not where other work runs beside.
+    """
+    keep_freed_memory()
+    with joined("what was evaluated before this setting is kept: run the same command again") as ranks:
+        on = device_of(device)
+        check_devices(on)
+        progress = progress if ranks.first else QUIET
+        store = opened_store(data)
+        turns = InTurn(runs, seq_len, progress, ranks)
+        evaluated = Evaluated([], [], [], settings.protocols)
+
+        def text_of(run: Run | ForeignRun) -> Store:
+            own_text = partial(store_of, run, settings.factors, progress)
+            text = ranks.in_turn(own_text) if store is None else store
+            lengths.check_run(run, text, settings)
+            return text
+
+        def own(job: Job[Store]) -> EvaluationSettings:
+            return replace(settings, extend=job.extensions)
+
+        def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return rows if timed else [row | {"tokens_per_s": None} for row in rows]
+
+        def work(job: Job[Store], advance: Advance) -> None:
+            path, named = job.run.path, {"run": job.name}
+            how: Any = dict(device=on, progress=advance, say=progress.say)
+            for rows, documents, targets in lengths.evaluate(job.run, job.given, own(job), **how):
+                rows = kept(rows)
+                if ranks.first:
+                    results.merge(path / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
+                    if settings.keep_losses or (path / TARGETS_TABLE).exists():
+                        results.merge_columns(path / TARGETS_TABLE, targets, results.EVAL_TARGETS, rows, job.run.name)
+                    results.merge(path / TEXT_TABLE, rows, results.EVALS)
+                evaluated.rows.extend(row | named for row in rows)
+            for rows in probing.evaluate(job.run, job.given, own(job), **how):
+                rows = kept(rows)
+                if ranks.first:
+                    results.merge(path / PROBES_TABLE, rows, results.PROBES)
+                evaluated.probe_rows.extend(row | named for row in rows)
+
+        jobs = turns.jobs(settings.extend, text_of)
+        evaluated.left_out.extend(turns.left_out)
+        for job in jobs:
+            for part in (lengths, probing):
+                part.check(job.run, job.given, own(job))
+        inputs = [
+            sum(part.expected_inputs(job.run, job.given, own(job)) for part in (lengths, probing)) for job in jobs
+        ]
+        turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")
+        turns.tell(evaluated)
+        return evaluated

@@ -1,0 +1,181 @@
+"""What to evaluate, and how: the arguments of `xt.evaluate`, the flags of `eval-lengths`, and a study's `[evaluate]`.
+
+Nothing that takes long to import is imported at the top: the command line reads the fields.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from extrapolate import specs
+from extrapolate.errors import UserError
+from extrapolate.names import ALL, AS_TRAINED, DEFAULT_PROTOCOLS, LEFT_OUT, PRECISIONS, WITHOUT_OWN
+from extrapolate.specs.settings import Flag, settings_of
+
+if TYPE_CHECKING:
+    from extrapolate.data.probes.base import Probe
+    from extrapolate.data.store import Split, Store
+    from extrapolate.evaluation.protocols.base import Layout
+
+MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and written again for every setting
+_what, _text, _runs, _machine = (partial(Flag, panel=one) for one in ("What to evaluate", "Text", "Runs", "Machine"))
+
+
+@dataclass(frozen=True)
+class OpenedRuns:
+    """How runs are opened, and what computes."""
+
+    seq_len: Annotated[
+        int | None, _runs("with hf: training length L, tokens", usual="as the checkpoint says", least=2)
+    ] = None
+    trust_code: Annotated[bool, _runs("run Python files that came with the runs; read them first")] = False
+    device: Annotated[Literal["auto", "cpu", "cuda"], _machine("what computes", envvar="EXTRAPOLATE_DEVICE")] = "auto"
+
+
+@dataclass(frozen=True)
+class RunsOnText(OpenedRuns):
+    """Runs, and the text that they are evaluated on."""
+
+    data: Annotated["str | Path | Store | None", _text("token store", usual="the one of the training")] = None
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """At which lengths, with which extensions and on which text a run is looked at. Factors are N/L."""
+
+    factors: Annotated[tuple[float, ...], _what("lengths as multiples of the training length")] = (1, 2, 4, 8, 16)
+    extend: Annotated[
+        tuple[str, ...],
+        _what(
+            f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {WITHOUT_OWN}: leave out the "
+            f"run's own; {AS_TRAINED}: nothing more, as is always evaluated; repeatable",
+            whole=True,
+        ),
+    ] = ()
+    split: Annotated[str, _text("the held-out text: test or validation")] = "test"
+
+
+@dataclass(frozen=True)
+class SharedSettings(Lengths):
+    """What an evaluation on text and one on probes both have."""
+
+    checkpoint: Annotated[
+        Literal["last", "all"], _runs("last: the final weights; all: also those that were kept along the way")
+    ] = "last"
+    precisions: Annotated[
+        tuple[str, ...], _machine(f"{', '.join(PRECISIONS)}, or several: fp32,int8", name="--precision")
+    ] = ("fp32",)
+
+
+@dataclass(frozen=True)
+class TextSettings(SharedSettings):
+    """An evaluation on text. `protocols` are specs, such as `windows` or `sliding:stride=16`.
+
+    A number as max_targets lowers what a protocol scores at most (`Protocol.max_targets`), and never raises it. A
+    mapping sets the most of the protocols that it names, whatever their arguments are; `all` stands for the number.
+    """
+
+    protocols: Annotated[
+        tuple[str, ...], _what(f"{{protocols}}, several, or {LEFT_OUT}; repeatable", name="--protocol", none=True)
+    ] = DEFAULT_PROTOCOLS
+    stride: Annotated[
+        int | None,
+        _what("tokens by which windows of sliding and yarn move on", usual="L/2; for yarn at most 256", least=1),
+    ] = None
+    bos: Annotated[bool, _what("begin every window with a beginning-of-text or end-of-text token")] = False
+    max_targets: Annotated[
+        int | Mapping[str, int] | None,
+        _text(
+            "the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 sets "
+            "each",
+            usual="{most_targets}",
+        ),
+    ] = None
+    position_bucket: Annotated[
+        int | None, _text("tokens in a bucket of the losses by position; it divides L", usual="L/2", least=1)
+    ] = None
+    keep_losses: Annotated[bool, _text("also keep the loss of every scored token, in eval_targets.parquet")] = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """From what was given; stride and bos become arguments of the protocols. Raises UserError if it is wrong."""
+        from extrapolate.evaluation.protocols.base import with_arguments
+
+        made = settings_of(cls, given)
+        protocols = with_arguments(made.protocols, made.stride, made.bos)
+        return replace(made, protocols=protocols, stride=None, bos=False)
+
+    def most_targets(self) -> dict[str, int]:
+        """The limits by protocol, and under `all` the one that lowers the others'."""
+        given = self.max_targets
+        return {} if given is None else dict(given) if isinstance(given, Mapping) else {ALL: given}
+
+    def layout(self, protocol: str, split: "Split", seq_len: int) -> "Layout":
+        """The windows of one protocol, before a token is put before them."""
+        from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
+
+        asked, most = parse_protocol(protocol), self.most_targets()
+        capped = min(asked.max_targets, most.get(ALL, asked.max_targets))
+        return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most.get(asked.name, capped))
+
+    def check_positions(self, seq_len: int, targets: int) -> None:
+        """Raises UserError if the buckets of positions do not fit L, or are too many for a protocol's targets."""
+        size = self.position_bucket
+        if size is None:
+            return
+        if not 0 < size <= seq_len or seq_len % size:
+            raise UserError(f"`position_bucket={specs.shown(size)}` does not divide the training length {seq_len}")
+        if targets / size > MOST_BUCKETS:
+            raise UserError(
+                f"`position_bucket={size}` makes {targets // size} rows of documents at one length, and {MOST_BUCKETS} "
+                f"is the most: give at least {-(-targets // MOST_BUCKETS)}, lower `max_targets`, or keep the loss of "
+                "every target with `keep_losses=True`"
+            )
+
+    def check_max_targets(self) -> None:
+        """Raises UserError if a limit on the scored tokens would change nothing."""
+        from extrapolate.evaluation.protocols.base import parse_protocol, protocols
+
+        limits = self.most_targets()
+        for most in limits.values():
+            if not 0 < most <= specs.LARGEST_WHOLE:
+                raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
+        evaluated = dict.fromkeys(parse_protocol(protocol).name for protocol in self.protocols)
+        alone = limits.pop(ALL, None)
+        for protocol in limits:
+            if protocol not in protocols.names():
+                raise UserError(
+                    f"`max_targets`: unknown protocol '{protocol}'; {specs.did_you_mean(protocol, protocols.names())}"
+                )
+            if protocol not in evaluated:
+                raise UserError(f"`max_targets` names {protocol}, which is not evaluated: name it in `protocols` too")
+        defaults = {name: protocols[name].max_targets for name in evaluated if name not in limits}
+        if alone is not None and defaults and alone > max(defaults.values()):
+            told = ", ".join(f"{name} {default}" for name, default in defaults.items())
+            raise UserError(
+                f"`max_targets={alone}` is above every default ({told}), and a number alone only lowers them; to raise "
+                f"them write `max_targets={dict.fromkeys(defaults, alone)}`"
+            )
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(TextSettings):
+    """An evaluation on text, on probes, or both."""
+
+    probes: Annotated[
+        tuple[str, ...],
+        _what(
+            f"{{probes}}, with arguments such as mqar:pairs=8; several, all, or {LEFT_OUT}; repeatable",
+            whole=True,
+            none=True,
+        ),
+    ] = ()
+    trials: Annotated[int, _what("windows for each probe, length and depth", name="--probe-trials")] = 64
+
+    def parsed_probes(self) -> "tuple[Probe, ...]":
+        """The probes. Raises UserError if a text is none."""
+        from extrapolate.data.probes.base import parse_probes
+
+        return parse_probes(",".join(self.probes)) if self.probes else ()
