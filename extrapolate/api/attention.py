@@ -46,13 +46,13 @@ def attention(
     """Returns the attention of a trained model over a text: weights [layers, H, T, T] for T tokens, and the tokens.
 
     run: a run or its folder. text: a text, or token ids. extend: one extension, such as `yarn:factor=8 + log-n`, or
-    `without-own` (default: as the run was trained). length: the length that extensions are set for, tokens, at least
-    T (default: T). trust_code: Python files that came with the run may run, though you have not run them before: see
-    docs/trust.md.
+    `without-own` (default: as the run was trained). length: the length in tokens that extensions are set for, at least
+    T (default: T). trust_code: allow Python files that came with the run to run, even if you have not run them before;
+    see docs/trust.md.
 
-    Computed on the CPU in float32. `weights.numpy()` is the array for a plot. Raises UserError if the extension does
-    not apply, the encoding is not defined at this length, or the weights take more than half of the memory that the
-    process may have: layers x H x T x T numbers of 4 bytes.
+    Runs on the CPU in float32. `weights.numpy()` is an array for plotting. Raises UserError if the extension does not
+    apply, the encoding is not defined at this length, or the weights (layers x H x T x T numbers of 4 bytes) would take
+    more than half of the memory available to the process.
     """
     check("extend", extend, TEXT)
     subject = opened(run)

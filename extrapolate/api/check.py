@@ -18,18 +18,15 @@ LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
 def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     """Checks an encoding or an extension in seconds, before an hour of training goes into it.
 
-    Returns a row a part of the contract: `part`; `wrong`, a text that names the hook at fault, empty where nothing is
-    wrong; `seconds`. The parts: every hook by itself; causality by gradient, at 1 and 4 times L; chunks of queries
-    against all of them; positions up to 16 L; autocast in bfloat16 against float32; sizes at the start, which must be
-    those of a model without an encoding; and exact resume. Where the hooks by themselves are wrong, nothing else is
-    checked.
-
-    Of an extension the parts are: plans that are frozen; a factor of 1, where it has one, that changes nothing; and
-    plans from 1 to 16 L, in a model with an encoding that it applies to.
+    Returns a row per part of the check: `part`; `wrong`, a text that names the hook at fault, or an empty string; and
+    `seconds`. For an encoding the parts are each hook alone; causality by gradient, at L and 4 L; chunks of queries
+    against all queries; positions up to 16 L; bfloat16 autocast against float32; initial sizes, which must be those of
+    a model without an encoding; and exact resumption. If a hook alone is wrong, the other parts are skipped. For an
+    extension they are frozen plans; a factor of 1, if there is a factor, which must change nothing; and plans from 1 to
+    16 L, in a model with an encoding that it applies to.
 
     encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or the class of an
-    encoding, as `train` takes it.
-    seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
+    encoding, as in `train`. seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
 
     Raises UserError if there is no such encoding, or its file does not import.
     """

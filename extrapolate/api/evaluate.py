@@ -23,27 +23,27 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
 def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[TextArguments]) -> "pd.DataFrame":
     """Evaluates runs at several lengths and returns a row per run, extension, protocol and factor.
 
-    The rows are kept with each run too, in its evals.parquet and eval_documents.parquet; docs/results.md has the
-    columns. Each row scores the same targets as its control, and as the other factors of its protocol.
+    Each run also keeps its rows, in evals.parquet and eval_documents.parquet; docs/results.md describes the columns.
+    Each row scores the same targets as its control and as the other factors of its protocol.
 
-    runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: what `foreign` gives,
-    or `my_model.py:load`, a function that returns it. factors: evaluation lengths N as multiples of L.
-    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` that apply; `without-own`: without the one that
-    belongs to the run; `as-trained`: nothing more, as is always evaluated. A run to which one does not apply is
-    evaluated without it: a warning says so, and `attrs["left_out"]` of what is returned.
-    protocols: `windows`, `fixed-target`, `sliding`, `yarn`, or with arguments, `sliding:stride=16`. stride: how far
-    windows of `sliding` and `yarn` move on, tokens (default: L/2; for `yarn` at most 256). bos: a beginning-of-text
-    token, or the end-of-text token, is the first input of every window. split: `test` or `validation`. max_targets: the
-    most scored tokens of a protocol; a number lowers the defaults, a mapping sets each. checkpoint: `last`, or `all`
-    that were kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size of the buckets that losses by position
-    are kept for, tokens; it divides L (default: L/2). keep_losses: the loss of every target is kept too, in the run's
-    eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, where it is not where the run was
-    trained. seq_len: L of `hf:` checkpoints, where it is not what their configuration says.
-    trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
+    runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: a return value of
+    `foreign`, or `my_model.py:load`, a function that returns one. factors: evaluation lengths N as multiples of L.
+    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` for all that apply; `without-own` to leave out
+    the run's own; `as-trained`, which is always evaluated, adds nothing. A run that an extension does not apply to is
+    evaluated without it, with a warning that is also in `attrs["left_out"]` of the table.
+    protocols: `windows`, `fixed-target`, `sliding` or `yarn`, also with arguments: `sliding:stride=16`. stride: the
+    step of the windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at most 256). bos: replace the first
+    input of every window with a beginning-of-text or end-of-text token. split: `test` or `validation`. max_targets: the
+    maximum number of scored tokens of a protocol; a number lowers the defaults, a mapping sets each. checkpoint:
+    `last`, or `all` that were kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size in tokens of the
+    buckets for losses by position, a divisor of L (default: L/2). keep_losses: also keep the loss of every target, in
+    the run's eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the
+    training. seq_len: L of `hf:` checkpoints (default: as in their configuration). trust_code: allow Python files that
+    came with the runs to run, even if you have not run them before; see docs/trust.md.
 
-    Raises UserError if anything asked for cannot be evaluated, such as an extension that applies to none of the
-    runs, before any work is done, or a run's tokens see later ones; RunsFailed at the end where some of several runs
-    failed, such as damaged ones: the others are evaluated, and the error has their rows in `evaluated.rows`.
+    Raises UserError before starting if a setting is invalid, such as an extension that applies to no run, and if a
+    run's tokens see later ones. If some of several runs fail, the others are evaluated, and RunsFailed is raised at the
+    end, with their rows in `evaluated.rows`.
     """
     from extrapolate.api.evaluating import evaluate_given
     from extrapolate.api.in_turn import table
@@ -64,8 +64,9 @@ def evaluate_probes(
 ) -> "pd.DataFrame":
     """Evaluates runs on probes and returns a row per run, extension, probe, factor and depth.
 
-    The rows are kept with each run too, in its eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials:
-    windows of a probe at each length and depth. The rest is as for `evaluate`; RunsFailed has `evaluated.probe_rows`.
+    Each run also keeps its rows, in eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials: the number
+    of windows per probe, length and depth. Other arguments are those of `evaluate`; RunsFailed has
+    `evaluated.probe_rows`.
     """
     from extrapolate.api.evaluating import evaluate_given
     from extrapolate.api.in_turn import table

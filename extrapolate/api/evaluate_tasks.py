@@ -55,18 +55,18 @@ def evaluate_tasks(
 ) -> "pd.DataFrame":
     """Evaluates runs on tasks of lm-eval and returns a row per run, extension, task and metric.
 
-    The rows are kept with each run too, in its eval_tasks.parquet: docs/results.md has the columns, and
-    docs/benchmarks.md says what is done.
+    Each run also keeps its rows, in eval_tasks.parquet: docs/results.md describes the columns, docs/benchmarks.md the
+    method.
 
-    runs, extend, device, seq_len, trust_code: as for `evaluate`; the run as it was trained is always asked. tasks:
-    names of tasks or of groups, such as `hellaswag` or `mmlu`, or patterns of them, `mmlu_*`. length: the most tokens
-    that a model reads at once, and the length that extensions are set for (default: the length of the training
-    windows); of a longer text the first tokens are cut off. shots: examples before each question (default: as the task
-    says, or none). limit: so many questions of each task, or below 1 this share of them (default: all). include_path:
-    a folder with tasks of one's own. data_dir: a folder with copies of data sets, each under its name on the Hub.
-    precision: `fp32`, `bf16` or `int8`.
+    runs, extend, device, seq_len, trust_code: as for `evaluate`; the run as trained is always included. tasks: names of
+    tasks or groups, such as `hellaswag` or `mmlu`, or patterns such as `mmlu_*`. length: the most tokens that a model
+    reads at once, and the length that extensions are set for (default: the length of the training windows); longer
+    texts lose their first tokens. shots: solved examples before each question (default: as the task says, or none).
+    limit: the number of questions of each task, or their share if below 1 (default: all). include_path: a folder with
+    your own tasks. data_dir: a folder with copies of data sets, each under its name on the Hub. precision: `fp32`,
+    `bf16` or `int8`.
 
-    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be asked at this length;
+    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be evaluated at this length;
     RunsFailed at the end if some of several runs failed.
     """
     from extrapolate.interop import benchmarks

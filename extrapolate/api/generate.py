@@ -31,15 +31,15 @@ def generate(
 ) -> str:
     """Continues a prompt with a trained model, up to `max_new_tokens` tokens or the end of the text.
 
-    run: a run, its folder, or a model of another library. prompt: a text, or token ids. temperature: 0 takes the
-    likeliest token each time; above 0 tokens are drawn from the softmax of the logits divided by it. top_k: they are
-    drawn from the k likeliest (default: from all). seed: of the draws; a seed always gives the same text. extend: one
+    run: a run, its folder, or a model of another library. prompt: a text, or token ids. temperature: 0 always takes the
+    likeliest token; above 0, tokens are drawn from the softmax of the logits divided by it. top_k: draw from the k
+    likeliest tokens (default: all). seed: the seed of the draws; the same seed gives the same text. extend: one
     extension, or `without-own` (default: as the run was trained), set for the length of the prompt and all new tokens
-    together. trust_code: Python files that came with the run may run, though you have not run them before: see
+    together. trust_code: allow Python files that came with the run to run, even if you have not run them before; see
     docs/trust.md.
 
-    Computed on the CPU in float32. Raises UserError if the extension does not apply, or the encoding is not defined for
-    the prompt and the new tokens.
+    Runs on the CPU in float32. Raises UserError if the extension does not apply, or the encoding is not defined at the
+    length of the prompt and the new tokens.
     """
     for parameter, value, kind in (
         ("max_new_tokens", max_new_tokens, WHOLE), ("temperature", temperature, NUMBER), ("seed", seed, WHOLE),

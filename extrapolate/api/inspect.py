@@ -24,18 +24,17 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
 def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[InspectionArguments]) -> "pd.DataFrame":
     """Measures how trained models use position and returns a row per quantity, layer, head and place.
 
-    The rows are kept with each run too, in its inspections.parquet: docs/results.md has the columns, and
-    docs/inspection.md explains every measurement. All numbers are of the last L/2 inputs of some windows of held-out
-    text, the same inputs at every factor.
+    Each run also keeps its rows, in inspections.parquet: docs/results.md describes the columns, and docs/inspection.md
+    every measurement. All numbers are of the last L/2 inputs of some windows of held-out text, which are the same
+    inputs at every factor.
 
-    runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N
-    as multiples of L. extend: extensions; the run as it was trained is always inspected. windows: how many are read,
-    at most (default: 16, or fewer where the longest have more than 2 048 tokens, but 4). split: `test` or `validation`.
-    The rest is as for `evaluate`.
+    runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N as
+    multiples of L. extend: extensions; the run as trained is always included. windows: the maximum number of windows
+    (default: 16, or fewer if the longest have more than 2 048 tokens, but at least 4). split: `test` or `validation`.
+    Other arguments are those of `evaluate`.
 
-    Raises UserError if anything asked for cannot be measured, before any work is done, and where several processes
-    were started together, which cannot share this work; RunsFailed at the end where some of several runs failed: the
-    others are inspected, and the error has their rows in `evaluated`.
+    Raises UserError before starting if a setting is invalid, or under torchrun, which cannot share this work. If some
+    of several runs fail, the others are inspected, and RunsFailed is raised at the end, with their rows in `evaluated`.
     """
     from dataclasses import replace
 

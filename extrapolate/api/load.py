@@ -9,8 +9,8 @@ from extrapolate.specs import arguments
 def load(path: str | Path, *, trust_code: bool = False) -> Run:
     """Opens a run, with its `model` (the final weights), `config` and `tokenizer`.
 
-    trust_code: Python files that came with the run may run, though you have not run them before: see docs/trust.md.
-    Raises UserError if there is no run, or it is damaged.
+    trust_code: allow Python files that came with the run to run, even if you have not run them before; see
+    docs/trust.md. Raises UserError if there is no run, or it is damaged.
     """
     run = Run.open(arguments.path("path", path))
     if trust_code:

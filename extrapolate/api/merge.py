@@ -17,12 +17,13 @@ if TYPE_CHECKING:  # importing it takes seconds, and the command line reads the 
 def merge(runs: Folders, out: str | Path, *, progress: Progress = QUIET, **which: Unpack[RowArguments]) -> "Merged":
     """Merges the rows of several folders into one that `report` and `compare` read, and returns whose they are.
 
-    runs: evaluated runs, reports, or folders of them, such as one of each person. out: a new folder. seq_len, corpus,
-    precision, split: only such rows, where they differ. Every row keeps what it says of its origin. Rows that two
-    folders have are taken once. Runs of one name with different weights get their folders' names before their own.
+    runs: evaluated runs, reports, or folders of them, such as one folder per person. out: a new folder. seq_len,
+    corpus, precision, split: use only rows with these values, if they differ. Every row keeps its origin. Rows found in
+    two folders are taken once. If runs with the same name have different weights, their names are prefixed with their
+    folders.
 
     Raises UserError if rows cannot be compared, because corpus, training length, precision, split or targets differ,
-    two runs are one model with one seed, or two folders have different numbers of the same weights.
+    two runs are one model with one seed, or two folders have different numbers for the same weights.
     """
     from extrapolate.reports.merge import merge_rows
 

@@ -39,13 +39,13 @@ def plot_encodings(
 ) -> "Figure":
     """Draws what encodings look like, side by side, and returns a matplotlib figure.
 
-    names: encodings, such as `rope`, `rope:theta=500000` or `my_file.py:MyEncoding`, whose parameters are as they start
-    with seed 0, in a model 128 wide with 4 heads; and runs or their folders, whose parameters are the trained ones.
-    out: the picture's file, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`: the
-    scores are drawn before and after it. seq_len: L of the encodings, tokens (default 128); a run has its own.
-    trust_code: Python files that came with the runs may run, though you have not run them before: see docs/trust.md.
+    names: encodings, such as `rope`, `rope:theta=500000` or `my_file.py:MyEncoding`, which are drawn as initialised
+    with seed 0 in a model of width 128 with 4 heads; and runs or their folders, which are drawn as trained. out: a file
+    to write, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`, before and after which
+    scores are drawn. seq_len: L of the encodings in tokens (default 128); a run has its own. trust_code: allow Python
+    files that came with the runs to run, even if you have not run them before; see docs/trust.md.
 
-    Raises UserError if a name is unknown, the extension does not apply to one of them, or they are too many.
+    Raises UserError if a name is unknown, the extension does not apply to one of them, or there are too many.
     """
     if out is not None:
         check_file(path("out", out))

@@ -40,13 +40,14 @@ def report(
 ) -> "Written":
     """Writes tables, plots and a page on evaluated runs, and returns the tables.
 
-    runs: evaluated runs, their folders, or folders of them. out: the report's folder; the report in it is replaced
-    when the new one is whole. baseline: training times are relative to this encoding's (default `rope`). seq_len,
-    corpus, precision, split: only such rows, where runs differ in them. It reads Parquet alone: no model is needed.
-    check: an earlier report, or another folder or `evals.parquet` of evaluated runs. `checked` of what is returned says
-    which losses are surely worse than there, by more than `tolerance` (nats, default 0.02).
-    leaderboard: rank the models at each length, with an interval of each rank. threshold: the accuracy with which a
-    model passes a probe, for effective lengths (default 0.85).
+    It reads only Parquet files and needs no model.
+
+    runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
+    the new one is complete. baseline: the encoding that training times are relative to (default `rope`). seq_len,
+    corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or
+    another folder or `evals.parquet` of evaluated runs; `checked` of the result lists the losses that are significantly
+    worse than there, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at each length, with
+    intervals. threshold: the accuracy that passes a probe, for effective lengths (default 0.85).
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds something else.
     """

@@ -37,19 +37,18 @@ def tokenize(
     """Turns documents into a token store, with held-out documents for validation and testing.
 
     source: `stdlib`, a file, a folder, a glob, `hf:NAME[:CONFIG[:SPLIT]]` or `synthetic:PROCESS`. out: the new folder;
-    if it holds a store of the same settings and the same text already, that one is opened and nothing is written.
-    vocab_size: tokens of the
-    byte-level BPE that is trained, unless `tokenizer` names a `tokenizer.json` or `hf:NAME`. min_doc_tokens: shorter
-    documents are left out. max_tokens: the store ends before the document that passes it (default: all).
-    min_heldout_tokens: held-out documents have at least so many tokens. text_field: the column of text in `.jsonl`,
-    `.parquet` and Hugging Face data. dedup: near-duplicates, such as editions of one book, go into one split.
-    workers: processes that encode (default: one a core).
+    if it already holds a store made with the same settings from the same text, that store is opened and nothing is
+    written. vocab_size: the size of the byte-level BPE to train, unless `tokenizer` names a `tokenizer.json` or
+    `hf:NAME`. min_doc_tokens: shorter documents are left out. max_tokens: the store ends before the document that
+    exceeds it (default: no limit). min_heldout_tokens: the minimum length of a held-out document. text_field: the
+    column with the text in `.jsonl`, `.parquet` and Hugging Face data. dedup: keep near-duplicates, such as editions of
+    one book, in one split. workers: the number of encoding processes (default: one per core).
 
-    The memory that this takes does not grow with the source. Where it is killed, or stopped by Ctrl-C, the same call
-    goes on from the last finished file of the store, unless the source was changed meanwhile.
+    Memory use does not grow with the source. After Ctrl-C or a kill, the same call continues from the last finished
+    file of the store, unless the source has changed.
 
-    Raises UserError if the source cannot be read, or `out` holds something else: also a store of the same settings
-    if the source's files have changed since. Whether a dataset of the Hub has is not known.
+    Raises UserError if the source cannot be read, or if `out` holds something else, including a store made with the
+    same settings from files that have changed since. Changes of a dataset on the Hub cannot be detected.
     """
     arguments.check("source", source, ((str, Path), "a source"))
     if tokenizer is not None:

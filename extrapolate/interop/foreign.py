@@ -171,17 +171,16 @@ def foreign(
 ) -> ForeignRun:
     """Wraps a model of another library, anything that maps token ids to logits, to be evaluated like a run.
 
-    call: takes token ids, a torch tensor int64 [B, T], and gives logits [B, T, V], as a torch tensor, a NumPy array or
-    an object with `logits`, as the models of `transformers` do. A torch module is put in eval mode. name: the model's
-    name in tables. seq_len: the training length L, tokens, which factors count in. tokenizer: the model's own, as a
-    tokenizer.json, a folder that has one (a run, a token store, a checkpoint), or an object of `tokenizers`.
+    call: takes token ids, an int64 torch tensor [B, T], and returns logits [B, T, V], as a torch tensor, a NumPy array
+    or an object with `logits`, like the models of `transformers`. A torch module is put into eval mode. name: the
+    model's name in tables. seq_len: the training length L in tokens, the unit of factors. tokenizer: the model's own,
+    as a tokenizer.json, a folder that has one (a run, a token store, a checkpoint), or an object of `tokenizers`.
+    max_length: the longest window for which the model is defined, in tokens (default: no limit); longer ones are n/a in
+    tables. device: where token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
 
-    max_length: the longest window that the model is defined for, tokens (default: none); longer ones are n/a in tables.
-    device: where the token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
-
-    The model is tried with short windows, and with one of L and one of 4 L tokens. Raises UserError if it does not give
-    logits for every token of the vocabulary, gives other ones the second time, or looks at later tokens; or if `out`
-    holds another model.
+    The model is tried with short windows, and with one of L and one of 4 L tokens. Raises UserError if it does not
+    return logits for every token of the vocabulary, returns different ones the second time, or sees later tokens; or if
+    `out` holds another model.
     """
     if seq_len < 2:
         raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")

@@ -38,10 +38,10 @@ class CellStatus:
 def status(folder: str | Path) -> pd.DataFrame:
     """Returns how far each cell of a study is, even while another process works on it.
 
-    folder: the study's, as `sweep` makes it. The rows have the cell, its status, the tokens that it was trained on and
-    of how many, its last losses in nats, and why it failed. A status is `done`; `running`; `failed`; `diverged`, for
-    the loss became infinite, and would again; `passed over`, for another learning rate was better; `trained`, and not
-    evaluated yet; `begun`, and stopped; or `left`.
+    folder: the study's folder, as `sweep` makes it. The rows have the cell, its status, the tokens trained on and to
+    train on, its last losses in nats, and why it failed. The status is `done`; `running`; `failed`; `diverged` (the
+    loss became infinite, so it is not retried); `passed over` (another learning rate was better); `trained` but not
+    evaluated yet; `begun` and stopped; or `left`.
 
     Raises UserError if the folder holds no study.
     """

@@ -81,30 +81,27 @@ def sweep(
 ) -> Swept:
     """Trains and evaluates every cell of a study and writes a report on them.
 
-    study: a TOML file; docs/studies.md says what it may hold. out: the study's folder (default: sweeps/ and the file's
-    name). What is finished in it is never done again, what was stopped or killed goes on, and what failed is tried
-    again, but for a training that diverged: with the same settings it would again. scale: as the file's section
-    [scale.NAME] changes it, in a folder of its own (default: as it is). jobs: trainings and evaluations at once, each
-    in a process of its own with its share of the cores (default: 1, or one a core, whichever a short measurement finds
-    to be faster).
+    study: a TOML file, described in docs/studies.md. out: the study's folder (default: in sweeps/, named after the
+    file). Finished work in it is never repeated, interrupted work continues, and failed cells are retried, except
+    trainings that diverged and would do so again. scale: apply the file's section [scale.NAME], in a separate folder
+    (default: none). jobs: the number of cells to work on at once, each in a process with its share of the cores
+    (default: 1 or one per core, whichever a short measurement finds faster).
 
-    engine: `local`, or `ray`, which shares the cells out to a cluster whose machines have this program in the same
-    place. address: the cluster's, `auto` for the one of this machine (default: a new one here). cpus, gpus: what Ray
-    gives to each cell; 0.25 GPUs where four cells fit on one. gather: `folder`, where all machines have `out` and the
-    token stores in the same places; `return`, where they share no folder: the stores are sent to them, and they return
-    the runs.
+    engine: `local`, or `ray`, which distributes the cells over a cluster whose machines have this program in the same
+    place. address: the cluster's, or `auto` for the one this machine belongs to (default: a new one on this machine).
+    cpus, gpus: what Ray reserves for each cell; 0.25 GPUs put four cells on one. gather: `folder` if all machines have
+    `out` and the token stores under the same paths; `return` if they share no folder, to send them the stores and get
+    the runs back.
 
-    array: (index, count): this call does one of `count` shares of the cells, index 0 to count - 1, and writes no
-    report, so that any scheduler can start them all; a call without it then writes the report.
+    array: (index, count): do one of `count` shares of the cells, index 0 to count - 1, without a report, so that any
+    scheduler can start the shares. A call without it then writes the report.
 
-    tracker: `trackio`, `wandb` or `tensorboard`, which gets each row of the runs' logs too (default: none); the study's
-    name is the group of its runs.
+    tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row of the runs' logs, grouped by the study's
+    name (default: none). trust_code: allow Python files that the study names to run, even if you have not run them
+    before; see docs/trust.md. Missing token stores are made as the file says, in the study's folder or the current one.
 
-    trust_code: Python files that the study names may run, though you have not run them before: see docs/trust.md.
-    Token stores that are missing are made as the file says, in the study's folder or the current one.
-
-    A cell that fails does not stop the others: `Swept.failed` has the reason. Raises UserError, before anything is
-    trained, where the file says what cannot be done, or runs in `out` were trained with other settings.
+    A cell that fails does not stop the others; `Swept.failed` has the reason. Raises UserError before training anything
+    if the file is invalid, or runs in `out` were trained with other settings.
     """
     trackers.check(tracker)
     if engine not in ENGINES:
@@ -158,11 +155,10 @@ def estimate_sweep(
 ) -> tuple[pd.DataFrame, Estimate]:
     """Estimates the time and memory of a study, by cell and as a whole, without writing anything.
 
-    The rows have the cell, the encoding, its parameters, tokens of training, floating point operations, seconds of
-    training and of evaluation, and the most memory of its process, MiB. The times are those of one cell of each kind,
-    measured here. Of the learning rates of a model one is evaluated and continued, for which the first stands: what is
-    not done for the others takes 0 s. Arguments and errors are those of `sweep`; a token store that is missing is an
-    error too.
+    The rows have the cell, its encoding, number of parameters, training tokens, floating-point operations, seconds of
+    training and of evaluation, and the peak memory of its process in MiB. Times are measured here on one cell of each
+    kind. Only one learning rate per model is evaluated and continued; the first stands for it, and the others have 0 s
+    for that. Arguments and errors are those of `sweep`; a missing token store is an error too.
     """
     if jobs is not None:
         core_shares(jobs)

@@ -11,12 +11,12 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("copy")
 @dataclass(frozen=True, kw_only=True)
 class Copy(Probe):
-    """A string of up to a quarter of the window, which is said again; every token counts by itself.
+    """A string of up to a quarter of the window, which must be repeated; every token counts on its own.
 
         text ... [m a b c ... z] text ... text [m -> a b c ... z]
 
-    In training any number of tokens from 1 to N/4, in evaluation N/4: what there is to copy grows with the window, as
-    the literature has it. More symbols than the other probes have, so that few pairs of neighbours come twice.
+    In training the string has 1 to N/4 tokens, in evaluation N/4, so the amount to copy grows with the window, as in
+    the literature. There are more symbols than in other probes, so that few pairs of neighbours occur twice.
 
     Source: Jelassi et al., arXiv 2402.01032.
     """

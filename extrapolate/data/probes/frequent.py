@@ -11,17 +11,17 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("frequent")
 @dataclass(frozen=True, kw_only=True)
 class Frequent(Probe):
-    """A list of words, some of which come more often: the most frequent are asked for, the first one first.
+    """A list of words with different frequencies: the most frequent are the answers, in order.
 
         text ... [m c a a b a c a a b a a] text ... text [m -> a b]
 
-    The list fills half of the window: what there is to count grows with it. In training it has any number of words up
-    to that. The word of rank k comes about k^-2 times as often as the first; a word that is asked for comes more often
-    than all after it. The text around has none of the symbols. Answers differ, and each counts by itself.
+    The list fills half of the window, so the amount to count grows with it; in training it has any number of words up
+    to that. The word of rank k occurs about k^-2 times as often as the first, and each answer occurs more often than
+    all words after it. The surrounding text has none of the symbols. Answers differ, and each counts on its own.
 
-    Arguments: top, how many words are asked for.
-    Source: frequent words extraction of RULER, Hsieh et al., arXiv 2404.06654. There three words are asked for, after
-    the most frequent, which is noise.
+    Arguments: top, the number of words to find.
+    Source: frequent words extraction of RULER, Hsieh et al., arXiv 2404.06654. RULER takes the most frequent word for
+    noise and asks for the next three.
     """
 
     top: int = 2

@@ -11,13 +11,13 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("mqar")
 @dataclass(frozen=True, kw_only=True)
 class MQAR(Probe):
-    """Keys with a value each, some of which are asked for, in any order; every value asked for counts by itself.
+    """Keys with a value each; some keys are queried, in any order, and every answer counts on its own.
 
         text ... [m k1 v1 k2 v2 k3 v3 k4 v4] text ... text [m k3 -> v3 k1 -> v1]
 
-    The keys differ; values may be equal. Asking for all of them would give the last one away.
+    Keys differ; values may be equal. Not all keys are queried, because the last value would follow from the others.
 
-    Arguments: pairs, of a key and its value; queries, the keys that are asked for.
+    Arguments: pairs, of a key and its value; queries, the number of queried keys.
     Source: multi-query associative recall, Arora et al., arXiv 2312.04927.
     """
 

@@ -11,7 +11,7 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("needle")
 @dataclass(frozen=True, kw_only=True)
 class Needle(Probe):
-    """One symbol, asked for by the last input of the window.
+    """One symbol, to be predicted at the end of the window.
 
         text ... [m a] text ... text [m -> a]
 

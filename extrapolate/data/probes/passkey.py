@@ -11,7 +11,7 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("passkey")
 @dataclass(frozen=True, kw_only=True)
 class Passkey(Probe):
-    """A key of a few symbols, all of which must be right, each predicted from those before it.
+    """A key of a few symbols, all of which must be right, each predicted from the true ones before it.
 
         text ... [m a b c d] text ... text [m -> a b c d]
 

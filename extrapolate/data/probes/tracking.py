@@ -11,16 +11,16 @@ from extrapolate.data.probes.base import Parts, Probe, Vocabulary, probes
 @probes.register("tracking")
 @dataclass(frozen=True, kw_only=True)
 class Tracking(Probe):
-    """Chains of assignments: a variable takes a value, the next takes the first's; the last one's value is asked for.
+    """Chains of assignments: a variable gets a value, and each next one copies the last; the answer is the final value.
 
         text ... [m k1 v  j1 w  k2 k1  j2 j1  k3 k2  j3 j2] text ... text [m k3 -> v]
 
-    No assignment has both the variable that is asked for and its value: they are `hops` apart. The chains are mixed,
-    each in its own order. Variables differ; values may be equal.
+    No assignment has both the queried variable and its value: they are `hops` apart. The chains are interleaved, each
+    in its own order. Variables differ; values may be equal.
 
-    Arguments: hops, from the first variable of a chain to the last; chains, of which one is asked for.
-    Source: variable tracking of RULER, Hsieh et al., arXiv 2404.06654. There the assignments lie apart in the text, and
-    all variables of a value are asked for.
+    Arguments: hops, from the first variable of a chain to the last; chains, one of which is queried.
+    Source: variable tracking of RULER, Hsieh et al., arXiv 2404.06654, which spreads the assignments over the text and
+    asks for all variables of a value.
     """
 
     hops: int = 2

@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 class HuggingFace(NamedSource):
     """A dataset of the Hugging Face Hub, or a local dataset folder, streamed: `hf:NAME[:CONFIG[:SPLIT]]`.
 
-    Every row is a document; one column has the text. Without a SPLIT the Hub's split `train` is read.
+    Every row is a document; one column has the text. The default SPLIT is `train`.
     """
 
     argument = "NAME"

@@ -12,7 +12,7 @@ from extrapolate.errors import UserError
 
 @sources.register("stdlib")
 class StandardLibrary(NamedSource):
-    """The running interpreter's own standard-library sources, without its tests: real text, nothing downloaded."""
+    """The sources of the running Python's standard library, without its tests: real text, nothing downloaded."""
 
     # Tests, and what distributions add: the corpus should differ between builds as little as it can. And generated
     # tables: the code pages repeat each other, so that a held-out one would stand in the training text as well.

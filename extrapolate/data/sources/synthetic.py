@@ -11,7 +11,7 @@ PREFIX = "synthetic:"
 class Synthetic(NamedSource):
     """Text from a random process whose best possible prediction is known: `synthetic:markov:states=6`.
 
-    NAME is a process, which may have arguments after another colon. Every state has a token of its own.
+    NAME is a process, with arguments after another colon. Every state is a token.
     """
 
     argument = "NAME"

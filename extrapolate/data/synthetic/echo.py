@@ -8,14 +8,14 @@ from extrapolate.errors import UserError
 
 @processes.register("echo")
 class Echo(Process):
-    """Every token repeats the one `lag` places before, but for noise; each document draws its lag.
+    """Every token repeats the one `lag` places before, apart from noise; each document draws its lag.
 
-    Lags are shortest, 2 shortest, 4 shortest, ... up to longest, equally likely. A repetition is replaced by a token
-    drawn evenly from all with probability `noise`, and so are the first `lag` tokens. A window that is not longer than
-    the lag holds nothing to predict from: lags beyond L are of use to longer windows alone. The best prediction weighs
-    every lag by how well it explains the window so far.
-    Arguments: states (default 16); shortest (default 8) and longest (default 256), tokens; noise (default 0.1);
-    documents (default 4096), of `length` tokens each (default 1040, for 16x of 64); seed.
+    Lags are shortest, 2 shortest, 4 shortest, ... up to longest, equally likely. With probability `noise`, a repetition
+    is replaced by a token drawn uniformly from all, as are the first `lag` tokens. In a window no longer than the lag,
+    nothing can be predicted, so lags beyond L only help longer windows. The best prediction weights every lag by how
+    well it explains the window so far.
+    Arguments: states; shortest and longest, tokens; noise; documents, of `length` tokens each (default 1040, for 16x of
+    64); seed.
     """
 
     def __init__(

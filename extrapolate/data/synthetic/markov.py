@@ -10,12 +10,11 @@ from extrapolate.errors import UserError
 class Markov(Process):
     """A Markov chain whose transition rows are drawn from a symmetric Dirichlet prior, anew for every document.
 
-    The best prediction of j after i is (n_ij + c) / (n_i + c K): n are the transitions seen in the window, K the
-    states, c the concentration. It takes the window's first token as given. A chain that has run for long favours
-    some states, so that the first token by itself says a little about the rows; a reader could gain at most 0.1 nats
-    in a whole window from that (K 16, c 0.3), 0.002 a token at 64 tokens.
-    Arguments: states K (default 16); concentration c (default 0.3); documents (default 4096), of `length` tokens each
-    (default 1040, for 16x of 64); seed.
+    The best prediction of j after i is (n_ij + c) / (n_i + c K), with n the transitions seen in the window, K the
+    states and c the concentration. It takes the window's first token as given. A chain that has run for long favours
+    some states, so the first token says a little about the rows: at most 0.1 nats in a whole window (K 16, c 0.3), or
+    0.002 per token at 64 tokens.
+    Arguments: states, K; concentration, c; documents, of `length` tokens each (default 1040, for 16x of 64); seed.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ _PARAGRAPH, _LINE, _SPACE = "\x1e", "\x1f", "\x1d"
 @kinds.register(".html")
 @kinds.register(".htm")
 class Html(FileKind):
-    """The file is one document, UTF-8, of which the text is taken that a browser shows, by selectolax."""
+    """The file is one UTF-8 document: the text that a browser shows, extracted by selectolax."""
 
     needs = "selectolax"
 

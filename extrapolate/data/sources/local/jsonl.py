@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 
 @kinds.register(".jsonl")
 class JsonLines(FileKind):
-    """Every line is a JSON object with a field of text, UTF-8: a document. Empty lines are left out."""
+    """Every line is a JSON object, UTF-8, with a field of text: a document. Empty lines are skipped."""
 
     @classmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:

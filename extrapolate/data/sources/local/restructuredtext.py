@@ -19,7 +19,7 @@ _SETTINGS = {
 
 @kinds.register(".rst")
 class RestructuredText(FileKind):
-    """The file is one document, UTF-8, of which the text is taken without its markup, by docutils."""
+    """The file is one UTF-8 document: the text without its markup, extracted by docutils."""
 
     needs = "docutils"
 

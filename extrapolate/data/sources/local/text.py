@@ -9,7 +9,7 @@ from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_fil
 @kinds.register(".txt")
 @kinds.register(".md")
 class TextFile(FileKind):
-    """The file is one document, UTF-8."""
+    """The file is one UTF-8 document."""
 
     @classmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
