@@ -39,3 +39,8 @@ def state_of_half(cli, tiny, tmp_path, monkeypatch):
     assert "the power is gone" in message
     assert (tmp_path / "half/state.safetensors").is_file()
     return tmp_path / "half"
+
+
+@pytest.fixture(autouse=True)
+def _causality_unasked(causality_unasked: None) -> None:
+    """tests/training/test_causality.py asks."""

@@ -36,48 +36,6 @@ class TestSpecs:
     def test_no_training_length(self, refused, store):
         refused(["train", "--pe", "rope", "--data", store], "--seq-len")
 
-    def test_users_file_without_the_class(self, refused, tiny, tmp_path):
-        (tmp_path / "mine.py").write_text(
-            "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    '''M.'''\n"
-        )
-        refused(["train", "--pe", "mine.py:Mien", *tiny], "mine.py", "did you mean 'Mine'")
-
-    @pytest.mark.parametrize(
-        ("body", "words"),
-        [
-            ("index = torch.arange(len(pos_T)); return -(index[:, None] - pos_S).abs()[None]", ["chunk of queries"]),
-            ("return torch.zeros(2, len(pos_T), len(pos_S))", ["bias returned [2, 16, 16]", "[H=4, T=16, S=16]"]),
-            ("raise SystemExit", ["bias failed: SystemExit, in line 6"]),
-        ],
-    )
-    def test_users_file_with_a_wrong_hook(self, refused, tiny, tmp_path, body, words):
-        (tmp_path / "mine.py").write_text(
-            "import torch\nfrom extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n"
-            f"    display = 'Mine'\n    def bias(self, pos_T, pos_S):\n        {body}\n"
-        )
-        refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py: bias", *words)
-        refused(["encodings", "mine.py:Mine"], "mine.py: bias")
-
-    @pytest.mark.parametrize("statement", ["import sys; sys.exit(0)", "raise KeyboardInterrupt"])
-    def test_users_file_that_ends_the_program(self, refused, tiny, tmp_path, statement):
-        (tmp_path / "mine.py").write_text(statement)
-        refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py does not import", "__main__")
-
-    @pytest.mark.parametrize(
-        ("body", "words"),
-        [
-            ("def __init__(self, dims): raise SystemExit", "__init__ failed: SystemExit, in line 4"),
-            ("def __init__(self, dims): raise KeyboardInterrupt", "__init__ failed: KeyboardInterrupt, in line 4"),
-            ("def rotate(self, *given): return self.rotate(*given)", "rotate failed: RecursionError"),
-        ],
-    )
-    def test_users_class_that_ends_the_program(self, refused, tiny, tmp_path, body, words):
-        (tmp_path / "mine.py").write_text(
-            "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n"
-            f"    display = 'Mine'\n    {body}\n"
-        )
-        refused(["train", "--pe", "mine.py:Mine", *tiny], f"mine.py: {words}")
-
     def test_users_class_that_ends_the_program_in_the_midst_of_training(self, cli, tiny, tmp_path):
         """The checks before it have called it with other batches, and found nothing wrong."""
         (tmp_path / "mine.py").write_text(
@@ -99,10 +57,6 @@ class TestSpecs:
     def test_users_model_that_ends_the_program(self, refused, store, tmp_path):
         (tmp_path / "mine.py").write_text("def load():\n    raise SystemExit(0)\n")
         refused(["eval-lengths", "mine.py:load", "--data", store], "mine.py: load() failed: SystemExit: 0")
-
-    def test_users_file_that_does_not_import(self, refused, tiny, tmp_path):
-        (tmp_path / "mine.py").write_text("import no_such_module_anywhere\n")
-        refused(["train", "--pe", "mine.py:Mine", *tiny], "mine.py", "no_such_module_anywhere")
 
     @pytest.mark.parametrize(
         ("run", "extension", "words"),
@@ -154,33 +108,6 @@ class TestSettings:
         assert "--factors" not in message
 
     @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("[model\n", ["study.toml", "TOML"]),
-            ("[model]\nwidht = 64\n", ["study.toml", "widht", "did you mean 'width'"]),
-            ("[model]\nwidth = 'wide'\n", ["study.toml", "model.width"]),
-            ("[model]\nheads = 4\nkv_heads = 3\n", ["heads (4)", "kv_heads (3)"]),
-            ("[training]\ntokens = 'many'\n", ["study.toml", "training.tokens"]),
-            ("[training]\nlr = -1\n", ["study.toml", "training.lr"]),
-            ("[trainning]\nlr = 1\n", ["study.toml", "unknown section 'trainning'", "did you mean 'training'"]),
-            ("model = 3\n", ["study.toml", "model"]),
-            ("preset = 3\n", ["study.toml", "preset"]),
-            ("[encoding]\nname = 3\n", ["study.toml", "encoding.name"]),
-            ("[encoding]\nname = 'rope'\narguments = 3\n", ["study.toml", "arguments"]),
-            ("[encoding]\nname = 'rope'\nargs = {}\n", ["study.toml", "args", "did you mean 'arguments'"]),
-        ],
-    )
-    def test_config_file(self, refused, store, tmp_path, text, words):
-        (tmp_path / "study.toml").write_text(text)
-        pe = [] if "[encoding]" in text else ["--pe", "rope"]
-        # A flag would win over the file.
-        budget = [] if "tokens" in text else ["--tokens", 512]
-        flags = ["--data", store, "--seq-len", 16, "--batch-tokens", 512, *budget]
-        message = refused(["train", *pe, "--config", "study.toml", *flags], *words)
-        assert "pydantic" not in message
-        assert "validation error" not in message
-
-    @pytest.mark.parametrize(
         ("flags", "words"),
         [
             (["--factors", "0"], ["positive"]),
@@ -221,55 +148,12 @@ class TestSources:
     def tokenize(self, source, *flags):
         return ["tokenize", source, "--out", "data/new", "--vocab-size", "300", "--min-heldout-tokens", "300", *flags]
 
-    @pytest.mark.parametrize(
-        ("size", "words"), [("100", ["257", "100"]), ("0", ["257"]), ("1000000", ["too little", "--vocab-size"])]
-    )
-    def test_vocabulary(self, refused, corpus, size, words):
-        refused(self.tokenize(corpus, "--vocab-size", size), *words)
-
-    @pytest.mark.parametrize(
-        ("name", "content", "words"),
-        [
-            ("empty.txt", b"", ["empty.txt is empty"]),
-            ("binary.txt", b"text\0more" * 100, ["binary.txt is binary"]),
-            ("latin.txt", "caf\xe9 ".encode("latin-1") * 100, ["latin.txt is not UTF-8"]),
-            ("rows.jsonl", b'{"body": "text"}\n', ["rows.jsonl, line 1", "'text'", "body", "--text-field"]),
-            ("rows.jsonl", b'{"text": "fine"}\n{"text": 3}\n', ["rows.jsonl, line 2", "int"]),
-            ("rows.jsonl", b'{"text": "fine"}\nnot json\n', ["rows.jsonl, line 2", "JSON"]),
-            ("rows.jsonl", b"[1, 2]\n", ["rows.jsonl, line 1", "JSON object"]),
-            ("rows.parquet", b"not parquet at all", ["rows.parquet is not a Parquet file"]),
-            ("page.docx", b"PK", ["page.docx", "'.docx'", ".txt"]),
-            ("page.html", b"<p></p>", ["page.html has no text in it"]),
-            ("text.txt.gz", b"\x1f\x8b\x08\x00", ["text.txt.gz is not a gzip file, or is damaged"]),
-            ("rows.jsonl.zst", b"{}", ["rows.jsonl.zst is not a zstd file, or is damaged"]),
-        ],
-    )
-    def test_unreadable_file(self, refused, tmp_path, name, content, words):
-        (tmp_path / name).write_bytes(content)
-        refused(self.tokenize(name), *words)
-
-    def test_one_bad_file_among_good_ones(self, refused, corpus, tmp_path):
-        shutil.copytree(corpus, tmp_path / "mixed")
-        (tmp_path / "mixed/zzz.txt").write_bytes(b"\xff\xfe\xfa" * 50)
-        refused(self.tokenize("mixed"), "zzz.txt")
-
     def test_missing_column(self, refused, tmp_path):
         pq.write_table(pa.table({"body": ["a text"], "title": ["a title"]}), tmp_path / "rows.parquet")
         refused(self.tokenize("rows.parquet"), "'text'", "body, title", "--text-field")
 
-    def test_no_such_source(self, refused):
-        refused(self.tokenize("nowhere"), "no source 'nowhere'", "stdlib")
-
-    def test_folder_without_text(self, refused, tmp_path):
-        (tmp_path / "hollow").mkdir()
-        refused(self.tokenize("hollow"), "hollow holds no", ".txt")
-
     def test_too_few_long_documents(self, refused, corpus):
         refused(self.tokenize(corpus, "--min-heldout-tokens", "1000000"), "0 of 24", "--min-heldout-tokens")
-
-    def test_not_a_tokenizer(self, refused, corpus, tmp_path):
-        (tmp_path / "tokenizer.json").write_text("{}")
-        refused(self.tokenize(corpus, "--tokenizer", "tokenizer.json"), "tokenizer.json", "cannot be read")
 
 
 def test_a_run_is_no_checkpoint_of_hugging_face(refused, ckpt):

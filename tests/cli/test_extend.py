@@ -74,28 +74,6 @@ def test_one_number_written_twice_is_one_row(cli, ckpt):
     assert set(rows_of(ckpt / "rope")["extension"]) == {AS_TRAINED, "pi:factor=2"}
 
 
-@pytest.mark.parametrize(
-    ("run", "extend", "words"),
-    [
-        ("expe", "yarn", ["yarn means nothing for ExPE", "what applies: ", "expe-scale, log-n, pi"]),
-        ("none", "rerope", ["rerope means nothing for NoPE", "sinks"]),
-        ("rope", "yarn + ntk", ["cannot be joined", "YaRN", "NTK"]),
-        ("rope", "yarn + ", ["cannot be joined"]),
-        ("rope", "yran", ["did you mean 'yarn'"]),
-        ("rope", "longrope:long=(1,2)", ["a list has 2 numbers, and the encoding 16 pairs"]),
-        ("rope", "longrope:long=(1,x)", ["is not a list of positive numbers"]),
-        ("rope", "self-extend:window=16", ["no group keeps", "smaller window"]),
-        ("rope", "window:size=0", ["at least 1"]),
-        ("rope", "temperature:c=-1", ["makes the scores' factor"]),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_evaluated(cli, ckpt, refused, run, extend, words):
-    if extend.endswith("+ "):
-        cli("eval-lengths", f"ckpt/{run}", "--extend", extend, *FEW).succeeded()  # an empty part is none
-        return
-    refused(["eval-lengths", f"ckpt/{run}", "--extend", extend, *FEW], *words)
-
-
 def test_ssmax_clashes_with_log_n(cli, tiny, refused):
     cli("train", "--pe", "rope", "--ssmax", *tiny, "--out", "run").succeeded()
     refused(["eval-lengths", "run", "--extend", "log-n", *FEW], "SSMax", "pi")
@@ -254,24 +232,6 @@ class TestTuning:
         first, second = (Run.open(Path(p)) for p in ("new", "again"))
         ours, theirs = (run.load_model(run.checkpoints("last")[0]).blocks[0].encoding for run in (first, second))
         torch.testing.assert_close(ours.p_H, theirs.p_H, atol=1e-4, rtol=0)
-
-    def test_a_stopped_one_is_resumed_to_the_same_weights(self, cli, ckpt, monkeypatch):
-        from extrapolate.training import loop
-
-        flags = ["--from", "ckpt/rope", "--seq-len", 32, "--extend", "yarn:factor=2", "--tokens", 4096, "--no-compile"]
-        cli("train", *flags, "--out", "whole").succeeded()
-        tell_row = loop.Training._tell_row
-
-        def stop(self, values):
-            tell_row(self, values)
-            if self.step == 4:
-                raise RuntimeError("the power is gone")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(loop.Training, "_tell_row", stop)
-            cli("train", *flags, "--out", "half", "--save-every", 512).error(1)
-        cli("train", *flags, "--out", "half", "--resume").succeeded()
-        assert Path("half/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()
 
     @pytest.mark.parametrize(
         ("flags", "words"),

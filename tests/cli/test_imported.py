@@ -344,20 +344,6 @@ class TestBadInput:
     def test_a_training_length_for_an_own_run(self, refused, ckpt) -> None:
         refused(["eval-lengths", ckpt / "rope", "--seq-len", 32, *FEW], "--seq-len is for hf: checkpoints")
 
-    @pytest.mark.parametrize("name", ["hf:", "hf:./nowhere", "hf:/no/such/folder"])
-    def test_no_such_checkpoint(self, refused, name) -> None:
-        refused(["eval-lengths", name], name, "no such folder")
-
-    def test_damaged_weights_leave_no_run(self, cli, llama, bpe_store, tmp_path) -> None:
-        path = llama / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:1000])
-        assert "model.safetensors is damaged" in cli("eval-lengths", "hf:small-llama", "--data", bpe_store).error()
-        assert not list(tmp_path.glob("ckpt/*/config.json"))
-
-    def test_a_damaged_tokenizer(self, cli, llama, bpe_store) -> None:
-        (llama / "tokenizer.json").write_text("{")
-        assert "tokenizer.json is damaged" in cli("eval-lengths", "hf:small-llama", "--data", bpe_store).error()
-
     def test_a_checkpoint_without_hf_before_it(self, refused, llama) -> None:
         refused(["eval-lengths", "small-llama"], "not a run", "hf:small-llama")
 

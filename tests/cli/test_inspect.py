@@ -146,29 +146,10 @@ def test_a_run_that_fails_does_not_stop_the_others(cli, ckpt):
     assert len(rows_of(ckpt / "learned"))
 
 
-def test_a_run_that_fails_on_the_way_is_said_to(cli, ckpt, monkeypatch):
-    merge = results.merge
-
-    def full(path, *rest):
-        if path.parent.name == "rope":
-            raise OSError(28, "No space left on device", str(path))
-        merge(path, *rest)
-
-    monkeypatch.setattr(results, "merge", full)
-    ended = cli("inspect", ckpt / "rope", ckpt / "none", "--factors", "1", "--windows", "2", "--measure", "removal")
-    assert ended.error(1).startswith("1 run failed, and what the others gave is kept: ")
-    assert "NoPE (none)" in ended.out
-
-
 def test_several_processes_are_refused(cli, ckpt, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     assert "start it without torchrun" in cli("inspect", ckpt / "rope", *FEW).error()
-
-
-def test_a_damaged_table_is_not_written_over(cli, ckpt):
-    (ckpt / "rope/inspections.parquet").write_bytes(b"PAR1 and then nothing")
-    assert "inspections.parquet is damaged" in cli("inspect", ckpt / "rope", *FEW).error()
 
 
 def test_a_stop_keeps_the_lengths_that_are_done(cli, ckpt, monkeypatch):

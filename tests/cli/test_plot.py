@@ -5,7 +5,6 @@ import hashlib
 import pytest
 
 import extrapolate as xt
-from extrapolate.encodings.base import encodings
 from extrapolate.runs import trust
 
 OWN = (
@@ -86,7 +85,3 @@ def test_code_that_came_with_a_run_does_not_run_unasked(cli, refused, tmp_path, 
     monkeypatch.setattr(trust, "_now", set())
     refused(["encodings", "run", "--plot", "a.png"], "--trust-code")
     cli("encodings", "run", "--plot", "a.png", "--trust-code").succeeded()
-
-
-def test_every_encoding_can_be_drawn_from_its_registered_name():
-    assert len(titles(xt.plot_encodings(list(encodings.names())[:6], seq_len=8))) == 6

@@ -58,20 +58,6 @@ class TestTrain:
         cli("train", "--pe", "rope", *tiny, "--config", "study.toml", "--out", "toml").succeeded()
         assert training_of(tmp_path / "toml").probes == "mqar=0.5"
 
-    @pytest.mark.parametrize(
-        ("probes", "words"),
-        [
-            ("paskey=0.5", ["training.probes", "unknown probe 'paskey'", "did you mean 'passkey'"]),
-            ("passkey", ["'passkey' is not a probe and its share", "passkey=0.25"]),
-            ("passkey=0.75,needle=0.75", ["add up to 1.5"]),
-            ("passkey=-1", ["above 0", "-1"]),
-            ("passkey:length=8=0.5", ["passkey:length=8", "at least 17 tokens", "16"]),
-            ("needle:symbols=500=0.5", ["vocabulary of at least 505", "400"]),
-        ],
-    )
-    def test_bad_mixtures(self, refused, tiny, probes, words):
-        refused(["train", "--pe", "rope", *tiny, "--probes", probes], *words)
-
 
 class TestEvaluate:
     def test_rows_and_tables(self, cli, mixed, leftovers, tmp_path):

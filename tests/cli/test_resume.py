@@ -8,8 +8,6 @@ import pytest
 
 from extrapolate.training import loop
 
-STEPS = 10
-
 
 @pytest.fixture
 def stopped(cli, monkeypatch):

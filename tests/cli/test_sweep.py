@@ -50,7 +50,6 @@ protocols = ["windows"]
 max_targets = 512
 """
 BEST, OTHER = "rope-lr0.003-s0", "rope-lr0.001-s0"
-CELLS = [OTHER, BEST, "alibi-lr0.003-s0", f"{OTHER}+pi", f"{BEST}+pi"]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,11 @@ import pytest
 from extrapolate.studies import ray_engine
 
 
+@pytest.fixture(autouse=True)
+def _causality_unasked(causality_unasked: None) -> None:
+    """tests/training/test_causality.py asks."""
+
+
 class Elsewhere:
     """As much of Ray as the engine uses. Each piece of work is done where `wait` is called."""
 

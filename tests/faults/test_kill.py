@@ -1,6 +1,6 @@
 """kill -9 and Ctrl-C, for real: what was done is kept, and the end is as if nothing had happened.
 
-tests/faults kills the same commands at any system call.
+test_kill_anywhere kills the same commands at any system call.
 """
 
 import json
@@ -16,7 +16,6 @@ import pytest
 
 from extrapolate import results
 from extrapolate.cli import main
-from extrapolate.files import locked
 
 STEPS = 100
 DROPOUT = """
@@ -163,13 +162,6 @@ class TestTrain:
         cli(*arguments, "--resume").succeeded()
         assert weights(run) == weights(undisturbed / "plain")
         check_metrics(run)
-
-    def test_two_processes_never_write_one_run(self, cli, tiny, state_of_half, contents):
-        before = contents(state_of_half)
-        with locked(state_of_half):
-            message = cli("train", "--pe", "rope", *tiny, "--out", "half", "--resume").error()
-        assert "another process" in message
-        assert contents(state_of_half) == before
 
 
 @pytest.fixture(scope="module")
