@@ -17,6 +17,7 @@ from extrapolate.specs import split_outside_parentheses, unwrapped
 from extrapolate.specs.settings import AUTO, Flagged, flags_of
 
 Command = Callable[..., None]
+LAST = ("as_json",)  # a command's own parameters that its help shows last, without a group
 
 
 def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable[[Command], Command]:
@@ -29,13 +30,14 @@ def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable
 
     def decorate(command: Command) -> Command:
         own = [one for one in inspect.signature(command).parameters.values() if one.kind != Parameter.VAR_KEYWORD]
+        last = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name in LAST]
 
         @wraps(command)
         def reading(**given: Any) -> None:
             command(**given | {one.name: _read(one, given[one.name]) for one in flags if one.name in given})
 
         reading.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*own, *(_parameter(one, names) for one in flags)]
+            [*(one for one in own if one.name not in LAST), *(_parameter(one, names) for one in flags), *last]
         )
         return reading
 
@@ -76,11 +78,15 @@ def _is_list(flagged: Flagged) -> bool:
     return any(get_origin(kind) in (tuple, Sequence) for kind in flagged.kinds())
 
 
+def _is_numbers(flagged: Flagged) -> bool:
+    return _is_list(flagged) and float in get_args(flagged.kinds()[0])
+
+
 def _kind(flagged: Flagged) -> Any:
     """The type as the command line has it: types of Python alone, such as a class or a run, are left out."""
     kinds = flagged.kinds()
     if _is_list(flagged):
-        return list[str]
+        return str if _is_numbers(flagged) else list[str]  # of texts there may be several flags
     if any(isinstance(kind, str) for kind in kinds):
         return Path if "Path" in kinds else str
     return Path if Path in kinds else str if len(kinds) > 1 else kinds[0]
@@ -90,15 +96,18 @@ def _read(flagged: Flagged, given: Any) -> Any:
     """What the command line gave, as the call takes it; None for what was not given."""
     if isinstance(given, str) and any(get_origin(kind) is Mapping for kind in flagged.kinds()):
         return _numbers_by_name(given, flag_name(flagged))
-    if not isinstance(given, list):
+    if not _is_list(flagged):
         return given
+    if given is None:
+        return flagged.default
+    given = [given] if isinstance(given, str) else given
     texts = given if flagged.flag.whole else [part for text in given for part in listed(text)]
     texts = list(dict.fromkeys(text.strip() for text in texts))
     if flagged.flag.none and LEFT_OUT in texts:
         if len(texts) > 1:
             raise UserError(f"{flag_name(flagged)} {LEFT_OUT} leaves out all: give it alone, or leave it out")
         return ()
-    if float not in get_args(flagged.kinds()[0]):
+    if not _is_numbers(flagged):
         return texts
     try:
         return [float(text) for text in texts]

@@ -19,8 +19,8 @@ ROOT = Path(xt.__file__).parent
 CALLS = [getattr(xt, name) for name in xt.__all__ if inspect.isfunction(getattr(xt, name))]
 # Their texts are pages, which are about the commands too.
 PAGES = (
-    "catalogue/", "inspection/measurements/", "results/", "reports/caption.py", "reports/published.py",
-    "reports/sections/",
+    "catalogue/", "inspection/measurements/", "results/", "reports/published.py",
+    "reports/sections/", "reports/tables.py",
 )  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
 COMMAND = re.compile("extrapolate |hf download ")

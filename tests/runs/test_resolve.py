@@ -17,6 +17,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name
 from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
+from extrapolate.runs.trust import decided
 
 USER_FILE = """
 from extrapolate.encodings.base import Encoding
@@ -292,10 +293,9 @@ class TestUserEncoding:
             file=write(
                 mine.parent / "b.json",
                 json.dumps(first.model_dump() | {"encoding": {"name": f"{mine}:Mine", "arguments": {"base": None}}}),
-            ),
-            trust_code=True,
+            )
         )
-        assert config(store, again) == first
+        assert decided(config)(store, again, trust_code=True) == first
 
 
 class TestRunNames:
