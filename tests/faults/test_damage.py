@@ -116,7 +116,7 @@ class TestRun:
         optimizer = optimizer_of(model, run.trained.training)
         model.loss(torch.zeros(1, 4, dtype=torch.long), torch.zeros(1, 4, dtype=torch.long)).backward()
         optimizer.step()
-        state.save(run.path / "state.safetensors", model, optimizer, state.Progress(1, 0, "0"), run.config_sha256)
+        state.save(run.path / "state.safetensors", model, optimizer, state.ResumePoint(1, 0, "0"), run.config_sha256)
         return run
 
     @pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "tokenizer.json"])
