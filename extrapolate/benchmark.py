@@ -190,7 +190,7 @@ def step_of(
 def measure_training(
     config: TrainedConfig, group: list[Variant], seconds: float, steps: Mapping[str, StepMaker] = STEPS
 ) -> dict[Variant, Speed]:
-    """Measures the variants of a group for about so many seconds each.
+    """Measures the variants of a group for about `seconds` each.
 
     They take turns, step by step: what slows the machine for a while slows all of them.
     """
@@ -254,7 +254,7 @@ def _cost(variant: Variant) -> tuple[float, float | None]:
 def measure_encodings(
     names: list[str], preset: str, seq_len: int | None, seconds: float
 ) -> Iterator[tuple[str, EncodingSpeed]]:
-    """Measures each encoding, a spec, in a process of its own, each quantity for about so many seconds.
+    """Measures each encoding, a spec, in its own process, each quantity for about `seconds`.
 
     Training is eager, in the precision that `train` would choose; evaluation is fp32.
     Raises UserError on an unknown spec.

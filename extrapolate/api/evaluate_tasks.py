@@ -43,7 +43,7 @@ def evaluate_tasks(
     ] = None,
     shots: Annotated[int | None, Flag("examples before each question", _WHAT, usual="as the task says, or 0")] = None,
     limit: Annotated[
-        float | None, Flag("so many questions of each task; below 1, this share", _WHAT, usual="all")
+        float | None, Flag("the number of questions of each task; below 1, their share", _WHAT, usual="all")
     ] = None,
     include_path: Annotated[str | Path | None, Flag("a folder with your own tasks; their Python runs", _WHAT)] = None,
     data_dir: Annotated[

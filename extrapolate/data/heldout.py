@@ -174,7 +174,7 @@ class Learning:
     def of(
         cls, source: Iterable[Document], min_bytes: int, characters: int, progress: Callable[[int], None]
     ) -> "Learning":
-        """Reads about so many characters of a source. `progress` is called with the bytes of each document."""
+        """Reads about `characters` characters of a source. `progress` is called with the bytes of each document."""
         hashes, documents, shorter = array("Q"), 0, False
         heldout, named = set[bytes](), set[str | None]()
         for document in source:

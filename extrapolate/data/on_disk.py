@@ -65,7 +65,7 @@ class Records:
         os.fsync(self._file.fileno())
 
     def parts(self, at_once: int) -> Iterator[np.ndarray]:
-        """All of them in order, so many at a time."""
+        """All of them in order, up to `at_once` at a time."""
         self._file.flush()
         with self._path.open("rb") as file:
             while content := file.read(at_once * self.dtype.itemsize):

@@ -220,7 +220,7 @@ def words(text: str) -> list[str]:
 
 
 def blocks(text: str, characters: int) -> Iterator[str]:
-    """Pieces of a text of about so many characters. Each begins with white space, where a word ends."""
+    """Splits a text into pieces of about `characters` characters, each of which begins at white space."""
     start = 0
     while (found := _BETWEEN.search(text, start + characters)) is not None:
         yield text[start : found.start()]

@@ -74,7 +74,7 @@ class TextSettings(SharedSettings):
     """An evaluation on text. `protocols` are specs, such as `windows` or `sliding:stride=16`.
 
     A number as max_targets lowers what a protocol scores at most (`Protocol.max_targets`), and never raises it. A
-    mapping sets the most of the protocols that it names, whatever their arguments are; `all` stands for the number.
+    mapping sets it for the protocols that it names, with any arguments; `all` stands for the number.
     """
 
     protocols: Annotated[

@@ -9,7 +9,7 @@ Shapes: B windows, T tokens, D what enters the head.
 import copy
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -183,14 +183,12 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
         case = " in training" if training else ""
         with _training_gradients() if training else nullcontext():
             used = precision if training else "fp32"
-            for tokens_BT in passes:
+            tries: list[tuple[AbstractContextManager[object], Tensor]] = [(nullcontext(), one_BT) for one_BT in passes]
+            if training and _draws(partial(_states, asked, plan, used, True), passes[0][:FEWEST]):
+                tries += [(_EqualDraws(value), passes[0]) for value in DRAWS]
+            for numbers, tokens_BT in tries:
                 find = partial(leak_in, asked, plan, tokens_BT, used, copies=True)
-                if leak := find():
-                    refuse(asked, leak, find, owner, length, case)
-            draws = _draws(partial(_states, asked, plan, used, True), passes[0][:FEWEST]) if training else False
-            for value in DRAWS if draws else ():
-                with _EqualDraws(value):
-                    find = partial(leak_in, asked, plan, passes[0], used, copies=True)
+                with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
             if _remembers(asked, plan, used, passes[0][:FEWEST]):

@@ -114,7 +114,7 @@ class Model(Decoder):
         return cross_entropy(logits_NV, targets_BT.flatten(), weight_N)
 
 
-# Rows are computed so many elements at a time: 1 MiB in float32, which stays in a core's cache.
+# The number of elements of the rows that are computed at a time: 1 MiB in float32, which stays in a core's cache.
 CHUNK_ELEMENTS = 2**18
 
 

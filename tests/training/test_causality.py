@@ -1,4 +1,4 @@
-"""An encoding that sees the future is not trained, and a model that does is not evaluated."""
+"""An encoding that sees the future is not trained."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -124,20 +124,13 @@ LEAKS = {
         """,
         "the encoding gives other numbers after other tokens than at first, at 16 tokens",
     ),
-    "in a branch that is rarely taken": (
-        """
-        def embed(self, x, p):
-            return x + x.roll(-1, 1) if self.training and torch.rand(()) < 0.02 else x
-        """,
-        f"embed {LATER} in training",
-    ),
-    "in a branch that is rarely not taken": (
-        """
-        def embed(self, x, p):
-            return x + x.roll(-1, 1) if self.training and torch.rand(()) > 0.98 else x
-        """,
-        f"embed {LATER} in training",
-    ),
+    **{
+        f"in a branch that is taken if a random number is {rare}": (
+            f"def embed(self, x, p): return x + x.roll(-1, 1) if self.training and torch.rand(()) {rare} else x",
+            f"embed {LATER} in training",
+        )
+        for rare in ("< 0.02", "> 0.98")
+    },
     "in a branch that another library rarely takes": (
         """
         def embed(self, x, p):
@@ -388,27 +381,6 @@ EXTENDED = """
     def extended(self, plan):
         return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
     """
-
-
-def test_a_model_that_sees_later_tokens_is_not_evaluated(
-    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that does so everywhere, and one that does so beyond L alone, which training does not ask."""
-    for check in ("check_causality", "check_trained"):
-        monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
-    for name, case in (("all", "True"), ("beyond", "x.shape[1] > 16")):
-        file = written(tmp_path, f"def embed(self, x, p): return x + x.roll(-1, dims=1) if {case} else x")
-        config, file = resolve(request_for(file), word_store)
-        run = train(config, word_store, tmp_path / name, user_encoding=file)
-        length = 16 if name == "all" else 32
-        for evaluate in (
-            lambda run: xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64),
-            lambda run: xt.evaluate_probes(run, "copy", data=word_store, factors=(1, 2), trials=1),
-            lambda run: xt.inspect(run, data=word_store, factors=(1, 2), windows=2),
-        ):
-            with pytest.raises(xt.UserError, match=f"{name}: embed lets token .* at {length} tokens"):
-                evaluate(run)
-        assert not list(run.path.glob("eval*.parquet"))
 
 
 NOISY = [name for name in RIGHT if "FFT" in name or "sum" in name]

@@ -38,7 +38,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def rounds(count: int) -> list[list[float]]:
-    """The seconds of each program in so many rounds."""
+    """The seconds of each program, round by round."""
     return [[seconds_of(program) for program in PROGRAMS] for _ in range(count)]
 
 

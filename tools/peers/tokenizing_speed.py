@@ -36,7 +36,7 @@ SAMPLED_S = 0.1
 
 @dataclass(frozen=True)
 class Variant:
-    """What is measured: the peer's function gets batches of so many documents."""
+    """What is measured: the peer's function gets batches of this number of documents."""
 
     who: str
     processes: int
@@ -72,7 +72,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def measure(source: str, megabytes: float, chosen: list[Variant], beside: int) -> dict[Variant, Speed]:
-    """Measures each variant on the first so many MB of a source; a shorter one is said again with its lines shuffled.
+    """Measures each variant on the first `megabytes` of a source; a shorter one is repeated with its lines shuffled.
 
     Raises UserError if the source cannot be read.
     """

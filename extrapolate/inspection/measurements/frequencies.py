@@ -20,10 +20,10 @@ from extrapolate.inspection.subject import Chunk, Inspected, is_decoder, without
 class Frequencies(Measurement):
     """The mean 2-norm of queries and keys in the channels of each frequency, and its share of the scores.
 
-    The product of the two norms bounds what a frequency can add to a score; the share is what it does add. It is the
-    covariance of the frequency's part with the whole score over the keys that a query sees, divided by the variance of
-    the score, so the shares of a head sum to 1 and a negative one works against the others. If rotations also scale, as
-    in xPos, norms are taken afterwards.
+    The product of the two norms bounds what a frequency can add to a score; the share is what it does add. Over
+    the keys that a query sees, it is the covariance of the frequency's part with the whole score, divided by the
+    variance of the score. So the shares of a head sum to 1, and a negative one works against the others. If rotations
+    also scale, as in xPos, norms are taken afterwards.
     """
 
     quantities: ClassVar = {

@@ -1,0 +1,44 @@
+"""A model that sees the future is not evaluated."""
+
+from pathlib import Path
+
+import pytest
+
+import extrapolate as xt
+from extrapolate.data.store import Store
+from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.training.loop import train
+
+MINE = """
+from extrapolate.encodings.base import Encoding
+
+class Mine(Encoding):
+    display = "Mine"
+
+    def embed(self, x, p):
+        return x + x.roll(-1, dims=1) if {case} else x
+"""
+SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
+
+
+def test_a_model_that_sees_later_tokens_is_not_evaluated(
+    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does so everywhere, and one that does so beyond L alone, which training does not ask."""
+    for check in ("check_causality", "check_trained"):
+        monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
+    for name, case in (("all", "True"), ("beyond", "x.shape[1] > 16")):
+        file = tmp_path / "mine.py"
+        file.write_text(MINE.format(case=case))
+        config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
+        run = train(config, word_store, tmp_path / name, user_encoding=file)
+        length = 16 if name == "all" else 32
+        for evaluate in (
+            lambda run: xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64),
+            lambda run: xt.evaluate_probes(run, "copy", data=word_store, factors=(1, 2), trials=1),
+            lambda run: xt.inspect(run, data=word_store, factors=(1, 2), windows=2),
+        ):
+            with pytest.raises(xt.UserError, match=f"{name}: embed lets token .* at {length} tokens"):
+                evaluate(run)
+        assert not list(run.path.glob("eval*.parquet"))
