@@ -62,7 +62,7 @@ def comparisons_of(
     """As `compare`, as objects."""
     from extrapolate.reports.gather import gather
     from extrapolate.statistics import comparison
-    from extrapolate.statistics.comparable import frame_of
+    from extrapolate.statistics.comparable import frame_of, of_all_checkpoints
     from extrapolate.statistics.comparison import BELOW_OPTIMUM, below_optimum
     from extrapolate.statistics.documents import as_frame
 
@@ -74,7 +74,10 @@ def comparisons_of(
     if not evals:
         raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
     documents = as_frame(gathered.documents())
-    rows, warnings = comparison.comparable_rows(frame_of(evals), documents, extensions, only(which))
+    restricted, losses = only(which), frame_of(evals)
+    rows, warnings = comparison.comparable_rows(losses, documents, extensions, restricted)
+    for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
+        progress.say(message)
     for warning in warnings:
         progress.say(f"warning: {warning}")
     found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from safetensors import SafetensorError, safe_open
@@ -88,6 +89,12 @@ class Evaluated:
                 taken |= mine.keys()
                 found.append(called(rows, name))
         return pa.concat_tables(found[1:] or found)
+
+    def unseen(self, rows: pd.DataFrame, what: str, only: Mapping[str, Any]) -> list[str]:
+        """In words, which runs have none of these rows, of `what`, restricted to `only`: column -> value."""
+        restricted = "".join(f" with {column} {value}" for column, value in only.items())
+        without = sorted(set(self.runs) - set(rows["run"]))
+        return [f"left out, for they have no {what}{restricted}: {listed(without)}"] if without else []
 
     def probes(self) -> list[Row]:
         """The rows of every `eval_probes.parquet`, of a report `probes.parquet`. Raises UserError as `rows` does."""
@@ -240,7 +247,8 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 def _of_other_weights(part: Part) -> bool:
     """Whether a run's folder has weights, or a training begun, and results of others alone.
 
-    Weights without our record are not those that were evaluated. Of damaged ones nothing is known.
+    Damaged weights, and those without our record, are not those that were evaluated. Weights are read whole only if
+    their file is newer than the results.
     """
     path = part.folder / WEIGHTS
     if not part.own:
@@ -250,13 +258,30 @@ def _of_other_weights(part: Part) -> bool:
         return state or (log and not metrics) or _of_another_configuration(part)
     try:
         with safe_open(path, framework="numpy") as file:
-            recorded = (file.metadata() or {}).get(RECORD)
-        if recorded is None:
-            return True
-        values = json.loads(recorded)["values"]
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError):
+            values = json.loads((file.metadata() or {})[RECORD])["values"]
+        newer = path.stat().st_mtime > _evaluated_at(part) + 1  # rows have whole seconds
+    except (SafetensorError, TypeError, KeyError, ValueError):
+        return True
+    except OSError:  # it may not be read: nothing is known
         return False
-    return all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows))
+    if all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows)):
+        return True
+    return newer and _is_damaged(path)
+
+
+def _evaluated_at(part: Part) -> float:
+    """When the last row of a run was evaluated, seconds since 1970."""
+    return max(pc.max(rows["evaluated_at"]).as_py().timestamp() for rows in part.tables.values())
+
+
+def _is_damaged(weights: Path) -> bool:
+    from extrapolate.runs import tensors  # it imports torch, which a report needs only here
+
+    try:
+        tensors.read(weights)
+    except UserError:
+        return True
+    return False
 
 
 def _of_another_configuration(part: Part) -> bool:

@@ -17,6 +17,7 @@ from extrapolate.reports.styles import Style
 from extrapolate.results.columns import Table
 from extrapolate.statistics import comparison
 from extrapolate.statistics.comparable import (
+    IDENTITY,
     check_replicates,
     frame_of,
     last_checkpoints,
@@ -114,9 +115,13 @@ def collect(
     Raises UserError if there is nothing to report, or rows cannot be compared.
     """
     every = of_all_checkpoints(frame_of(evals), only) if evals else pd.DataFrame()
+    asked, of_probes = probes.comparable(evaluated.probes(), only)
+    # The rows of all tables together, and before seeds are left out: a model trained otherwise is no seed of another.
+    found = pd.concat([rows[IDENTITY] for rows in (every, asked) if len(rows)] or [pd.DataFrame(columns=IDENTITY)])
+    check_replicates(found)
+    unseen = evaluated.unseen(found, "losses or probes", only) if len(found) else []
     rows, warnings = _by_protocol(last_checkpoints(every)) if evals else ({}, [])
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
-    asked, of_probes = probes.comparable(evaluated.probes(), only)
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     documents_along = by_document = pd.DataFrame()
     if rows:
@@ -134,7 +139,7 @@ def collect(
         sums=sums,
         along=along,
         documents_along=documents_along,
-        warnings=(*evaluated.left_out, *warnings, *of_probes),
+        warnings=(*evaluated.left_out, *unseen, *warnings, *of_probes),
         command=command,
     )
 
@@ -159,7 +164,6 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
         same, of_targets = same_targets(rows[rows["protocol"] == protocol])
-        check_replicates(same)  # before seeds are left out: a model trained otherwise is no seed of another
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")

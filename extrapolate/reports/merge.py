@@ -71,17 +71,18 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
     documents = found.documents()
     if only:
         documents = belonging(documents, made.get(TEXT, []), results.EVALS.key)
+    every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
+    check_replicates(told_apart(every))
     with files.new_folder(out) as folder:
         for file, mine in made.items():
             results.write(folder / file, mine, results.KEPT[file])
         if len(documents):
             results.write_columns(folder / DOCUMENTS, documents, results.EVAL_DOCUMENTS)
-    every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
     as_trained_first = every.sort_values("extension", key=lambda extension: extension != AS_TRAINED, kind="stable")
     who = as_trained_first.drop_duplicates("run")[_WHO].sort_index(ignore_index=True)
     who.insert(1, "source", who["run"].map(sources))
     written = [*made, *([DOCUMENTS] if len(documents) else [])]
-    return Merged(out, written, who, [*found.left_out, *dict.fromkeys(warnings)])
+    return Merged(out, written, who, [*found.left_out, *found.unseen(every, "row", only), *dict.fromkeys(warnings)])
 
 
 def _is(row: Row, only: Mapping[str, Any]) -> bool:
@@ -112,10 +113,7 @@ def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Itera
                 f"the rows of {where[0]} score different targets, and cannot be compared: "
                 f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {kind.settings}"
             )
-    last = last_checkpoints(told_apart(rows))
-    for _, mine in last.groupby(place):
-        check_replicates(mine)
-    yield from unequal_training(last)
+    yield from unequal_training(last_checkpoints(rows))
     for column in ("version", "commit"):
         if rows[column].nunique() > 1:
             yield f"the rows were evaluated by several {column}s of extrapolate: {_whose(rows[column], from_)}"

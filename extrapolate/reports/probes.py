@@ -30,6 +30,7 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     if rows.empty:
         return rows, []
     rows = last_checkpoints(of_all_checkpoints(_numbers(rows), only))
+    check_replicates(rows)
     same = newest_of_most(rows, ["probe", "factor", "depth"])
     warnings = [
         f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
@@ -38,8 +39,6 @@ def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd
     ]
     kept = []
     for probe, mine in rows[same].groupby("probe", sort=False):
-        for _, at_depth in mine.groupby("depth"):
-            check_replicates(at_depth)
         shown, said = on_shared_seeds(mine, f"probe {probe}")
         kept.append(shown)
         warnings += said

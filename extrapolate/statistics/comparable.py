@@ -10,6 +10,7 @@ from extrapolate.errors import UserError
 FACTORS = (1e-9, 1e9)  # what a length can be of another
 # What all rows of one table must share.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+IDENTITY = ["model", "seed", "run", "config_hash"]
 # What tells models of one encoding apart by their size, and how their names say it.
 SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
 
@@ -121,14 +122,15 @@ def strict_mean(losses: "pd.Series[float]") -> float:
 
 
 def check_replicates(rows: pd.DataFrame) -> None:
-    """Raises UserError if runs of one model differ in more than their seed, or not even in that."""
-    twice = rows.loc[rows.duplicated(["model", "seed", "factor"]), "model"]
-    settings = rows.groupby("model")["config_hash"].nunique()
-    wrong = {*twice, *settings[settings > 1].index}
-    for model, mine in rows[rows["model"].isin(wrong)].groupby("model"):
+    """Raises UserError if runs of one model differ in more than their seed, or not even in that.
+
+    Rows of several tables and protocols are best checked together: else each table may show another run as the model.
+    """
+    for model, mine in rows[IDENTITY].drop_duplicates().groupby("model"):
         if mine["config_hash"].nunique() > 1:
             raise UserError(
                 f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
                 "report on them separately"
             )
-        raise UserError(f"the runs {', '.join(sorted(set(mine['run'])))} are one model with one seed; keep one of them")
+        if same := set(mine.loc[mine.duplicated("seed", keep=False), "run"]):
+            raise UserError(f"the runs {', '.join(sorted(same))} are one model with one seed; keep one of them")

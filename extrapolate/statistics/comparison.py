@@ -13,7 +13,7 @@ from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
-from extrapolate.statistics.comparable import comparable, same_targets
+from extrapolate.statistics.comparable import check_replicates, comparable, same_targets
 from extrapolate.statistics.documents import document_rows
 from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.statistics.seeds import shared
@@ -124,12 +124,7 @@ def comparable_rows(
         chosen = chosen[chosen["extension"] == AS_TRAINED]
         if chosen.empty:
             raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
-    for model, mine in chosen.groupby("model"):
-        if mine["config_hash"].nunique() > 1:
-            raise UserError(
-                f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
-                "compare them separately"
-            )
+    check_replicates(chosen)
     kept, warnings = [], []
     for _, mine in chosen.groupby("protocol", sort=False):
         same, said = same_targets(mine)

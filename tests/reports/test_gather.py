@@ -1,6 +1,7 @@
 """Rows of several folders: which run each is of, what runs are called, and rows that are refused."""
 
 import shutil
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -158,3 +159,27 @@ def test_a_run_that_was_trained_otherwise_is_no_seed_that_others_lack(write_run,
         with pytest.raises(UserError, match="other, rope are all RoPE but differ in more than their seed"):
             read(tmp_path / "ck")
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("again", [{}, {"config_hash": "other", "seed": 1}])
+def test_each_protocol_may_not_show_another_run_as_the_model(write_run, tmp_path, again):
+    """Every table has one row of RoPE, but they are of two runs."""
+    one, other = called("rope"), called("again", weights_sha256="of another machine", **again)
+    own(write_run(tmp_path / "ck/rope", lambda row: one(row) if row["protocol"] == "windows" else None))
+    own(write_run(tmp_path / "ck/again", lambda row: other(row) if row["protocol"] != "windows" else None))
+    for read in (xt.report, xt.compare, lambda runs: xt.merge(runs, out=tmp_path / "merged")):
+        with pytest.raises(UserError, match=r"again, rope are (all RoPE but differ in|one model with one seed)"):
+            read(tmp_path / "ck")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_runs_without_a_row_that_was_asked_for_are_named(write_run, tmp_path):
+    own(write_run(tmp_path / "ck/rope", called("rope")))
+    own(write_run(tmp_path / "ck/none", called("none", **NOPE, precision="bf16")))
+    left_out = "left out, for they have no {} with precision fp32: none"
+    said = []
+    progress = Mock(say=said.append)
+    assert left_out.format("losses or probes") in xt.report(tmp_path / "ck", tmp_path / "r", precision="fp32").warnings
+    assert left_out.format("row") in xt.merge(tmp_path / "ck", out=tmp_path / "merged", precision="fp32").warnings
+    xt.compare(tmp_path / "ck", precision="fp32", progress=progress)
+    assert left_out.format("losses on text") in said
