@@ -9,6 +9,7 @@ from torch import Tensor
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
+from extrapolate.errors import UserError
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.precision import storage_of
@@ -16,7 +17,11 @@ from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
+from extrapolate.specs.user_files import is_users
+
+UNKNOWN = 10**8  # parameters of a model that does not say how many it has
 
 
 def check_run(
@@ -32,16 +37,36 @@ def check_run(
     model: as `precision` runs it. extensions: as `EvaluationSettings` has them; a constant that is yet to be fitted has
     some value. Lengths that are longer than L and too long for memory are left out, as they are from the evaluation.
     """
-    asked: set[tuple[Plan, int]] = set()
+    asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, extensions).items():
         for length in sorted({*lengths, *([model.seq_len] if text == AS_TRAINED else [])}):
             plan = applied.expected_plan(run, model, length)
-            if (plan, length) not in asked and model.defined_at(length, plan):
-                asked.add((plan, length))
-                count = causality.window_count(length)
-                tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
-                tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
-                check_plan(run, model, plan, torch.from_numpy(np.resize(tokens, (count, length))), text, precision)
+            if model.defined_at(length, plan):
+                asked.setdefault((plan, length), text)
+
+    def windows(length: int) -> Tensor:
+        count = causality.window_count(length)
+        tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
+        tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
+        return torch.from_numpy(np.resize(tokens, (count, length)))
+
+    if isinstance(model, Model) and precision == "fp32" and any(map(is_users, model.encodings)):
+        for plan, length in asked:  # before the model itself keeps anything
+            _check_forgets(run, model, plan, windows(length)[:1])
+    for (plan, length), text in asked.items():
+        # A model of our own was tried at more places of L tokens before its training.
+        other = length == model.seq_len and not isinstance(model, Model)
+        size = model.parameter_count()
+        places = causality.places_within(UNKNOWN if size is None else size, length) if other else 0
+        check_plan(run, model, plan, windows(length), text, precision, places)
+
+
+@torch.inference_mode()
+def _check_forgets(run: Subject, model: Model, plan: Plan, tokens_BT: Tensor) -> None:
+    """Raises UserError if an encoding keeps something from other tokens."""
+    if causality.remembers(model, plan, "fp32", to_device(tokens_BT, model.device)):
+        wrong = causality.REMEMBERS
+        raise UserError(f"{run.path}: the encoding {wrong.what}, at {tokens_BT.shape[1]} tokens: {wrong.advice}")
 
 
 @torch.inference_mode()
@@ -52,14 +77,15 @@ def check_plan(
     tokens_BT: Tensor,
     extension: str = AS_TRAINED,
     precision: str = "fp32",
+    places: int = 0,
 ) -> None:
-    """As `check_run`, for one plan and these tokens."""
+    """As `check_run`, for one plan and these tokens. places: as `causality.leak_of` has them."""
     tokens_BT = to_device(tokens_BT, model.device)
     length = tokens_BT.shape[1]
     setting_of = partial(model.setting, plan, storage_of(precision))
     try:
         leak = Room(length, len(tokens_BT), setting_of()).enough_for(
-            lambda windows, setting: causality.leak_in(model, setting, tokens_BT[:windows], precision)
+            lambda windows, setting: causality.leak_in(model, setting, tokens_BT[:windows], precision, places=places)
         )
     except OutOfMemoryError:
         if length <= model.seq_len:
@@ -68,5 +94,5 @@ def check_plan(
     if leak is not None:
         case = "" if extension == AS_TRAINED else f" with {extension}"
         case += "" if precision == "fp32" else f" in {precision}"
-        again = partial(causality.leak_in, model, tokens_BT=tokens_BT, precision=precision)
+        again = partial(causality.leak_in, model, tokens_BT=tokens_BT, precision=precision, places=places)
         causality.refuse(model, leak, lambda: again(setting_of()), run.path, length, case)

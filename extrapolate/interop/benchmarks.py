@@ -74,7 +74,10 @@ class Tasks:
             chosen += matching
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
-        with contextlib.chdir(data_dir or Path()):  # the library looks for a folder of a data set's name before the Hub
+        with (
+            contextlib.chdir(data_dir or Path()),
+            _metrics_of_lm_eval(),
+        ):  # the library looks for a folder of a data set's name before the Hub
             for name in dict.fromkeys(chosen):
                 try:
                     found = manager.load([name])
@@ -103,10 +106,30 @@ class Tasks:
                 task.set_config(key="num_fewshot", value=shots or 0)
             task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
         os.environ.setdefault("DISABLE_MULTIPROC", "1")  # its workers end by a signal, which is Ctrl-C to this program
-        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):  # stdout is for results
+        printed = contextlib.redirect_stdout(sys.stderr)
+        with warnings.catch_warnings(), printed, _metrics_of_lm_eval():  # stdout is for results
             warnings.simplefilter("ignore")
             task_dict = {"tasks": self.tasks, "groups": self.groups}
             return dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
+
+
+@contextlib.contextmanager
+def _metrics_of_lm_eval() -> Iterator[None]:
+    """Within it, the name of a metric is never taken for a folder: `evaluate` would run a script in it."""
+    import evaluate
+
+    load = evaluate.load
+
+    def load_by_name(path: str, *arguments: Any, **options: Any) -> Any:
+        if Path(path).exists():
+            raise UserError(f"the metric {path} would be the Python file in the folder {Path(path).resolve()}")
+        return load(path, *arguments, **options)
+
+    evaluate.load = load_by_name
+    try:
+        yield
+    finally:
+        evaluate.load = load
 
 
 def _matching(name: str, known: Sequence[str]) -> list[str]:

@@ -71,6 +71,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
         windows_BT = random_windows(self.loaded.vocab_size, self.max_length)
         check_plan(self.run, self.loaded, self.plan, windows_BT)
+        check_plan(self.run, self.loaded, self.plan, windows_BT[:, : self.max_length * 2 // 3 | 1])  # texts are shorter
         if precision != "fp32":
             check_plan(self.run, self.model, self.plan, windows_BT, precision=precision)
         self.cut: set[tuple[str | None, int | None]] = set()

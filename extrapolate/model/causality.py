@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
@@ -28,11 +28,13 @@ from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.specs.user_files import with_fresh_classes
 
-# The windows that a model is tried with: one for each place in a window, up to a number of tokens in all; before
-# training in several passes.
-FEWEST, TOKENS, TOKENS_BEFORE_TRAINING, TOKENS_OF_PASS = 3, 4096, 8192, 4096
+# The windows that a model is tried with: one for each place in a window, up to a number of tokens in all.
+FEWEST, TOKENS = 3, 4096
+# How many tokens are read to try more places than that: at least, at most, and for how many floating-point operations.
+LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
+LARGE = 1e-3  # no rounding in float32, whatever float64 shows
 # What every random number is in turn, so that both sides of a branch that is rarely taken are asked.
 DRAWS = (0.001, 0.999)
 # What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
@@ -56,27 +58,32 @@ REMEMBERS = Leak(
 UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
 
 
-def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: int, tolerance: float) -> Leak | None:
+def leak_of(
+    hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: int, tolerance: float, places: int = 0
+) -> Leak | None:
     """What the states that `hidden` gives, [B, T, D], depend on besides each token and those before it, by values.
 
-    In each window the tokens from some place on are exchanged, in one (of two or more) none: B windows try B places.
+    In each window the tokens from some place on are exchanged, in one (of two or more) none. places: how many are tried
+    in turn, of T - 1, if more than there are windows.
     """
-    later_BT = _later(tokens_BT)
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
     first_BT, other_libraries = tokens_BT, _other_generators()
     first_BTD, first_drawn = _repeatable(hidden, first_BT)
+    draws = _draws(first_drawn, tokens_BT.device)
 
     def differ(tokens_BT: Tensor) -> Tensor:
         """Where the states are others, [B, T]; nothing is known of what is no number.
 
-        If the tokens decide how many random numbers are drawn, both are asked again with equal ones.
+        If tokens decide how many random numbers are drawn, or for which tokens, both are asked again with equal ones.
         """
-        expected_BTD, (states_BTD, drawn) = first_BTD, _repeatable(hidden, tokens_BT)
-        if not torch.equal(drawn, first_drawn):
-            with _EqualDraws():
+        states_BTD, drawn = _repeatable(hidden, tokens_BT)
+        wrong_BT = (_difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
+        if not torch.equal(drawn, first_drawn) or (draws and wrong_BT.any()):
+            with nullcontext() if isinstance(_get_current_dispatch_mode(), _EqualDraws) else _EqualDraws():
                 expected_BTD, states_BTD = (_repeatable(hidden, asked_BT)[0] for asked_BT in (first_BT, tokens_BT))
-        return (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
+            wrong_BT = (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
+        return wrong_BT
 
     def depends_on_others(window: int) -> bool:
         """Whether this window depends on all others, or these on the first."""
@@ -84,7 +91,10 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
         of_others = differ(torch.where(row_B1 != window, others_BT, tokens_BT))[window]
         return bool(of_others.any() or differ(torch.where(row_B1 == 0, others_BT, tokens_BT))[1:].any())
 
-    wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
+    for later_BT in _later(tokens_BT, places):
+        wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
+        if wrong_BT.any():
+            break
     window, place = wrong_BT.nonzero()[0].tolist() if wrong_BT.any() else (0, None)
     others = depends_on_others(window)
     if _other_generators() != other_libraries:
@@ -97,7 +107,12 @@ def leak_of(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: i
 
 
 def leak_in(
-    model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32", copies: bool = False
+    model: LanguageModel,
+    plan: Plan | Setting,
+    tokens_BT: Tensor,
+    precision: str = "fp32",
+    copies: bool = False,
+    places: int = 0,
 ) -> Leak | None:
     """As `leak_of`, of a model in the mode that it is in; None if rounding explains what differs.
 
@@ -108,20 +123,23 @@ def leak_in(
     states = partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
-        return leak_of(states, tokens_BT, model.vocab_size, tolerance)
-    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE)
+        return leak_of(states, tokens_BT, model.vocab_size, tolerance, places)
+    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places)
     if leak is None:
         return None
     if precision != "fp32":
         with _rounded_otherwise(model):
             otherwise_BTD, _ = _repeatable(states, tokens_BT)
         rounding = float(_difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
-        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding))
+        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding), places)
+    if large := leak_of(states, tokens_BT, model.vocab_size, LARGE, places):
+        return large
     exact = copy.deepcopy(model).double()
     if isinstance(plan, Setting):
         plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
     try:
-        found = leak_of(partial(_states, exact, plan, precision, copies), tokens_BT, model.vocab_size, TOLERANCE)
+        states = partial(_states, exact, plan, precision, copies)
+        found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places)
     except RuntimeError as error:
         if "allocate" in str(error):  # memory does not suffice
             raise
@@ -171,27 +189,32 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
     """Raises UserError if random windows of `length` tokens show a leak, in training or evaluation.
 
     Training has gradients and this precision; evaluation has neither. Both are asked with the encoding's parameters as
-    they are, and with random ones. If random numbers are drawn in training, low and high ones are tried too. Every call
-    has a copy of the model, so that none sees what another kept; one more call asks for that. owner: what the message
-    begins with. The model is left in eval mode.
+    they are, and with random ones; evaluation with these at every place, as far as OPERATIONS allow. If random numbers
+    are drawn in training, low and high ones are tried too. Every call has a copy of the model, so that none sees what
+    another kept; one more call asks for that. owner: what the message begins with. The model is left in eval mode.
     """
-    windows_BT = random_windows(model.vocab_size, length, TOKENS_BEFORE_TRAINING).to(model.device)
-    passes = windows_BT.split(max(FEWEST, TOKENS_OF_PASS // length))
+    tokens_BT = random_windows(model.vocab_size, length).to(model.device)
+    size = sum(parameter.numel() for parameter in model.blocks.parameters())
+    every = places_within(size + model.config.layers * model.config.width * length, length)
     drawn = _with_random_parameters(model, owner)
     for asked, training in product((model, drawn), (True, False)):
         asked.train(training)
         case = " in training" if training else ""
         with _training_gradients() if training else nullcontext():
             used = precision if training else "fp32"
-            tries: list[tuple[AbstractContextManager[object], Tensor]] = [(nullcontext(), one_BT) for one_BT in passes]
-            if training and _draws(partial(_states, asked, plan, used, True), passes[0][:FEWEST]):
-                tries += [(_EqualDraws(value), passes[0]) for value in DRAWS]
-            for numbers, tokens_BT in tries:
-                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True)
+            places = LEAST_TOKENS // length if training or asked is model else every
+            tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
+            states = partial(_states, asked, plan, used, True)
+            if training and _draws(_repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
+                tries += [(_EqualDraws(value), 0) for value in DRAWS]
+            for numbers, places in tries:
+                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
-            if _remembers(asked, plan, used, passes[0][:FEWEST]):
+            if not training and _differs_alone(states, tokens_BT):
+                raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
+            if remembers(asked, plan, used, tokens_BT[:FEWEST]):
                 raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
 
 
@@ -202,7 +225,13 @@ def _training_gradients() -> Iterator[None]:
         yield
 
 
-def _remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bool:
+def _differs_alone(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
+    """Whether a window alone has other states than in a batch."""
+    alone_BTD, beside_BTD = _repeatable(hidden, tokens_BT[:1])[0], _repeatable(hidden, tokens_BT)[0][:1]
+    return bool((_difference(alone_BTD, beside_BTD) > LARGE).any())
+
+
+def remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bool:
     """Whether the states depend on the tokens of an earlier call; in training, steps may be counted."""
     fresh, used = (with_fresh_classes(copy.deepcopy(model)) for _ in range(2))
     if model.training:
@@ -239,35 +268,46 @@ def _with_random_parameters(model: Model, owner: object) -> Model:
     return drawn
 
 
-def window_count(length: int, tokens: int = TOKENS) -> int:
+def window_count(length: int) -> int:
     """The number of windows of `length` tokens that a model is tried with."""
-    return max(FEWEST, min(length, tokens // length))
+    return max(FEWEST, min(length, TOKENS // length))
 
 
-def random_windows(vocab_size: int, length: int, tokens: int = TOKENS) -> Tensor:
+def places_within(products: float, length: int) -> int:
+    """At how many places of windows a model is tried that multiplies `products` numbers a token."""
+    tokens = min(MOST_TOKENS, max(LEAST_TOKENS, int(OPERATIONS / (2 * max(1, products)))))
+    return min(length - 1, tokens // length)
+
+
+def random_windows(vocab_size: int, length: int) -> Tensor:
     """Random tokens, the same for the same arguments, [B, length]."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, vocab_size, (window_count(length, tokens), length), generator=generator)
+    return torch.randint(0, vocab_size, (window_count(length), length), generator=generator)
 
 
-def _later(tokens_BT: Tensor) -> Tensor:
-    """The tokens to exchange, [B, T]: those from a place on, which are spread over the window; in one row none.
+def _later(tokens_BT: Tensor, places: int) -> Iterator[Tensor]:
+    """The tokens to exchange, [B, T]: those from a place on, in turn from `places`, or as many as there are windows.
 
-    The places are others for other tokens. One is the largest power of two: there blocks of any smaller one end.
+    The places are spread over the window, and others for other tokens; in one row it is none. One is the largest power
+    of two, where blocks of any smaller one end, and one the last.
     """
     rows, length = tokens_BT.shape
     generator = torch.Generator().manual_seed(int(tokens_BT.sum()))
     count = max(1, rows - 1)
-    spread = (torch.arange(count) + torch.rand(count, generator=generator)) / count
-    place_B = 1 + (spread * (length - 1)).long()
-    if count > 1 and length > 1:
-        power = 2 ** ((length - 1).bit_length() - 1)
-        place_B[(place_B - power).abs().argmin()] = power
-    place_B = place_B[torch.randperm(count, generator=generator)]
-    if rows > 1:
-        middle = rows // 2
-        place_B = torch.cat([place_B[:middle], torch.tensor([length]), place_B[middle:]])
-    return (torch.arange(length)[None] >= place_B[:, None]).to(tokens_BT.device)
+    total = max(count, places)
+    spread = (torch.arange(total) + torch.rand(total, generator=generator)) / total
+    place_P = 1 + (spread * (length - 1)).long()
+    if total >= length - 1:
+        place_P[: length - 1] = torch.arange(1, length)
+    elif total > 1:
+        for wanted in (length - 1, 2 ** ((length - 1).bit_length() - 1)):
+            place_P[(place_P - wanted).abs().argmin()] = wanted
+    for place_B in place_P[torch.randperm(total, generator=generator)].split(count):
+        place_B = torch.cat([place_B, place_B[:1].expand(count - len(place_B))])
+        if rows > 1:
+            middle = rows // 2
+            place_B = torch.cat([place_B[:middle], torch.tensor([length]), place_B[middle:]])
+        yield (torch.arange(length)[None] >= place_B[:, None]).to(tokens_BT.device)
 
 
 def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
@@ -278,11 +318,11 @@ def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[
         return states_BTD, torch.cat([torch.get_rng_state(), *on_device])
 
 
-def _draws(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
-    """Whether random numbers are drawn."""
-    with same_random_numbers(tokens_BT.device):
+def _draws(drawn: Tensor, device: torch.device) -> bool:
+    """Whether random numbers were drawn, by the generators after them; on a GPU, whether any may have been."""
+    with same_random_numbers(device):
         before = torch.get_rng_state()
-    return not torch.equal(_repeatable(hidden, tokens_BT)[1][: len(before)], before) or tokens_BT.is_cuda
+    return not torch.equal(drawn[: len(before)], before) or device.type == "cuda"
 
 
 def _other_generators() -> tuple[object, ...]:

@@ -72,6 +72,11 @@ def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
 _codes: dict[str, types.CodeType] = {}  # of the files that were run, by the names of their modules
 
 
+def is_users(thing: object) -> bool:
+    """Whether something is of a class in a user's file."""
+    return type(thing).__module__ in _codes
+
+
 def with_fresh_classes(root: T) -> T:
     """Gives the parts of a torch module that are of a user's classes those of the same file run anew; returns it.
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 import extrapolate as xt
 from extrapolate.data.store import Store
@@ -17,6 +19,18 @@ class Mine(Encoding):
 
     def embed(self, x, p):
         return x + x.roll(-1, dims=1) if {case} else x
+"""
+KEEPS = """
+from extrapolate.encodings.base import Encoding
+
+class Mine(Encoding):
+    display = "Mine"
+    kept = {}
+
+    def embed(self, x, p):
+        if x.shape[1] <= 16:
+            return x
+        return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
 """
 SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
@@ -42,3 +56,27 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(
             with pytest.raises(xt.UserError, match=f"{name}: embed lets token .* at {length} tokens"):
                 evaluate(run)
         assert not list(run.path.glob("eval*.parquet"))
+
+
+def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp_path: Path, word_store: Store) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(KEEPS)
+    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    with pytest.raises(xt.UserError, match=r"run: the encoding gives other numbers after other tokens .* at 32 tokens"):
+        xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64)
+
+
+def test_a_model_of_another_library_is_asked_at_every_place(tmp_path: Path, word_store: Store) -> None:
+    """Up to L: what was trained here was asked before."""
+
+    class Mine(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.clone()
+            if x.shape[1] > 100:
+                y[:, 100] = x[:, 101]
+            return torch.nn.functional.one_hot(y, word_store.vocab_size).float()
+
+    made = xt.foreign(Mine(), "Mine", seq_len=128, tokenizer=word_store.path, out=tmp_path / "run")
+    with pytest.raises(xt.UserError, match="Mine lets token 100 see tokens that come after it"):
+        xt.evaluate(made, data=word_store, factors=(1,), max_targets=256)

@@ -363,3 +363,18 @@ def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, 
 def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     assert "pip install 'extrapolate[lm-eval]'" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
+
+
+@pytest.mark.parametrize("given", ["data_dir", "the current folder"])
+def test_no_script_runs_in_place_of_a_metric(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """`evaluate` takes the name of a metric for a folder, if there is one: humaneval loads code_eval."""
+    (tmp_path / "code_eval").mkdir()
+    (tmp_path / "code_eval/code_eval.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    if given != "data_dir":
+        monkeypatch.chdir(tmp_path)
+    folder = tmp_path if given == "data_dir" else None
+    with pytest.raises(xt.UserError, match="the metric code_eval would be the Python file in"):
+        xt.evaluate_tasks(trained / "rope", ["humaneval"], data_dir=folder)
+    assert not (tmp_path / "ran").exists()

@@ -179,6 +179,14 @@ LEAKS = {
     "the window before in the batch": (
         "def embed(self, x, p): return x + x.roll(1, dims=0)", "embed makes a window depend on the windows beside it",
     ),
+    "in float32 alone, of which float64 shows nothing": (
+        "def attention_input(self, x, p): return x, x.roll(-1, 1) if x.dtype == torch.float32 else x",
+        f"attention_input {LATER}",
+    ),
+    "a mean over the window if it is alone": (
+        "def embed(self, x, p): return x - x.mean(dim=1, keepdim=True) if len(x) == 1 else x",
+        "the encoding gives one window alone other numbers, at 16 tokens",
+    ),
     "a mean over the batch": (
         "def embed(self, x, p): return x - x.mean(dim=0)", "embed makes a window depend on the windows beside it",
     ),
@@ -277,6 +285,15 @@ def test_an_encoding_that_sees_more_than_it_may_is_not_trained(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("case", ["p == 200", "p == p[-2]", "p % 48 == 47"])
+def test_every_place_is_asked_of_windows_that_are_not_too_long(tmp_path: Path, word_store: Store, case: str) -> None:
+    body = f"def embed(self, x, p): return torch.where(({case})[:, None], x.roll(-1, 1), x)"
+    asked = replace(request_for(written(tmp_path, body)), training=BUDGET | {"seq_len": 256})
+    config, file = resolve(asked, word_store)
+    with pytest.raises(xt.UserError, match=r"mine\.py: embed lets token [0-9]+ see tokens that come after it, at 256"):
+        train(config, word_store, tmp_path / "run", user_encoding=file)
+
+
 @pytest.mark.parametrize("count", ["self.steps += 1", "self.steps = self.steps + int(self.training)"])
 def test_what_sees_later_tokens_after_some_steps_alone_has_no_final_weights(
     tmp_path: Path, word_store: Store, count: str
@@ -303,7 +320,7 @@ def test_what_sees_later_tokens_in_bf16_alone_is_neither_trained_nor_evaluated_i
 ) -> None:
     body = {
         "embed": f"def embed(self, x, p): return x + 0.01 * x.roll(-1, 1) if {case} else x",
-        "rotate": f"def rotate(self, q, k, p, s): return q, k + 0.1 * k.roll(-1, 2) if {case} else k",
+        "rotate": f"def rotate(self, q, k, p, s): return q, k + 0.5 * k.roll(-1, 2) if {case} else k",
     }[hook]
     request = request_for(written(tmp_path, body))
     message = rf"{hook} lets token [0-9]+ see tokens that come after it, at 16 tokens"
