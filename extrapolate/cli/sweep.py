@@ -20,10 +20,6 @@ class Engine(StrEnum):
     LOCAL, RAY = "local", "ray"
 
 
-class Gather(StrEnum):
-    FOLDER, RETURN = "folder", "return"
-
-
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, _STUDY(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
@@ -43,10 +39,6 @@ def sweep(
     ] = None,
     cpus: Annotated[float, _CLUSTER(min=0, help="CPUs for each cell")] = 1,
     gpus: Annotated[float, _CLUSTER(min=0, help="GPUs for each cell, such as 0.25")] = 0,
-    gather: Annotated[
-        Gather,
-        _CLUSTER(help="return, where the machines share no folder; each run is sent back"),
-    ] = Gather.FOLDER,
     array: Annotated[
         str | None, _MACHINE(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
     ] = None,
@@ -93,7 +85,7 @@ def sweep(
         return
     found = sweeping.sweep(
         study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
-        gather=gather.value, array=None if array is None else _share(array),
+        array=None if array is None else _share(array),
         tracker=None if tracker is None else tracker.value, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     if as_json:

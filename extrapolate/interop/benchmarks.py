@@ -1,4 +1,4 @@
-"""The tasks of lm-eval, asked of runs: which there are, what a run scores, and the rows that say so."""
+"""The tasks of lm-eval for runs: which there are, a run's scores, and their rows."""
 
 import contextlib
 import hashlib
@@ -42,7 +42,7 @@ def check_installed() -> None:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Tasks and groups of lm-eval with their data, to be asked of any number of models."""
+    """Tasks and groups of lm-eval with their data, for any number of models."""
 
     tasks: dict[str, Any]
     groups: dict[str, Any]
@@ -92,10 +92,10 @@ class Tasks:
         return cls(tasks, groups)
 
     def questions(self, model: Any, shots: int | None, limit: float | None) -> dict[str, Any]:
-        """What lm-eval finds when it asks a model of its kind, as its `evaluate` returns it.
+        """The results of lm-eval's `evaluate` for a model of its kind.
 
         Examples before the questions are drawn as its `simple_evaluate` does, which would take seconds to describe the
-        machine. A task that says that it has no examples keeps to that.
+        machine. A task that fixes no examples keeps to that.
         """
         from lm_eval import evaluate
         from lm_eval.defaults import DEFAULT_OTHER_SEED
@@ -137,7 +137,7 @@ def _matching(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _silence() -> None:
-    """The libraries tell of every task and every file; what went wrong is an error all the same."""
+    """The libraries log every task and every file; what goes wrong is an error all the same."""
     import datasets
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)

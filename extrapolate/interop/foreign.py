@@ -49,7 +49,7 @@ class _ForeignEncoding(Encoding):
 
 
 class ForeignModel:
-    """A call that maps token ids, int64 [B, T], to logits, [B, T, V], as an evaluation asks for them."""
+    """A call that maps token ids, int64 [B, T], to logits, [B, T, V], with the interface that an evaluation needs."""
 
     ssmax = False
 
@@ -141,8 +141,8 @@ class ForeignRun:
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """The model as it is: its library knows no others."""
         known = self.config.foreign
-        told = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
-        return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(told).encode()).hexdigest())]
+        known_by = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
+        return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]
 
     def build_model(self) -> ForeignModel:
         """The model."""
@@ -298,7 +298,7 @@ def _folder(path: Path, config: ForeignConfig, tokenizer: Tokenizer) -> Run:
 
 
 def _same(there: ForeignConfig, config: ForeignConfig) -> bool:
-    """Whether they are of one model. Where memory sufficed for fewer windows, these tell."""
+    """Whether they are of one model. If memory sufficed for fewer windows, only these are compared."""
     theirs, ours = there.foreign.answers, config.foreign.answers
     largest = max(1.0, *map(abs, ours))
     return there.config_hash() == config.config_hash() and all(

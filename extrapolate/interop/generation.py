@@ -63,7 +63,7 @@ def generated(
     ended: Callable[[list[int]], bool],
     choose: Callable[[Tensor], int] = likeliest,
 ) -> list[int]:
-    """The tokens that follow, at most so many, up to the first with which `ended` says that it is enough.
+    """The tokens that follow, at most `most`, up to the first at which `ended` is true.
 
     setting: what the model made of a plan. choose: takes a token by its logits, [V]. Earlier tokens are computed once,
     unless another library runs the model, or what they are changes with the length of the text.

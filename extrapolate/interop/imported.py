@@ -6,18 +6,17 @@ from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.interop import huggingface
-from extrapolate.model.model import Model
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig
-from extrapolate.runs.run import CONFIG, WEIGHTS, Run
+from extrapolate.runs.run import CONFIG, WEIGHTS, Run, model_of
 from extrapolate.runs.weights import load_weights
 
 PREFIX = "hf:"
 
 
 def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
-    """Where a checkpoint becomes a run, with the training length that it says itself."""
+    """The folder of the run that a checkpoint becomes, if it has the training length of its own configuration."""
     return folder / f"hf-{_model_name(name)}"
 
 
@@ -27,10 +26,10 @@ def _model_name(name: str) -> str:
 
 
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
-    """The run in `folder` that holds a checkpoint of Hugging Face, made where it is not there yet.
+    """The run in `folder` that holds a checkpoint of Hugging Face, made if it is not there yet.
 
-    `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens, where it is not what
-    the checkpoint's configuration says; a run of another L is another run. Raises UserError if the checkpoint
+    `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens (default: the checkpoint's
+    own); a run of another L is another run. Raises UserError if the checkpoint
     cannot be read or reproduced exactly, or its place is taken.
     """
     source = huggingface.find(name)
@@ -59,13 +58,9 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
                 return run
         elif (path / WEIGHTS).exists():
             raise UserError(f"{path} holds weights without a {CONFIG}: delete it")
-        return _converted(source, config, path)
-
-
-def _converted(source: huggingface.Source, config: ImportedConfig, path: Path) -> Run:
-    weights = huggingface.weights_of(source, config.model)
-    model = Model(config.model, config.encoding.name, config.encoding.arguments, config.seq_len)
-    load_weights(model, weights, str(source.folder))
-    run = Run.create(path, config, source.tokenizer.read_bytes())
-    run.save_weights(model, 0, 0, final=True)
-    return run
+        weights = huggingface.weights_of(source, config.model)
+        model = model_of(config)
+        load_weights(model, weights, str(source.folder))
+        run = Run.create(path, config, source.tokenizer.read_bytes())
+        run.save_weights(model, 0, 0, final=True)
+        return run

@@ -1,4 +1,4 @@
-"""A run as a model of lm-eval, which asks it for likelihoods of texts, and for texts that follow.
+"""A run as a model of lm-eval: the likelihoods of texts, and texts that follow.
 
 Importing this registers it: `simple_evaluate(model="extrapolate", model_args={"run": "ckpt/rope"})`.
 Shapes: W windows of one length, T tokens and the next one, P places at the end of a window, A texts that differ in
@@ -30,18 +30,18 @@ from extrapolate.model.causality import random_windows
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
-MOST_NEW = 256  # tokens that are generated, where a task does not say: as in lm-eval's own models
+MOST_NEW = 256  # tokens that are generated if a task does not say: as in lm-eval's own models
 Tokens = list[int]
 
 
 @register_model("extrapolate")
-class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # where lm-eval is not installed it is Any
+class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval it is Any
     """A run with one extension, at one length.
 
     run: a run, its folder, or a model of another library. length: the most tokens that the model reads at once, and
-    the evaluation length that the extension is set for, also where a text is shorter (default: the length of the
+    the evaluation length that the extension is set for, also if a text is shorter (default: the length of the
     training windows). Of a longer text the first tokens are cut off. extend: one extension. precision: `fp32`, `bf16`
-    or `int8`. device: `cpu`, `cuda` or `auto`. advance: told the inputs of every batch.
+    or `int8`. device: `cpu`, `cuda` or `auto`. advance: called with the inputs of every batch.
 
     Texts are not padded: those of one length are computed together, and those that differ in their last token alone
     are computed once. `cut` has the task and the number of every question that was cut. Raises UserError if the run

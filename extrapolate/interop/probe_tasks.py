@@ -1,7 +1,7 @@
 """The probes as tasks of lm-eval, for any model: in words instead of tokens, so that every tokenizer can read them.
 
 The folder `tasks` beside this file has the tasks: `lm_eval --include_path`. Every token of a probe is a word of a text,
-made of letters alone; the model reads the words with spaces between them. An answer counts where all of its tokens are
+made of letters alone; the model reads the words with spaces between them. An answer counts if all of its tokens are
 the likeliest, given the true ones before them.
 """
 
@@ -63,7 +63,7 @@ class Words(NamedTuple):
 def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, Any]]:
     """The questions of a probe, `trials` at each depth: `context`, `answer`, `depth`, and the `window` they are from.
 
-    words: the length of a window. Where a window counts as right only with all of its answers, it is one question;
+    words: the length of a window. If a window counts as right only with all of its answers, it is one question;
     else each answer is one, after the right ones before it. Raises UserError if the probe does not fit.
     """
     made, source = parse_probe(probe), Words.of(text)

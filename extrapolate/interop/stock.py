@@ -1,4 +1,4 @@
-"""A run's model as one of transformers' own classes, where one computes the same: its configuration and its weights.
+"""A run's model as one of transformers' own classes, if one computes the same: its configuration and its weights.
 
 Shapes: D width, H heads, K head dim.
 """
@@ -59,7 +59,7 @@ def named_sizes(sizes: ModelConfig) -> dict[str, Any]:
 
 
 def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int) -> dict[str, Any] | None:
-    """The fields of config.json that name a class and say what it computes; None where no class computes the same.
+    """The fields of config.json that name a class and say what it computes; None if no class computes the same.
 
     parts: the extensions that belong to the model. trained_length: the length of its training windows, tokens.
     """
@@ -111,7 +111,7 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
 
 
 def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope | None:
-    """The rotary embedding with an extension, or None where no rope_type is the same.
+    """The rotary embedding with an extension, or None if no rope_type is the same.
 
     "dynamic" is not: there, a text's frequencies depend on the longest text that was read before.
     """

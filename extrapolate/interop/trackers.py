@@ -1,4 +1,4 @@
-"""The rows of a training's log, told to a tracker too: Trackio, Weights & Biases, or TensorBoard.
+"""The rows of a training's log, sent to a tracker too: Trackio, Weights & Biases, or TensorBoard.
 
 A tracker gets what the log has: losses, learning rates, norms of gradients and speeds, by step, with the run's
 configuration and provenance. It gets nothing else: no code, no console, no measurements of the machine.
@@ -30,7 +30,7 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where trainings are tracked: by which tracker, in which group of runs, and who is told where it fails."""
+    """Which tracker trainings are sent to, in which group of runs, and what to call with a warning if it fails."""
 
     tracker: str | None = None
     group: str | None = None
@@ -65,7 +65,7 @@ class _TensorBoard:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
-        self._writer.flush()  # what a killed training has told is there
+        self._writer.flush()  # what a killed training has sent is there
 
     def close(self, failed: bool) -> None:
         self._writer.close()
@@ -104,7 +104,7 @@ class _Wandb:
 
 
 def wandb_variable(setting: str) -> str | None:
-    """What the user's environment says of a setting of Weights & Biases."""
+    """The user's environment variable for a setting of Weights & Biases."""
     return os.environ.get(f"WANDB_{setting.upper()}")
 
 
@@ -153,28 +153,28 @@ def check(tracker: str | None) -> None:
 
 @contextlib.contextmanager
 def tracked(path: Path, tracking: Tracking, say: Say) -> Iterator[Report]:
-    """What is to be told every row of the log of the run in `path`, after it is in the log.
+    """Gives what is to be called with every row of the log of the run in `path`, after it is in the log.
 
-    say: is told where the tracker shows the run. Where the tracker fails, that is said once, to `tracking.warn` or
-    else here, and the training goes on without it.
+    say: called with where the tracker shows the run. If the tracker fails, `tracking.warn`, or else this, gets one
+    warning, and the training goes on without it.
     """
     if tracking.tracker is None:
         yield lambda row: None
         return
-    told = _Told(path, tracking.tracker, tracking.group, say, tracking.warn or say)
+    sent = _Sent(path, tracking.tracker, tracking.group, say, tracking.warn or say)
     try:
-        yield told.report
+        yield sent.report
     except BaseException:
-        told.close(failed=True)
+        sent.close(failed=True)
         raise
-    told.close(failed=False)
+    sent.close(failed=False)
 
 
-class _Told:
-    """Hands a tracker the rows of a log that it does not have yet.
+class _Sent:
+    """Sends a tracker the rows of a log that it does not have yet.
 
     A resumed training takes some steps again, and a tracker may join a training that has begun. So what counts is the
-    place of a row in the log: it is handed over where it is behind the last one that the tracker has.
+    place of a row in the log: it is sent if it comes after the last one that the tracker has.
     """
 
     def __init__(self, path: Path, tracker: str, group: str | None, say: Say, warn: Say) -> None:

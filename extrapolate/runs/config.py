@@ -118,7 +118,7 @@ class RunConfig(Section, ABC):
 
     @property
     def trained_length(self) -> int:
-        """The length, in tokens, that the weights were trained at: another than L where the run was tuned."""
+        """The length, in tokens, that the weights were trained at: another than L if the run was tuned."""
         return self.seq_len
 
     def decisive(self) -> dict[str, Any]:

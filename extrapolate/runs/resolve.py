@@ -21,7 +21,7 @@ from extrapolate.runs.run import USER_ENCODING, config_of, file_sha256
 from extrapolate.runs.training_config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
-# Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above so many operations.
+# Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above this number of operations.
 COMPILE_ABOVE = 5e13
 # Tokens in a forward pass on a CPU, for small and for large vocabularies: more is slower, or fills the memory.
 MICRO_BATCH_TOKENS = (4096, 2048)
@@ -30,7 +30,7 @@ LONGEST_NAME = 200  # bytes of a run's name, of the 255 that a file system gives
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """What the user asked for; None where they said nothing.
+    """The user's request; None for what it leaves out.
 
     `model` and `training` are flags by their configuration names; device and precision may be "auto".
     """
@@ -140,7 +140,7 @@ def dims_of(config: TrainedConfig | ImportedConfig) -> Dims:
 
 
 def run_name(config: TrainedConfig) -> str:
-    """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset where it is not tiny."""
+    """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset if it is not tiny."""
     encoding = config.encoding
     unusual = encoding.arguments
     if not encoding.file_sha256:
@@ -162,7 +162,7 @@ def run_name(config: TrainedConfig) -> str:
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
-    """The sections of settings in a TOML file or a run's config.json, empty where there is no file.
+    """The sections of settings in a TOML file or a run's config.json, empty if there is no file.
 
     Raises UserError if one is unknown, or the file is of a run that cannot be made again from its settings.
     """
@@ -203,7 +203,7 @@ def data_section(store: Store) -> dict[str, str]:
 
 
 def section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """One section of a file's settings, empty where it has none."""
+    """One section of a file's settings, empty if it has none."""
     return dict(file.get(name, {}))
 
 
@@ -213,7 +213,7 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding section: the one asked for, or the file's, whose name may be a spec, or a run's copy of a user's.
+    """The encoding section: the request's, or the file's, whose name may be a spec, or a run's copy of a user's.
 
     Raises UserError if the file has none, or its Python file may not run.
     """
@@ -248,7 +248,7 @@ def _check_runs(code: Path, own_sha256: Any, request: TrainingRequest) -> None:
 
 
 def hardware(training: Mapping[str, Any]) -> dict[str, str]:
-    """Device and precision, where they are left to the machine."""
+    """Device and precision, chosen by the machine if they are `auto`."""
     device = device_of(training.get("device", "auto"))
     precision = training.get("precision", "auto")
     if precision == "auto":

@@ -2,7 +2,7 @@
 
 `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors` while
 training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` if a
-tracker was told, and copies of the user's files: `encoding.py`, and `extensions/`. Only these copies can run, and only
+tracker was used, and copies of the user's files: `encoding.py`, and `extensions/`. Only these copies can run, and only
 if they are trusted.
 """
 
@@ -27,10 +27,10 @@ from extrapolate.folders import RUN_FILE
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
-from extrapolate.runs import trust
+from extrapolate.runs import tensors, trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
-from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, read_weights, write_weights
+from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, unique_weights
 
 FORMAT = 1
 CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
@@ -116,7 +116,7 @@ class Run:
             _keep(copy, file.content)
 
     def trust_code(self) -> None:
-        """Lets the run's copies of users' files run, now and later: the user says that they may.
+        """Trusts the run's copies of users' files, now and later, on the user's word.
 
         A hash without a file is not one that the user can have read.
         """
@@ -158,13 +158,10 @@ class Run:
         config = self._with_weights()
         if self.finished:
             self._checked(describe(self.path / WEIGHTS))
-        copy, name = self.own_encoding(), config.encoding.name
-        if copy is not None:
-            name = f"{copy}:{name.rpartition(':')[2]}"
-        return Model(config.model, name, config.encoding.arguments, config.seq_len)
+        return model_of(config, self.own_encoding())
 
     def own_encoding(self) -> Path | None:
-        """The copy of the user's file that the encoding comes from, or None where it is a registered one.
+        """The copy of the user's file that the encoding comes from, or None if it is a registered one.
 
         Raises UserError if the copy was changed, or may not run.
         """
@@ -182,7 +179,7 @@ class Run:
     def load_model(self, checkpoint: Checkpoint) -> Model:
         """The model with a checkpoint's weights, in eval mode. Raises UserError if they are damaged."""
         model = self.build_model()
-        load_weights(model, read_weights(checkpoint), str(checkpoint.path))
+        load_weights(model, tensors.read(checkpoint.path), str(checkpoint.path))
         return model.eval()
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
@@ -203,7 +200,9 @@ class Run:
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
         path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/step-{step:08d}.safetensors")
-        write_weights(path, model, step, tokens, self.config_sha256, final=final)
+        files.make_folder(path.parent)
+        record = {"step": step, "tokens": tokens, "final": final, "config": self.config_sha256}
+        tensors.write(path, unique_weights(model), record)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint. Raises UserError if its weights do not belong to the run's configuration."""
@@ -219,7 +218,7 @@ class Run:
     def training_seconds(self) -> float | None:
         """Median step time times steps, seconds: what training took, whatever interrupted it.
 
-        None where it is not known, or the training shared the machine with others.
+        None if it is not known, or other programs took part of the machine.
         """
         log = self._log()
         if not isinstance(self.config, TrainedConfig) or log is None or (known := step_rates(log)) is None:
@@ -234,6 +233,14 @@ class Run:
 
     def _log(self) -> pd.DataFrame | None:
         return results.read_frame(self.path / METRICS) if (self.path / METRICS).is_file() else None
+
+
+def model_of(config: TrainedConfig | ImportedConfig, user_encoding: Path | None = None) -> Model:
+    """A model with fresh weights, on the CPU. user_encoding: the user's file that its encoding comes from, if any."""
+    name = config.encoding.name
+    if user_encoding is not None:
+        name = f"{user_encoding}:{name.rpartition(':')[2]}"
+    return Model(config.model, name, config.encoding.arguments, config.seq_len)
 
 
 def _kept(path: Path) -> list[Path]:

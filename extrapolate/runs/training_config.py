@@ -9,14 +9,14 @@ from extrapolate.errors import UserError
 from extrapolate.names import LEFT_OUT, LONGEST
 from extrapolate.specs.settings import Count, Flag, Section
 
-RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates where none is given
+RATES = {"muon": 0.02, "adamw": 3e-3}  # learning rates if none is given
 _training, _machine = partial(Flag, panel="Training"), partial(Flag, panel="Machine")
 
 
 class TrainingConfig(Section):
     """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them.
 
-    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None where all is text.
+    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None if all windows are text.
     """
 
     seq_len: Annotated[int, Flag("training length L, tokens", "Model")] = Field(gt=1, le=LONGEST)

@@ -47,7 +47,7 @@ def allow(sha256: str, file: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("a", encoding="utf-8") as lines:
             lines.write(f"{sha256} {file.name!r}\n")
-    except OSError:  # then it is asked again next time
+    except OSError:  # then the user is asked again next time
         return
 
 

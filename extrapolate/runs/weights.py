@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -58,22 +57,12 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     If the encodings differ, the encoding's own parameters stay fresh. Raises UserError if weights are damaged or do
     not fit.
     """
-    weights, own = read_weights(checkpoint), unique_weights(model)
+    weights, own = tensors.read(checkpoint.path), unique_weights(model)
     fits = all(name in weights and weights[name].shape == own[name].shape for name in own)
     if not fits or set(weights) != set(own):
         weights = {name: tensor for name, tensor in weights.items() if ".encoding." not in name}
         weights |= {name: tensor for name, tensor in own.items() if ".encoding." in name}
     load_weights(model, weights, str(checkpoint.path))
-
-
-def write_weights(path: Path, model: Model, step: int, tokens: int, config_sha256: str, *, final: bool) -> None:
-    """Writes a model's weights after `step` steps and `tokens` tokens of the configuration with that hash.
-
-    final: whether they are the end of the training.
-    """
-    files.make_folder(path.parent)
-    record = {"step": step, "tokens": tokens, "final": final, "config": config_sha256}
-    tensors.write(path, unique_weights(model), record)
 
 
 def describe(path: Path) -> Checkpoint:
@@ -90,13 +79,8 @@ def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
     """Raises UserError if a configuration's sizes are not those of the weights, before a model of them is built."""
     there = tensors.shapes(checkpoint.path)
     layers = {name.split(".")[1] for name in there if name.startswith("blocks.")}
-    asked = expected_shapes(config) if len(layers) == config.layers else {}
-    wrong = sorted(name for name in asked if there.get(name) != asked[name])
-    if not asked or wrong:
+    here = expected_shapes(config) if len(layers) == config.layers else {}
+    wrong = sorted(name for name in here if there.get(name) != here[name])
+    if not here or wrong:
         differ = ", ".join(wrong[:3]) or f"{config.layers} layers in the one, {len(layers)} in the other,"
         raise UserError(f"{checkpoint.path} does not belong to its config.json: {differ} differ")
-
-
-def read_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The tensors of a file of weights. Raises UserError if it is damaged."""
-    return tensors.read(checkpoint.path)

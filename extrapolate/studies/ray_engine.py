@@ -1,26 +1,23 @@
-"""The engine of several machines: Ray runs the cells. Workers share the study's folder, or give their runs back."""
+"""The engine of several machines: Ray runs the cells, and all machines share the study's folder."""
 
 import contextlib
 import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extrapolate.errors import UserError, reason_of
+from extrapolate.errors import UserError
 from extrapolate.runs.run import LOG
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
-from extrapolate.studies.remote import Returned, contents, keep, named_files, perform_remotely, sent
-from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
 from extrapolate.studies.worker import Told, Work, perform_all
 
-RETRIES = 3  # of a cell whose worker died: in a shared folder it goes on from its last saved state
-GATHER = ("folder", "return")
+RETRIES = 3  # of a cell whose worker died: it goes on from its last saved state
 ANSWER_S = 5.0  # for the cluster, at its address
 
 
@@ -38,7 +35,7 @@ class Running:
 
     @property
     def told(self) -> Told | None:
-        """How far it is, by the run's log: only trainings write one as they go on, and only into a shared folder."""
+        """How far it is, by the run's log: only trainings write one as they go on."""
         log = self.path / LOG
         if self.task.kind != "train" or not log.is_file():
             return None
@@ -48,43 +45,26 @@ class Running:
         return None
 
 
-def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: float, gather: str, watch: Watch) -> None:
+def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: float, watch: Watch) -> None:
     """Does all tasks of the study in `folder`, as many at once as the cluster has room for.
 
     address: the cluster's, `auto` for the one of this machine (default: a new one here, which ends with this call).
-    cpus, gpus: of each cell; a share of a GPU where several cells fit on one. gather: `folder`, which all machines
-    share, or `return`: workers are sent the token store and return each run. A worker that dies is replaced, and its
-    cell goes on, or begins anew with `return`. Raises UserError if Ray is not installed, or there is no cluster at
-    the address.
+    cpus, gpus: of each cell; a share of a GPU where several cells fit on one. A worker that dies is replaced, and its
+    cell goes on. Raises UserError if Ray is not installed, or there is no cluster at the address.
     """
     ray = _ray()
     with _cluster(ray, address):
         if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
             raise UserError(f"no machine of the cluster has `cpus={cpus:g}` and `gpus={gpus:g}` for a cell")
-        for cell in tasks.cells.values() if gather == "return" else ():
-            named_files(cell)  # raises where they cannot be sent
-
-        def remote(function: Callable[..., Any]) -> Any:
-            return ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(function).remote
-
-        share, carry = remote(_perform_shared), remote(perform_remotely)
-        stores: dict[Path, Any] = {}
-
-        def start(works: Sequence[Work], cell: Resolved) -> Any:
-            if gather == "folder":
-                return share(works, os.getcwd())
-            if cell.data not in stores:
-                stores[cell.data] = ray.put(contents(cell.data))
-            return carry(works, sent(cell, works[0][3]), stores[cell.data])
-
+        remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(_perform).remote
         running: dict[Any, Running] = {}
         while True:
             busy = {task for one in running.values() for task in one.tasks}
             for first in [task for task in tasks.ready() if task not in busy]:
-                cell, in_turn = tasks.cells[first.cell], tasks.in_turn(first)
+                in_turn = tasks.in_turn(first)
                 # How many run beside each other is Ray's to decide: no times are kept.
                 works = [work_of(task, tasks, folder.resolve(), alone=False) for task in in_turn]
-                running[start(works, cell)] = Running(in_turn, cell.path)
+                running[remote(works, os.getcwd())] = Running(in_turn, tasks.cells[first.cell].path)
             if not running:
                 return
             watch(list(running.values()))
@@ -92,25 +72,19 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
             for reference in ended:
                 one = running.pop(reference)
                 try:
-                    found: Ended | Returned = ray.get(reference)
-                    if isinstance(found, Returned):
-                        keep(found, tasks.cells[one.task.cell], folder)
-                        found = found.ended
+                    found: Ended = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
                     tasks.fail(one.task, str(error.cause))
                 except ray.exceptions.RayError as error:
                     tasks.fail(one.task, f"its worker died {RETRIES + 1} times: {str(error).splitlines()[0]}")
-                except (OSError, UserError) as error:  # there is no room for what came back, or something in its place
-                    tasks.fail(one.task, reason_of(error))
                 else:
                     tasks.settle(one.tasks, found)
 
 
-def _perform_shared(works: Sequence[Work], directory: str) -> Ended:
+def _perform(works: Sequence[Work], directory: str) -> Ended:
     """In a worker of Ray: tasks of one cell, in the directory that paths are relative to."""
     if not Path(directory).is_dir():
-        machine = socket.gethostname()
-        return Ended(0, f"{machine} has no folder {directory}: share it among the machines, or `gather='return'`")
+        return Ended(0, f"{socket.gethostname()} has no folder {directory}: share it among the machines")
     os.chdir(directory)
     return perform_all(works)
 

@@ -73,7 +73,6 @@ def sweep(
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,
-    gather: str = "folder",
     array: tuple[int, int] | None = None,
     tracker: str | None = None,
     trust_code: bool = False,
@@ -89,9 +88,8 @@ def sweep(
 
     engine: `local`, or `ray`, which distributes the cells over a cluster whose machines have this program in the same
     place. address: the cluster's, or `auto` for the one this machine belongs to (default: a new one on this machine).
-    cpus, gpus: what Ray reserves for each cell; 0.25 GPUs put four cells on one. gather: `folder` if all machines have
-    `out` and the token stores under the same paths; `return` if they share no folder, to send them the stores and get
-    the runs back.
+    cpus, gpus: what Ray reserves for each cell; 0.25 GPUs put four cells on one. All machines need `out` and the token
+    stores under the same paths.
 
     array: (index, count): do one of `count` shares of the cells, index 0 to count - 1, without a report, so that any
     scheduler can start the shares. A call without it then writes the report.
@@ -106,8 +104,6 @@ def sweep(
     trackers.check(tracker)
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}': there are {', '.join(ENGINES)}")
-    if gather not in ray_engine.GATHER or (gather != "folder" and engine != "ray"):
-        raise UserError(f"`gather='{gather}'`: with the engine ray there are {', '.join(ray_engine.GATHER)}")
     if array is not None:
         index, count = array
         if not 0 <= index < count:
@@ -138,7 +134,7 @@ def sweep(
         with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
-                ray_engine.run(tasks, folder, address, cpus, gpus, gather, screen.show)
+                ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
         return _finish(tasks, folder, progress, report=array is None)

@@ -1,4 +1,4 @@
-"""What is trained looks at no later token: asked before and after each training, of the run's own settings."""
+"""No token may depend on later ones: a check before and after each training, with the run's own settings."""
 
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,9 @@ from extrapolate.model import causality
 from extrapolate.model.hooks import move_from_constants
 from extrapolate.model.model import Model
 from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.run import model_of
 
-# What no encoding knows of. So many words that a window and a batch lack most: else their extremes never change.
+# Sizes that no encoding depends on. The vocabulary is larger than a batch, whose extremes would never change otherwise.
 SMALL = {"vocab_size": 4096, "ff_width": 64}
 _passed: set[tuple[object, ...]] = set()  # of this process, which may train many runs that differ in their seeds alone
 
@@ -20,10 +21,10 @@ _passed: set[tuple[object, ...]] = set()  # of this process, which may train man
 def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
-    The model that is asked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
-    long as the run's: a second or two, once in a process. torch's random numbers are left as they were.
+    The model that is checked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
+    long as the run's. It takes a second or two, once per process, and leaves torch's random numbers as they were.
     """
-    training, name = config.training, config.encoding.name
+    training = config.training
     sizes = config.model.model_copy(update=SMALL)
     decisive = (
         *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
@@ -31,10 +32,8 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     )
     if decisive in _passed:
         return
-    if user_encoding is not None:
-        name = f"{user_encoding}:{name.rpartition(':')[2]}"
     with causality.same_random_numbers(torch.device(training.device)):
-        model = Model(sizes, name, config.encoding.arguments, config.seq_len)
+        model = model_of(config.model_copy(update={"model": sizes}), user_encoding)
         with torch.no_grad():
             move_from_constants(model.encodings)
         model.constrain()
@@ -46,10 +45,10 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
 
 
 def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object) -> None:
-    """Raises UserError if a model sees later tokens or other windows now, after what it counted in training.
+    """Raises UserError if a model sees later tokens or other windows after the training, such as from some step on.
 
-    The model is asked as it is, with a few windows as long as the run's: what is asked before a training is asked more
-    thoroughly. Its mode is left as it was.
+    A few windows as long as the run's are tried: the check before the training is the thorough one. The model's mode is
+    left as it was.
     """
     training = config.training
     tokens_BT = causality.random_windows(model.vocab_size, training.seq_len)[: causality.FEWEST].to(model.device)

@@ -1,4 +1,4 @@
-"""Several processes that learn together, each from its own windows of every batch."""
+"""Data parallelism: several processes, each with its own windows of every batch."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class DataParallel(Learner):
         tell: Callable[[int], None],
         ranks: Ranks,
     ) -> None:
-        # Whoever is told sees the first process, which has as many windows as any.
+        # Progress is shown for the first process, which has as many windows as any.
         whole, here = training.batch_size, -(-training.batch_size // ranks.world_size)
         super().__init__(model, optimizer, plan, training, lambda tokens: tell(round(tokens * whole / here)))
         self.ranks = ranks

@@ -11,13 +11,12 @@ from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.text import check_text
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import Run, model_of
 from extrapolate.runs.training_config import RATES, TrainingConfig
 
 # Of a run that continues another: its learning rate, and its budget, as shares of that run's.
@@ -29,9 +28,10 @@ def resolve_fine_tuning(
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
-    Everything is that run's but what was asked for, the learning rate and the budget (a tenth of its); the extension
-    belongs to the new run. Raises UserError if that run is not finished, the corpus is another, or something is
-    asked for that its weights decide; and where it was imported, and the learning rate or the budget is not given.
+    Every setting that the request leaves out is that run's, except that the learning rate and the budget are a tenth of
+    its. The extension belongs to the new run. Raises UserError if that run is not finished, the corpus is another, or
+    the request names what the weights decide; and if that run was imported, and the learning rate or the budget is not
+    given.
     """
     parent = Run.open(start)
     known = _of_imported(parent, request, store) if isinstance(parent.config, ImportedConfig) else parent.trained
@@ -55,7 +55,7 @@ def store_of(start: Path) -> Path:
 
 
 def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedConfig:
-    """A checkpoint's configuration, as if it had been trained on the store with the settings that were asked for."""
+    """A checkpoint's configuration, as if it had been trained on the store with the request's settings."""
     config = run.config
     assert isinstance(config, ImportedConfig)
     given = resolve.given_values(request.training)
@@ -67,7 +67,7 @@ def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedCon
             f"{store.path} has {store.vocab_size} tokens, with its end of text, and {run.path} has embeddings for "
             f"{config.vocab_size}: use a checkpoint whose tokenizer has an end-of-text token"
         )
-    # A step is what any run has, or a window; the budget that was asked for is checked with all that was.
+    # A step of the usual size, or a window. The requested budget is checked later, with the whole request.
     step = max(TrainingConfig.model_fields["batch_tokens"].default, config.seq_len)
     raw = config.model_dump(exclude={"imported"}) | {
         "preset": config.imported.name,
@@ -131,7 +131,7 @@ def continued(
 
 
 def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None:
-    """The extension that is to belong to a run; `inherited` where no other is asked for."""
+    """The extension that will belong to a run: `inherited` if no other is requested."""
     if extend is None or extend == AS_TRAINED:
         return inherited
     return None if extend == WITHOUT_OWN else recipes.parse(extend)
@@ -153,10 +153,7 @@ def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Pa
     """Raises UserError if a run's extension means nothing for its model or has a constant left to fit, or its
     training windows are longer than its encoding is defined.
     """
-    name = config.encoding.name
-    if user_file is not None:
-        name = f"{user_file}:{name.rpartition(':')[2]}"
-    model = Model(config.model, name, config.encoding.arguments, config.seq_len)
+    model = model_of(config, user_file)
     plan, length = PLAIN, config.training.seq_len
     if own is not None:
         recipes.check_applies(own, model)

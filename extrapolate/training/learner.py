@@ -1,4 +1,4 @@
-"""What a training reads, and what a step learns from it: the gradients of a batch, in one process."""
+"""The data of a training, and the gradients of a batch in one process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -47,10 +47,7 @@ Part = tuple[Tensor, Tensor | None, float]
 
 
 class Learner:
-    """A model and its optimiser, which learn from batches on one device.
-
-    Others learn in other ways: they give the same gradients of the same batches.
-    """
+    """Computes the gradients of batches, on one device. Subclasses give the same gradients with several processes."""
 
     def __init__(
         self,
@@ -60,19 +57,19 @@ class Learner:
         training: TrainingConfig,
         tell: Callable[[int], None] = lambda tokens: None,
     ) -> None:
-        """`plan` is what is done to training windows; `tell` is told the tokens of every forward pass."""
+        """plan: of training windows. tell: called with the number of tokens of every forward pass."""
         self.model, self.optimizer, self.training, self.tell = model, optimizer, training, tell
         self.setting = model.setting(plan)  # of training windows: the model is in its training mode
         self.loss: Callable[..., Tensor] = torch.compile(model.loss) if training.compile else model.loss
 
     def begin_step(self, step: int) -> None:
-        """Step number 0, 1, ... begins: one process goes on with its random generators."""
+        """Called before step number 0, 1, ...; in one process, the random generators simply go on."""
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
         """Adds the gradients of the batch's mean loss, and returns that loss, or of several processes its part here.
 
-        Batch: int64 [windows, L + 1]; weight as in `TrainingData.batch`. It takes as many forward passes as memory
-        asks for. The device is waited for once, at the end.
+        Batch: int64 [windows, L + 1]; weight as in `TrainingData.batch`. The number of forward passes follows from
+        micro_batch_size. The device is waited for once, at the end.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.training.device)
         parts = list(self.parts(batch, weight))
@@ -97,9 +94,7 @@ class Learner:
         return to_device(values, self.training.device)
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:
-        """What a forward and a backward pass are in; `last` of the batch. With other processes, gradients are shared
-        there.
-        """
+        """The context of a forward and a backward pass, in which several processes exchange gradients."""
         return nullcontext()
 
     def clip(self) -> Tensor:

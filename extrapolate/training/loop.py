@@ -85,14 +85,14 @@ def train(
     says; start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
     every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
     every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
-    forward pass; of a compiled run the first pass is told with those, since its time is the compiler's. Raises
+    forward pass; in a compiled run these begin with the first pass, whose time is the compiler's. Raises
     UserError if the data do not fill a window, a token sees later ones, `path` holds another run or lies in one, or
     there is neither a saved state nor the `start` that the run's origin asks for; RuntimeError if the loss is no longer
     finite; Interrupted on Ctrl-C, with the state saved.
 
     ranks: the processes that train it together, which all call this; the first one writes. The files are those that
-    one process writes: any number of processes continues them. fsdp: they share the model out, too. timed: the
-    speed of steps is kept; not where other work ran beside.
+    one process writes: any number of processes continues them. fsdp: shard the model, too. timed: record the speed of
+    steps, which means nothing beside other work.
     """
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
@@ -101,9 +101,15 @@ def train(
         )
     if not _begun(path):
         check_place(path)
-    check_memory(config)
-    check_devices(config.training.device)
-    data = TrainingData(config.training, store)
+    training = config.training
+    check_training(
+        config.model,
+        step_tokens=training.batch_size * training.seq_len,
+        pass_tokens=training.micro_batch_size * training.seq_len,
+        device=training.device,
+    )
+    check_devices(training.device)
+    data = TrainingData(training, store)
 
     if not (path / WEIGHTS).is_file():
         check_causality(config, user_encoding, extension)
@@ -125,16 +131,6 @@ def train(
     return run
 
 
-def check_memory(config: TrainedConfig) -> None:
-    training = config.training
-    check_training(
-        config.model,
-        step_tokens=training.batch_size * training.seq_len,
-        pass_tokens=training.micro_batch_size * training.seq_len,
-        device=training.device,
-    )
-
-
 def tidy(path: Path) -> None:
     """Does what is left to do if a training was killed at its very end, after its final weights were written."""
     if (path / STATE).exists() or _lacks_metrics(path) or next(path.rglob(".*.partial"), None) is not None:
@@ -144,7 +140,7 @@ def tidy(path: Path) -> None:
 
 
 def _finish(path: Path) -> None:
-    """What follows the final weights. Until then a log without metrics says that results are of other weights."""
+    """What follows the final weights. Until then, a log without metrics marks results as those of other weights."""
     if _lacks_metrics(path):
         results.write_frame(path / METRICS, pd.DataFrame(rows_in(path / LOG)))
     (path / STATE).unlink(missing_ok=True)
@@ -224,7 +220,7 @@ class Training:
         self._untold = self.tokens
         self._saved_at = time.monotonic()
         self.requests: Sequence[int] = []  # of the user, to stop
-        self._agreed = (False, False)  # what all processes wish, as the last step found
+        self._agreed = (False, False)  # `_wishes` of all processes together, as of the last step
 
     @property
     def tokens(self) -> int:
@@ -232,25 +228,25 @@ class Training:
         return self.step * self.training.batch_size * self.training.seq_len
 
     def _passed(self, every: int) -> bool:
-        """Whether the last step passed a multiple of so many tokens."""
+        """Whether the last step passed a multiple of `every` tokens."""
         per_step = self.training.batch_size * self.training.seq_len
         return self.tokens // every > (self.tokens - per_step) // every
 
     def _learner(self, fsdp: bool) -> Learner:
-        """One process, or several that share the windows of a batch, or the model too."""
-        told = (self.model, self.optimizer, self.plan, self.training, self._tell)
+        """For one process, or for several that share each batch, and with FSDP the model too."""
+        parts = (self.model, self.optimizer, self.plan, self.training, self._tell)
         if self.ranks.world_size == 1:
-            return Learner(*told)
+            return Learner(*parts)
         if fsdp:
             from extrapolate.training.sharded import Sharded
 
-            return Sharded(*told, self.ranks, self.run.build_model)
+            return Sharded(*parts, self.ranks, self.run.build_model)
         from extrapolate.training.data_parallel import DataParallel
 
-        return DataParallel(*told, self.ranks)
+        return DataParallel(*parts, self.ranks)
 
     def _wishes(self) -> tuple[bool, bool]:
-        """Whether this process was asked to stop, and whether the last saved state is old."""
+        """Whether this process got a signal to stop, and whether the last saved state is old."""
         return bool(self.requests), self.ranks.first and time.monotonic() - self._saved_at > SAVE_EVERY_S
 
     def loop(self, save_every: int | None, keep_every: int | None) -> None:
@@ -264,13 +260,14 @@ class Training:
         if self.ranks.first:
             self.log.check()
             self.log.sync()
-        self._check_trained()
+        model = self.learner.whole_model()
+        self.ranks.from_first(lambda: check_trained(model, self.plan, self.run.trained, self.run.path))
         self._save_weights(final=True)
         if self.ranks.first:
             _finish(self.run.path)
 
     def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
-        """What is due after a step, with its row. Raises Interrupted where the user stops it, with the state saved."""
+        """Logs, validates and saves what is due after a step. Raises Interrupted, once saved, if the user stops it."""
         self._tell_row(row)
         if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
             self._tell_row(self._validate())
@@ -315,7 +312,7 @@ class Training:
         return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:
-        """Tells progress of so many tokens more, at first with those of the steps before."""
+        """Reports more tokens to `progress`, at first with those of the steps before."""
         self.progress("training", self._untold + tokens)
         self._untold = 0
 
@@ -347,10 +344,6 @@ class Training:
             progress = state.ResumePoint(self.step, self.log.bytes, self.log.sha256)
             state.save(self.run.path / STATE, model, optimizer, progress, self.run.config_sha256)
         self._saved_at = time.monotonic()
-
-    def _check_trained(self) -> None:
-        model = self.learner.whole_model()
-        self.ranks.from_first(lambda: check_trained(model, self.plan, self.run.trained, self.run.path))
 
     def _save_weights(self, *, final: bool) -> None:
         model, _ = self.learner.whole()

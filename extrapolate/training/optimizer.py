@@ -68,7 +68,7 @@ class Muon(torch.optim.AdamW):
         state["step"] += 1  # AdamW reads it of every state that is loaded
         momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
         wanted = parameter.grad.lerp(momentum, MOMENTUM)
-        whole = _whole(wanted)
+        whole: Tensor = wanted.full_tensor() if hasattr(wanted, "full_tensor") else wanted  # FSDP may have sharded it
         products = torch.bfloat16 if group["bf16"] else torch.float32
         moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in whole.split(parts)]
         move = torch.cat(moves).to(whole.dtype)
@@ -79,11 +79,6 @@ class Muon(torch.optim.AdamW):
             move = distribute_tensor(move, shared.device_mesh, shared.placements, src_data_rank=None)
         parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(move, alpha=group["lr"])
         parameter.grad = None
-
-
-def _whole(tensor: Any) -> Tensor:
-    """A tensor as one process has it, where several share it (FSDP)."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def orthogonal(matrix_RC: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""A run that is there, to be continued: its own settings, with which those that are given must agree."""
+"""Continuing a run: its own settings, with which the given ones must agree."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def resolve_resumed(
 ) -> tuple[TrainedConfig, Path | None]:
     """A run's configuration and its own copy of the user's encoding file, if it has one.
 
-    What is not asked for is the run's. `start` is the run that it started from: where that folder is gone, its name
+    What the request leaves out is the run's. `start` is the run that it started from: if that folder is gone, its name
     must be the one that the run knows. Raises UserError if anything given is not as in the run.
     """
     known = run.trained

@@ -1,4 +1,4 @@
-"""Several processes that learn together, each with a part of the model."""
+"""Sharding: several processes, each with a part of the model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -46,7 +46,7 @@ class Sharded(DataParallel):
         super().__init__(model, optimizer, plan, training, tell, ranks)
 
     def wrap(self) -> None:
-        """Shares the model out, and makes an optimiser of its parts."""
+        """Shards the model, and makes an optimiser of its parts."""
         encodings = [module for module in self.model.modules() if isinstance(module, Encoding)]
         kept = {id(parameter): parameter for module in encodings for parameter in module.parameters()}
         before = {id(parameter): name for name, parameter in self.model.named_parameters()}

@@ -3,7 +3,6 @@
 It is one file of tensors and JSON: reading it runs nothing.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,8 @@ class ResumePoint:
 def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: ResumePoint, config_sha256: str) -> None:
     """Writes the state of a training of the configuration with that hash, atomically."""
     found = {f"{MODEL}{name}": tensor for name, tensor in unique_weights(model).items()}
-    found |= {f"{MOMENTS}{index}.{name}": tensor for index, name, tensor in _moments(optimizer)}
+    for index, moments in optimizer.state_dict()["state"].items():
+        found |= {f"{MOMENTS}{index}.{name}": tensor for name, tensor in moments.items()}
     found[CPU_GENERATOR] = torch.get_rng_state()
     if model.device.type == "cuda":
         found[CUDA_GENERATOR] = torch.cuda.get_rng_state()
@@ -57,12 +57,6 @@ def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha25
         return ResumePoint(int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {error!r}; delete {path.parent} and train again") from error
-
-
-def _moments(optimizer: torch.optim.AdamW) -> Iterator[tuple[int, str, Tensor]]:
-    for index, values in optimizer.state_dict()["state"].items():
-        for name, tensor in values.items():
-            yield index, name, tensor
 
 
 def _load_moments(optimizer: torch.optim.AdamW, found: dict[str, Tensor]) -> None:

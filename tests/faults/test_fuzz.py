@@ -236,13 +236,6 @@ def test_files_of_settings(content: bytes, toml: bool, tmp_path: Path) -> None:
     tried(lambda: read_file(path))
 
 
-@pytest.mark.parametrize("bracket", ["[", "{", '{"a":', "a=[", "[[", "a.", "a = {b = ", '"""'])
-def test_nesting_of_settings(bracket: str, tmp_path: Path) -> None:
-    for name in ("a.toml", "a.json"):
-        (tmp_path / name).write_text(bracket * 10**5)
-        tried(lambda path=tmp_path / name: read_file(path))
-
-
 CHECKPOINT: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64, "head_dim": 16, "final_logit_softcapping": None,

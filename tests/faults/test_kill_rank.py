@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,16 +35,21 @@ def ranks_of(launcher: int) -> dict[int, int]:
     return found
 
 
+def wait_until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Polls a running process's files."""
+    end = time.monotonic() + 60
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def started(store: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A long training in two processes, which has saved its state."""
     command = [*commands()[0], "--data", str(store), "--tokens", "5120000", "--save-every", "512", *SMALL]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
-    while not (tmp_path / "ckpt" / "rope" / "state.safetensors").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until((tmp_path / "ckpt" / "rope" / "state.safetensors").exists, process)
     yield process
     if process.poll() is None:
         for rank in ranks_of(process.pid).values():
@@ -76,15 +81,12 @@ def test_a_killed_process_ends_the_others_and_the_training_goes_on(
     assert len(errors) == 1, err
     assert "another of the 2 processes ended before the work was done" in errors[0]
     assert "--resume goes on" in errors[0]
-    first_step = (tmp_path / "ckpt" / "rope" / "metrics.jsonl").read_text().count("\n")
+    log = tmp_path / "ckpt" / "rope" / "metrics.jsonl"
+    first_step = log.read_text().count("\n")
     resumed = [*commands()[0], "--resume", "--tokens", "5120000", "--save-every", "512"]
     process = subprocess.Popen(resumed, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
-        end = time.monotonic() + 60
-        while (tmp_path / "ckpt" / "rope" / "metrics.jsonl").read_text().count("\n") <= first_step:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: log.read_text().count("\n") > first_step, process)
     finally:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

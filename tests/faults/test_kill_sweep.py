@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-LONG = os.environ.get("EXTRAPOLATE_FAULTS", "ci") == "long"
-KILLS = 10 if LONG else 2
-QUICK_START = Path(__file__).parents[2] / "examples" / "studies" / "quick-start.toml"
+KILLS = {"ci": 2, "long": 10}[os.environ.get("EXTRAPOLATE_FAULTS", "ci")]
 PROGRAM = [sys.executable, "-c", "from extrapolate.cli import main; main()"]
 STUDY = """
 [base]
@@ -35,10 +33,9 @@ max_targets = 2048
 MEASURED = ("evaluated_at", "tokens_per_s", "others", "training_taken", "peak_mib", "Evaluation ")  # how columns begin
 
 
-def sweep(study: list[str], out: Path) -> "subprocess.Popen[bytes]":
-    """Starts the study beside `out`, where its token stores are, too."""
-    command = [*PROGRAM, "sweep", *study, "--out", str(out), "--jobs", "2"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=out.parent)
+def sweep(study: Path, out: Path) -> "subprocess.Popen[bytes]":
+    command = [*PROGRAM, "sweep", str(study), "--out", str(out), "--jobs", "2"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def children_of(process: int) -> list[int]:
@@ -59,14 +56,8 @@ def tables(out: Path) -> dict[str, pd.DataFrame]:
 
 
 def test_a_study_that_is_killed_again_and_again(store: Path, tmp_path: Path) -> None:
-    if LONG:
-        study = [str(QUICK_START), "--scale", "quick"]
-        tokenized = subprocess.run([*PROGRAM, "tokenize", "stdlib"], capture_output=True, check=False, cwd=tmp_path)
-        assert tokenized.returncode == 0, tokenized.stderr.decode()
-    else:
-        file = tmp_path / "study.toml"
-        file.write_text(STUDY.format(store=store))
-        study = [str(file)]
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.format(store=store))
     undisturbed = sweep(study, tmp_path / "undisturbed")
     began = time.monotonic()
     assert "cells evaluated" in ended(undisturbed)

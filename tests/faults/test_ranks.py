@@ -138,17 +138,24 @@ def check_same_training(run: Path, one: Path) -> None:
         torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["ddp-2", "fsdp-2"])
-def test_two_processes_train_as_one(work: Path, two: Together, name: str) -> None:
-    assert [codes[:2] for codes in two.codes] == [[0, 0]] * 2
+@pytest.mark.usefixtures("two", "four")
+@pytest.mark.parametrize("name", ["ddp-2", "fsdp-2", "ddp-4", "fsdp-4", "ddp-stopped", "fsdp-stopped"])
+def test_several_processes_train_as_one(work: Path, name: str) -> None:
+    """Two, four, and four that continue in the other way what two began."""
     check_same_training(work / name, work / "one")
     assert {path.name for path in (work / name).iterdir()} == {path.name for path in (work / "one").iterdir()}
 
 
-@pytest.mark.parametrize("name", ["ddp-4", "fsdp-4"])
-def test_four_processes_train_as_one(work: Path, four: Together, name: str) -> None:
-    assert [codes[:2] for codes in four.codes] == [[0, 0]] * 4
-    check_same_training(work / name, work / "one")
+def test_the_commands_end_as_they_should(two: Together, four: Together) -> None:
+    """Where one process is asked to stop, all stop after the same step; what is wrong is said once."""
+    assert two.codes == [[0, 0, 130, 130, 0, 130, 0, 0, 2]] * 2
+    assert four.codes == [[0] * 4] * 4
+    for command, message in (
+        *((number, f"stopped after step 3 of {STEPS}") for number in (2, 3, 5)),
+        (8, "one already holds a run; continue it with --resume"),
+    ):
+        assert len(two.errors[command]) == 1
+        assert message in two.errors[command][0]
 
 
 def test_the_configuration_is_that_of_one_process(work: Path, two: Together) -> None:
@@ -158,24 +165,11 @@ def test_the_configuration_is_that_of_one_process(work: Path, two: Together) -> 
     assert ours["provenance"]["processes"] == 2
 
 
-def test_where_one_is_asked_to_stop_all_stop_after_the_same_step(two: Together) -> None:
-    for command in (2, 3, 5):
-        assert [codes[command] for codes in two.codes] == [130, 130]
-        assert len(two.errors[command]) == 1
-        assert f"stopped after step 3 of {STEPS}" in two.errors[command][0]
-
-
 @pytest.mark.parametrize("name", ["ddp-stopped", "fsdp-stopped"])
 def test_one_process_continues_what_two_began(work: Path, store: Path, two: Together, name: str) -> None:
     run = work / f"{name}-to-resume"
     alone("train", "--out", run, "--resume")
     check_same_training(run, work / "one")
-
-
-@pytest.mark.parametrize("name", ["ddp-stopped", "fsdp-stopped"])
-def test_four_processes_continue_what_two_began_in_the_other_way(work: Path, four: Together, name: str) -> None:
-    assert [codes[2:] for codes in four.codes] == [[0, 0]] * 4
-    check_same_training(work / name, work / "one")
 
 
 def test_as_many_processes_continue_to_the_same_bits_with_dropout(work: Path, two: Together) -> None:
@@ -187,7 +181,6 @@ def test_as_many_processes_continue_to_the_same_bits_with_dropout(work: Path, tw
 
 def test_two_processes_evaluate_as_one(work: Path, two: Together, tmp_path: Path) -> None:
     """The same tables, bit for bit."""
-    assert [codes[7] for codes in two.codes] == [0, 0]
     one = shutil.copytree(work / "one", tmp_path / "one")
     alone("eval-lengths", one, *EVALUATION)
     for table in ("evals", "eval_documents", "eval_probes"):
@@ -195,12 +188,6 @@ def test_two_processes_evaluate_as_one(work: Path, two: Together, tmp_path: Path
         measured = [name for name in ("run", "tokens_per_s", "peak_mib", "evaluated_at") if name in found]
         assert len(found) > 3
         pd.testing.assert_frame_equal(found.drop(columns=measured), expected.drop(columns=measured), check_exact=True)
-
-
-def test_what_is_wrong_is_said_once(two: Together) -> None:
-    assert [codes[8] for codes in two.codes] == [2, 2]
-    assert len(two.errors[8]) == 1
-    assert "one already holds a run; continue it with --resume" in two.errors[8][0]
 
 
 def test_sharing_a_model_out_takes_several_processes(cli: Callable[..., Any], store: Path, tiny: list[str]) -> None:

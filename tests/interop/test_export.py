@@ -227,10 +227,16 @@ class TestInProcess:
         output.loss.backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
 
-    def test_the_last_logits_alone(self, load: Callable[[str], Any]) -> None:
+    def test_what_other_libraries_pass_is_taken(self, load: Callable[[str], Any]) -> None:
+        """`generate` wants the last logits alone, `Trainer(bf16=True)` uses autocast, and PEFT names all arguments."""
         model, tokens = load("alibi"), torch.arange(L)[None]
         with torch.no_grad():
             torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, model(tokens).logits[:, -2:])
+            with torch.autocast("cpu", torch.bfloat16):
+                assert model(tokens).logits.dtype == torch.bfloat16
+        model(tokens, inputs_embeds=None, output_attentions=None, output_hidden_states=False)
+        with pytest.raises(ValueError, match="has no other inputs and outputs"):
+            model(tokens, output_hidden_states=True)
 
     def test_padding_on_the_right_changes_nothing_and_on_the_left_is_refused(self, load: Callable[[str], Any]) -> None:
         model, tokens = load("alibi"), torch.arange(L)[None]
@@ -257,25 +263,12 @@ class TestInProcess:
         for name in ("eager", "sdpa"):
             transformers.AutoModelForCausalLM.from_pretrained(exported / "alibi", attn_implementation=name)
 
-    def test_autocast_reaches_it(self, load: Callable[[str], Any]) -> None:
-        """As with `Trainer(bf16=True)`: weights stay float32, and products are computed in bfloat16."""
-        model, tokens = load("alibi"), torch.arange(L)[None]
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            assert model(tokens).logits.dtype == torch.bfloat16
-
     def test_more_tokens_find_room(self, load: Callable[[str], Any]) -> None:
         model, tokens = load("tied-own"), torch.arange(L)[None]
         before = model(tokens).logits
         model.resize_token_embeddings(VOCABULARY + 2, mean_resizing=False)
         assert model.decoder.head.weight is model.decoder.embedding.weight
         torch.testing.assert_close(model(tokens).logits[..., :VOCABULARY], before)
-
-    def test_arguments_that_others_name_may_be_left_out(self, load: Callable[[str], Any]) -> None:
-        """PEFT passes them all."""
-        model, tokens = load("alibi"), torch.arange(L)[None]
-        model(tokens, inputs_embeds=None, output_attentions=None, output_hidden_states=False)
-        with pytest.raises(ValueError, match="has no other inputs and outputs"):
-            model(tokens, output_hidden_states=True)
 
     @pytest.mark.parametrize("name", ["alibi", "fox", "rope+rerope:window=3,k=2"])
     def test_attention_of_each_new_token_is_a_row_of_the_whole(

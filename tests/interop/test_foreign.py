@@ -42,26 +42,22 @@ def losses(table: pd.DataFrame) -> pd.Series:
     return table.set_index(["protocol", "factor"])["loss"]
 
 
-@pytest.mark.parametrize("kind", ["torch", "numpy", "with logits"])
-def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Run, store: Path, kind: str) -> None:
-    model = rope.model
-    calls = {
+def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Run, store: Path) -> None:
+    model, asked = rope.model, dict(data=store, protocols=("windows", "fixed-target", "sliding"), **FEWER)
+    ours = xt.evaluate(rope, **asked).sort_values(["protocol", "factor"])
+    for kind, call in {
         "torch": model,
         "numpy": lambda tokens_BT: model(tokens_BT).numpy(),
         "with logits": lambda tokens_BT: SimpleNamespace(logits=model(tokens_BT)),
-    }
-    made = xt.foreign(calls[kind], "Ours", seq_len=16, tokenizer=rope.path)
-    protocols = ("windows", "fixed-target", "sliding")
-    ours, theirs = (
-        xt.evaluate(one, data=store, protocols=protocols, **FEWER).sort_values(["protocol", "factor"])
-        for one in (rope, made)
-    )
-    for column in ("loss", "control_loss"):
-        np.testing.assert_allclose(theirs[column], ours[column], rtol=1e-5)
-    assert theirs["targets_hash"].tolist() == ours["targets_hash"].tolist()
-    assert set(theirs["model"]) == {"Ours"}
-    assert set(theirs["parameters"].dropna()) == ({model.parameter_count()} if kind == "torch" else set())
-    assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
+    }.items():
+        made = xt.foreign(call, f"Ours {kind}", seq_len=16, tokenizer=rope.path)
+        theirs = xt.evaluate(made, **asked).sort_values(["protocol", "factor"])
+        for column in ("loss", "control_loss"):
+            np.testing.assert_allclose(theirs[column], ours[column], rtol=1e-5, err_msg=kind)
+        assert theirs["targets_hash"].tolist() == ours["targets_hash"].tolist()
+        assert set(theirs["model"]) == {f"Ours {kind}"}
+        assert set(theirs["parameters"].dropna()) == ({model.parameter_count()} if kind == "torch" else set())
+        assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
 
 
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:
@@ -132,11 +128,12 @@ def test_extensions_are_refused_with_the_reason_and_all_is_none_of_them(store: P
     assert len(xt.evaluate(made, data=store, extend="all", protocols=["windows"], **FEWER)) == len(FACTORS)
 
 
-def test_beyond_its_longest_window_there_is_no_loss(store: Path) -> None:
+def test_a_model_that_fails_on_long_windows_is_evaluated_up_to_the_longest_that_is_given(store: Path) -> None:
     def short(tokens_BT: torch.Tensor) -> torch.Tensor:
-        assert tokens_BT.shape[1] <= 32
-        return counts(tokens_BT)
+        return counts(tokens_BT) + torch.zeros(32, 1)[torch.arange(tokens_BT.shape[1])]
 
+    with pytest.raises(xt.UserError, match=r"Short fails on a window of 64 tokens \(IndexError: .*: give `max_length`"):
+        xt.foreign(short, "Short", seq_len=16, tokenizer=store)
     made = xt.foreign(short, "Short", seq_len=16, tokenizer=store, max_length=32)
     found = losses(xt.evaluate(made, data=store, protocols=["windows"], **FEWER))
     assert found.notna().tolist() == [True, True, False]
@@ -169,17 +166,6 @@ def test_a_torch_module_is_evaluated_without_dropout(store: Path) -> None:
     assert isinstance(xt.foreign(Dropping(), "Dropping", seq_len=16, tokenizer=store), ForeignRun)
 
 
-def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
-    xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
-    xt.foreign(lambda x: counts(x) * (1 + 1e-4), "Counts", seq_len=16, tokenizer=store)  # another machine's rounding
-    for call, seq_len in ((lambda x: counts(x) * 1.1, 16), (counts, 32)):
-        with pytest.raises(xt.UserError, match="ckpt/foreign-Counts holds another run or model"):
-            xt.foreign(call, "Counts", seq_len=seq_len, tokenizer=store)
-    with pytest.raises(xt.UserError, match="ckpt/rope holds another run or model"):
-        xt.foreign(counts, "Counts", seq_len=16, tokenizer=store, out="ckpt/rope")
-    assert rope.path.is_dir()
-
-
 class Far(torch.nn.Module):
     """Tokens beyond a distance, and words from some id on, are scored otherwise."""
 
@@ -194,11 +180,20 @@ class Far(torch.nn.Module):
         return logits_BTV
 
 
-@pytest.mark.parametrize("changed", [{"far": 9.0}, {"far": 9.0, "after": 0, "word": 390}], ids=["far", "last words"])
-def test_a_model_is_told_from_another_that_begins_alike(store: Path, changed: dict[str, float]) -> None:
-    xt.foreign(Far(), "Far", seq_len=16, tokenizer=store)
-    with pytest.raises(xt.UserError, match="holds another run or model"):
-        xt.foreign(Far(**changed), "Far", seq_len=16, tokenizer=store)
+def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
+    given = dict(name="Far", seq_len=16, tokenizer=store)
+    xt.foreign(Far(), **given)
+    xt.foreign(Far(far=1 + 1e-4, after=0), **given)  # another machine's rounding
+    for call, changed, folder in (
+        (Far(far=1.1, after=0), {}, "foreign-Far"),
+        (Far(far=9.0), {}, "foreign-Far"),  # it begins alike
+        (Far(far=9.0, after=0, word=390), {}, "foreign-Far"),  # the last words alone
+        (Far(), {"seq_len": 32}, "foreign-Far"),
+        (Far(), {"out": "ckpt/rope"}, "rope"),
+    ):
+        with pytest.raises(xt.UserError, match=f"ckpt/{folder} holds another run or model"):
+            xt.foreign(call, **given | changed)
+    assert rope.path.is_dir()
 
 
 FILE = """
@@ -239,20 +234,6 @@ def test_parameters_that_change_no_answer_make_another_model(store: Path) -> Non
     assert one.checkpoints("last")[0].sha256 != other.checkpoints("last")[0].sha256
     again.model.call.held.add_(1)  # as a step of its training would
     assert again.checkpoints("last")[0].sha256 == other.checkpoints("last")[0].sha256
-
-
-def test_a_model_that_fails_on_long_windows_is_refused_with_what_to_give(store: Path) -> None:
-    class Short(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.positions = torch.nn.Embedding(32, 1)
-
-        def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
-            return counts(tokens_BT) + self.positions(torch.arange(tokens_BT.shape[1]))
-
-    with pytest.raises(xt.UserError, match=r"Short fails on a window of 64 tokens \(IndexError: .*: give `max_length`"):
-        xt.foreign(Short(), "Short", seq_len=16, tokenizer=store)
-    assert xt.foreign(Short(), "Short", seq_len=16, tokenizer=store, max_length=32)
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,6 @@ class TestPresets:
         preset("tiny")["training"]["lr"] = 3
         assert preset("tiny") == {"model": {"vocab_size": 2048}, "training": {}}
 
-    def test_an_unknown_preset_is_refused_with_a_suggestion(self) -> None:
-        with pytest.raises(ValueError, match="unknown preset 'expe-135'; did you mean 'expe-135m'"):
-            preset("expe-135")
-
 
 class TestBudget:
     @pytest.mark.parametrize(
@@ -77,9 +73,7 @@ class TestBudget:
     def test_windows_and_steps(
         self, seq_len: int, batch_tokens: int, micro: int, tokens: int, windows: int, micro_windows: int, steps: int
     ) -> None:
-        training = TrainingConfig(
-            seq_len=seq_len, batch_tokens=batch_tokens, micro_batch_tokens=micro, tokens=tokens
-        )  # fmt: skip
+        training = TrainingConfig(seq_len=seq_len, batch_tokens=batch_tokens, micro_batch_tokens=micro, tokens=tokens)
         assert (training.batch_size, training.micro_batch_size, training.steps) == (windows, micro_windows, steps)
 
     @given(seq_len=st.integers(2, 5000), batch=st.integers(2, 10**6), tokens=st.integers(1, 10**9))
@@ -187,7 +181,7 @@ class TestFiles:
             ("a.toml", b"lr = '\xff'", r"a\.toml is not valid TOML"),
             ("a.json", b"\xff", r"a\.json is not valid JSON"),
             ("a.json", b"[" * 10**5, r"a\.json is not valid JSON: maximum recursion depth"),
-            ("a.toml", b"a = " + b"[" * 99_000, r"a\.toml is not valid TOML: maximum recursion depth"),
+            *(("a.toml", b"a = " + text * 30_000, r"a\.toml is not valid TOML") for text in (b"[", b"{b=", b'"""')),
             ("a.toml", b"a." * 10**5, r"a\.toml has 200,000 characters: a file of settings has at most 100,000"),
             ("a.toml", b"a = 1\n" + b".".join([b"a"] * 21) + b" = 1", r"a\.toml, line 2: a key has more than 20 parts"),
             ("a.toml", b"[" + b" . ".join([b'"a"', b"'b'"] * 11) + b"]", r"line 1: a key has more than 20 parts"),
@@ -227,20 +221,14 @@ class TestFiles:
             read_config_file(tmp_path / "a.toml")
         assert time.process_time() - began < 2
 
-    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+    def test_what_is_no_file_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"a\.toml: no such file"):
             read_config_file(tmp_path / "a.toml")
-
-    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
-        # A run's folder in place of the config.json in it.
-        with pytest.raises(ValueError, match=tmp_path.name):
+        with pytest.raises(ValueError, match=tmp_path.name):  # a run's folder in place of the config.json in it
             read_config_file(tmp_path)
 
 
 class TestDifferences:
-    def test_equal_configurations_have_none(self) -> None:
-        assert differences(config(), config()) == []
-
     def test_where_the_store_lies_is_none(self) -> None:
         moved = raw()["data"] | {"path": "/elsewhere"}
         assert differences(config(), config(data=moved)) == []

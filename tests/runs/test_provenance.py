@@ -52,48 +52,40 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return run
 
 
-class TestCommit:
-    def test_a_clean_tree_gives_the_commit(self, git: Callable[..., str], commit: Callable[[], str]) -> None:
-        assert commit() == git("rev-parse", "HEAD")[:12]
-
-    @pytest.mark.parametrize("name", ["runs/provenance.py", "new.py"])
-    def test_changes_to_the_package_are_marked(
-        self, git: Callable[..., str], commit: Callable[[], str], tmp_path: Path, name: str
-    ) -> None:
-        (tmp_path / "extrapolate" / name).write_text("# changed\n")
-        assert commit() == git("rev-parse", "HEAD")[:12] + "+"
-
-    def test_changes_elsewhere_are_not(
-        self, git: Callable[..., str], commit: Callable[[], str], tmp_path: Path
-    ) -> None:
-        (tmp_path / "notes.txt").write_text("changed")
-        assert commit() == git("rev-parse", "HEAD")[:12]
-
-    def test_a_copy_installed_inside_another_repository_has_none(
-        self, git: Callable[..., str], commit: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        installed = tmp_path / "venv" / "extrapolate"
-        installed.mkdir(parents=True)
-        monkeypatch.setattr(provenance, "__file__", str(installed / "runs/provenance.py"))
-        assert commit() == ""
-
-    @pytest.mark.usefixtures("git")
-    def test_without_git_there_is_none(self, commit: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PATH", "")
-        assert commit() == ""
+@pytest.mark.parametrize(
+    ("changed", "mark"),
+    [(None, ""), ("extrapolate/runs/provenance.py", "+"), ("extrapolate/new.py", "+"), ("notes.txt", "")],
+)
+def test_the_commit_is_marked_if_the_package_has_changes(
+    git: Callable[..., str], commit: Callable[[], str], tmp_path: Path, changed: str | None, mark: str
+) -> None:
+    if changed is not None:
+        (tmp_path / changed).write_text("# changed\n")
+    assert commit() == git("rev-parse", "HEAD")[:12] + mark
 
 
-def test_machine_names_the_processor_and_its_cores() -> None:
-    name, _, cores = provenance.machine().rpartition(", ")
-    assert name.strip()
-    number, word = cores.split(" ")
-    assert 1 <= int(number) <= (os.cpu_count() or 1)
-    assert word == ("core" if number == "1" else "cores")
+@pytest.mark.usefixtures("git")
+def test_a_copy_installed_inside_another_repository_has_none(
+    commit: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "venv" / "extrapolate"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "__file__", str(installed / "runs/provenance.py"))
+    assert commit() == ""
 
 
-def test_one_core_is_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
-    assert provenance.machine.__wrapped__().endswith(", 1 core")
+@pytest.mark.usefixtures("git")
+def test_without_git_there_is_none(commit: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert commit() == ""
+
+
+def test_machine_names_the_processor_and_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, words in (({3}, "1 core"), ({3, 5}, "2 cores")):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: cores)
+        name, _, said = provenance.machine.__wrapped__().rpartition(", ")
+        assert name.strip()
+        assert said == words
 
 
 def test_the_record_has_the_versions_in_use_and_is_json() -> None:

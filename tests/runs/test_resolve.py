@@ -148,12 +148,6 @@ class TestPrecedence:
         derived = {name: arguments[name] for name in ("size", "start", "step", "slope")}
         assert derived == {"size": 128 // 8, "start": -1.0, "step": 2 / 40, "slope": 2 / 40}
 
-    def test_keys_and_values_have_as_many_heads_as_queries_unless_given(self, store: Store, tmp_path: Path) -> None:
-        asked = TrainingRequest("rope", "expe-35m", model={"heads": 4})
-        assert config(store, asked).model.kv_heads == 4
-        file = write(tmp_path / "a.toml", "[model]\nkv_heads = 2\n")
-        assert config(store, TrainingRequest("rope", "expe-35m", file)).model.kv_heads == 2
-
 
 class TestAutomatic:
     def test_on_a_plain_cpu(self, store: Store) -> None:

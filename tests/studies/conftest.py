@@ -31,9 +31,6 @@ class Elsewhere:
 
         return lambda function: SimpleNamespace(remote=lambda *arguments: Reference(function, *arguments))
 
-    def put(self, value: Any) -> Any:
-        return value
-
     def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
         return references[:1], references[1:]
 

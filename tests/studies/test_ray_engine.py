@@ -46,14 +46,12 @@ def test_no_cluster_at_an_address(store: Path, tmp_path: Path, address: str) -> 
         xt.sweep(study, tmp_path / "out", engine="ray", address=address)
 
 
-def test_a_worker_that_sees_no_folder_of_ours_returns_the_run(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_does_a_study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     study = tmp_path / "study.toml"
     study.write_text(STUDY.format(store=store))
-    done = xt.sweep(study, "out", engine="ray", gather="return")
+    done = xt.sweep(study, "out", engine="ray")
     assert not done.failed
     assert {one.cell: one.status for one in status_of(Path("out"))} == {"rope-s0": "done"}
     assert xt.load("out/runs/rope-s0").trained.data.path == str(store.resolve())

@@ -51,10 +51,7 @@ class Said:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("gather", ["folder", "return"])
-def test_a_tracker_that_fails_is_named_once_and_no_cell_fails(
-    study: Path, gather: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tracker_that_fails_is_named_once_and_no_cell_fails(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str | None]] = []
 
     def refuse(run: Run, name: str, group: str | None, fresh: bool) -> Any:
@@ -63,7 +60,7 @@ def test_a_tracker_that_fails_is_named_once_and_no_cell_fails(
 
     monkeypatch.setitem(trackers._OPEN, "pytest", refuse)
     said = Said()
-    done = xt.sweep(study, "out", engine="ray", gather=gather, tracker="pytest", progress=said)
+    done = xt.sweep(study, "out", engine="ray", tracker="pytest", progress=said)
     assert len(done.runs) == 2
     assert not done.failed
     assert asked == [("rope-s0", "out"), ("alibi-s0", "out")]

@@ -1,8 +1,8 @@
 """An encoding that sees the future is not trained."""
 
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +17,12 @@ HEAD = """
 import torch
 from torch import nn
 from extrapolate.encodings.base import Encoding, scaled_product
+
+def by_fft(x, kernel_ND):
+    # A causal convolution, whose zeros are rounded.
+    size, length = 2 * x.shape[1], x.shape[1]
+    kernel = torch.fft.rfft(kernel_ND[:length], n=size, dim=0)
+    return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, :length]
 
 class Mine(Encoding):
     display = "Mine"
@@ -193,8 +199,8 @@ LEAKS = {
 }  # fmt: skip
 # In bfloat16 alone, as kernels of their own have errors of their own.
 IN_BF16 = {
-    "under autocast": ("torch.is_autocast_enabled('cpu')", "embed"),
-    "of bfloat16 queries": ("k.dtype == torch.bfloat16", "rotate"),
+    "embed": "(self, x, p): return x + 0.01 * x.roll(-1, 1) if torch.is_autocast_enabled('cpu') else x",
+    "rotate": "(self, q, k, p, s): return q, k + 0.5 * k.roll(-1, 2) if k.dtype == torch.bfloat16 else k",
 }
 RIGHT = {
     "a bias for later keys, which attention hides": "def bias(self, p, s): return (s[None, :] - p[:, None])[None]",
@@ -209,30 +215,19 @@ RIGHT = {
         def __init__(self, dims):
             super().__init__(dims)
             self.kernel = nn.Parameter(torch.randn(256, dims.width))
-        def embed(self, x, p):
-            size = 2 * x.shape[1]
-            kernel = torch.fft.rfft(self.kernel[: x.shape[1]], n=size, dim=0)
-            return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+        def embed(self, x, p): return by_fft(x, self.kernel)
         """,
     "a learned filter by FFT, in every layer": """
         def __init__(self, dims):
             super().__init__(dims)
             self.kernel = nn.Parameter(0.02 * torch.randn(256, dims.width))
-        def attention_input(self, x, p):
-            size = 2 * x.shape[1]
-            kernel = torch.fft.rfft(self.kernel[: x.shape[1]], n=size, dim=0)
-            mixed = torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
-            return x + mixed, x
+        def attention_input(self, x, p): return x + by_fft(x, self.kernel), x
         """,
     "a mean by FFT with learned decays": """
         def __init__(self, dims):
             super().__init__(dims)
             self.decay = nn.Parameter(torch.full((dims.width,), 0.9))
-        def embed(self, x, p):
-            size = 2 * x.shape[1]
-            kernel = self.decay ** torch.arange(x.shape[1])[:, None]
-            kernel = torch.fft.rfft(kernel, n=size, dim=0)
-            return torch.fft.irfft(torch.fft.rfft(x, n=size, dim=1) * kernel, n=size, dim=1)[:, : x.shape[1]]
+        def embed(self, x, p): return by_fft(x, self.decay ** torch.arange(x.shape[1])[:, None])
         """,
     "noise for some tokens alone": """
         def embed(self, x, p):
@@ -271,8 +266,8 @@ def written(folder: Path, body: str) -> Path:
     return folder / "mine.py"
 
 
-def request_for(file: Path) -> TrainingRequest:
-    return TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET)
+def request_for(file: Path, **training: Any) -> TrainingRequest:
+    return TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | training)
 
 
 @pytest.mark.parametrize(("body", "message"), LEAKS.values(), ids=LEAKS)
@@ -288,8 +283,7 @@ def test_an_encoding_that_sees_more_than_it_may_is_not_trained(
 @pytest.mark.parametrize("case", ["p == 200", "p == p[-2]", "p % 48 == 47"])
 def test_every_place_is_asked_of_windows_that_are_not_too_long(tmp_path: Path, word_store: Store, case: str) -> None:
     body = f"def embed(self, x, p): return torch.where(({case})[:, None], x.roll(-1, 1), x)"
-    asked = replace(request_for(written(tmp_path, body)), training=BUDGET | {"seq_len": 256})
-    config, file = resolve(asked, word_store)
+    config, file = resolve(request_for(written(tmp_path, body), seq_len=256), word_store)
     with pytest.raises(xt.UserError, match=r"mine\.py: embed lets token [0-9]+ see tokens that come after it, at 256"):
         train(config, word_store, tmp_path / "run", user_encoding=file)
 
@@ -307,30 +301,24 @@ def test_what_sees_later_tokens_after_some_steps_alone_has_no_final_weights(
             {count}
         def embed(self, x, p): return x + x.roll(-1, 1) if self.steps > 5 else x
         """
-    request = replace(request_for(written(tmp_path, body)), training=BUDGET | {"tokens": 4096})
-    config, file = resolve(request, word_store)
+    config, file = resolve(request_for(written(tmp_path, body), tokens=4096), word_store)
     with pytest.raises(xt.UserError, match=f"run: embed {LATER} at the end of the training"):
         train(config, word_store, tmp_path / "run", user_encoding=file)
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize(("case", "hook"), IN_BF16.values(), ids=IN_BF16)
+@pytest.mark.parametrize("hook", IN_BF16)
 def test_what_sees_later_tokens_in_bf16_alone_is_neither_trained_nor_evaluated_in_it(
-    tmp_path: Path, word_store: Store, case: str, hook: str
+    tmp_path: Path, word_store: Store, hook: str
 ) -> None:
-    body = {
-        "embed": f"def embed(self, x, p): return x + 0.01 * x.roll(-1, 1) if {case} else x",
-        "rotate": f"def rotate(self, q, k, p, s): return q, k + 0.5 * k.roll(-1, 2) if {case} else k",
-    }[hook]
-    request = request_for(written(tmp_path, body))
-    message = rf"{hook} lets token [0-9]+ see tokens that come after it, at 16 tokens"
-    config, file = resolve(replace(request, training=BUDGET | {"precision": "bf16"}), word_store)
-    with pytest.raises(xt.UserError, match=rf"mine\.py: {message} in training"):
+    own = written(tmp_path, f"def {hook}{IN_BF16[hook]}")
+    config, file = resolve(request_for(own, precision="bf16"), word_store)
+    with pytest.raises(xt.UserError, match=rf"mine\.py: {hook} {LATER} in training"):
         train(config, word_store, tmp_path / "run", user_encoding=file)
-    config, file = resolve(request, word_store)
+    config, file = resolve(request_for(own), word_store)
     run = train(config, word_store, tmp_path / "run", user_encoding=file)
     xt.evaluate(run, data=word_store, factors=(1,), max_targets=64)
-    with pytest.raises(xt.UserError, match=rf"run: {message} in bf16"):
+    with pytest.raises(xt.UserError, match=rf"run: {hook} {LATER} in bf16"):
         xt.evaluate(run, data=word_store, factors=(1,), max_targets=64, precisions="bf16")
 
 
@@ -339,29 +327,31 @@ def test_what_sees_later_tokens_in_bf16_alone_is_neither_trained_nor_evaluated_i
 def test_what_sees_no_more_than_it_may_passes_and_random_numbers_stay(
     tmp_path: Path, word_store: Store, body: str, precision: str
 ) -> None:
-    request = replace(request_for(written(tmp_path, body)), training=BUDGET | {"precision": precision})
-    config, file = resolve(request, word_store)
+    config, file = resolve(request_for(written(tmp_path, body), precision=precision), word_store)
     before = torch.get_rng_state()
     check_causality(config, file, None)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("block", [16, 24, 50])
-def test_what_sees_over_the_ends_of_blocks_alone_is_not_trained(tmp_path: Path, word_store: Store, block: int) -> None:
-    body = f"def embed(self, x, p): return torch.where((p % {block} == {block - 1})[:, None], x.roll(-1, 1), x)"
-    file = written(tmp_path, body)
-    for length in (64, 128):
-        request = TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | {"seq_len": length})
-        config, own = resolve(request, word_store)
-        with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens"):
-            check_causality(config, own, None)
+LONG = {  # what a long window alone shows, and the lengths of such windows
+    **{
+        f"over the ends of blocks of {size}": (
+            f"torch.where((p % {size} == {size - 1})[:, None], x.roll(-1, 1), x)", (64, 128),
+        )
+        for size in (16, 24, 50)
+    },
+    "the largest number": ("x / x.abs().amax(dim=(1, 2), keepdim=True)", (256,)),
+}  # fmt: skip
 
 
-def test_the_largest_number_of_a_long_window_is_found(tmp_path: Path, word_store: Store) -> None:
-    file = written(tmp_path, "def embed(self, x, p): return x / x.abs().amax(dim=(1, 2), keepdim=True)")
-    request = TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET | {"seq_len": 256})
-    with pytest.raises(xt.UserError, match=r"mine\.py: embed "):
-        check_causality(*resolve(request, word_store), None)
+@pytest.mark.parametrize(("embedded", "lengths"), LONG.values(), ids=LONG)
+def test_what_sees_more_in_a_long_window_is_not_trained(
+    tmp_path: Path, word_store: Store, embedded: str, lengths: tuple[int, ...]
+) -> None:
+    file = written(tmp_path, f"def embed(self, x, p): return {embedded}")
+    for length in lengths:
+        with pytest.raises(xt.UserError, match=r"mine\.py: embed (lets token \d+ see|gives tokens .* other numbers)"):
+            check_causality(*resolve(request_for(file, seq_len=length), word_store), None)
 
 
 def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: Path, word_store: Store) -> None:

@@ -7,31 +7,24 @@ import pytest
 
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import Run
 from extrapolate.training.fine_tuning import resolve_fine_tuning
 from extrapolate.training.loop import own_plan
 
 
-@pytest.fixture(scope="module")
-def store(word_store: Store) -> Store:
-    return word_store
-
-
 @pytest.fixture
-def first(store: Store, tmp_path: Path) -> Path:
+def first(store: Store, tmp_path: Path, config_of) -> Path:
     """A finished run of L = 16 with weights of no training, none of whose settings is a default."""
-    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48}
-    settings = {
-        "seq_len": 16, "tokens": 40_960, "batch_tokens": 512, "lr": 2e-3, "min_lr_ratio": 0.2, "warmup_ratio": 0.1,
-        "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.99, "clip": 0.5, "seed": 3,
-    }  # fmt: skip
-    config, _ = resolve(TrainingRequest(pe="rope:theta=500", model=sizes, training=settings), store)
+    config = config_of(
+        "rope:theta=500", {"layers": 1}, precision="auto", tokens=40_960, batch_tokens=512, lr=2e-3, min_lr_ratio=0.2,
+        warmup_ratio=0.1, weight_decay=0.3, beta1=0.8, beta2=0.99, clip=0.5, seed=3,
+    )  # fmt: skip
     return finished(tmp_path / "first", store, config)
 
 
 def finished(path: Path, store: Store, config) -> Path:
-    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
+    run = Run.create(path, config, store.tokenizer_json())
     run.save_weights(run.build_model(), config.training.steps, config.training.tokens, final=True)
     return path
 

@@ -1,7 +1,6 @@
 """Accumulation, mixtures, precision, validation and seeds: what a short training computes, in process."""
 
 import copy
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,55 +17,44 @@ from extrapolate.evaluation.validation import validation_loss, validation_window
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import Ranks
 from extrapolate.runs import tensors
-from extrapolate.runs.config import OriginConfig, TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.data_parallel import DataParallel
 from extrapolate.training.learner import VALIDATION_TARGETS, TrainingData
-from extrapolate.training.loop import Training, initial_model, train
+from extrapolate.training.loop import initial_model, train
+
+PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
 
 
-@pytest.fixture(scope="module")
-def store(word_store: Store) -> Store:
-    return word_store
-
-
-def logged(run: Run) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl."""
-    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-
-
-def config_of(store: Store, *, layers: int = 2, **training: object) -> TrainedConfig:
-    request = TrainingRequest(
-        pe="rope",
-        model={"width": 32, "layers": layers, "heads": 2, "head_dim": 16, "ff_width": 48},
-        training={"seq_len": 16, "tokens": 8192, "batch_tokens": 256, "precision": "fp32", **training},
-    )
-    return resolve(request, store)[0]
-
-
-def test_accumulated_gradients_are_those_of_the_whole_batch(store: Store, tmp_path: Path) -> None:
-    """Micro-batches of unequal size included."""
-    gradients = []
-    for micro in (256, 48):  # 16 windows at once; or five times three and one
-        config = config_of(store, micro_batch_tokens=micro)
-        run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
-        training = Training(run, TrainingData(config.training, store), None, lambda row: None)
-        batch = torch.from_numpy(training.data.windows.batch(0, 16))
-        loss = training.learner.gradients(batch)
-        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
+@pytest.mark.parametrize("micro", [256, 48], ids=["at once", "in micro-batches of unequal size"])
+@pytest.mark.parametrize("probes", [None, PROBES], ids=["text", "mixture"])
+def test_every_window_weighs_the_same(store: Store, config_of, training_of, probes: str | None, micro: int) -> None:
+    """Against torch's cross-entropy, one forward pass a window."""
+    training = training_of(config_of(micro_batch_tokens=micro, probes=probes))
+    model, (batch, weight) = training.model, training.data.batch(0, 16)
+    loss = training.learner.gradients(batch, weight)
+    ours = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    if weight is None:
+        assert (batch.numpy() == training.data.windows.batch(0, 16)).all()
         assert loss == pytest.approx(math.log(store.vocab_size), abs=0.1)
-    for whole, parts in zip(*gradients, strict=True):
-        torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-6)
+        weight = torch.ones(16, 16)
+    else:
+        assert {int((weights > 0).sum()) for weights in weight} == {1, 3, 16}  # answers of probes, and text
+    means = []
+    for tokens, weights in zip(batch, weight, strict=True):
+        loss_T = torch.nn.functional.cross_entropy(model(tokens[None, :-1])[0], tokens[1:], reduction="none")
+        means.append(loss_T[weights > 0].mean())
+    torch.stack(means).mean().backward()
+    assert loss == pytest.approx(torch.stack(means).mean().item(), rel=1e-5)
+    for mine, parameter in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, tokens=256 * 60)
-    run = train(config, store, tmp_path / "run")
-    rows = logged(run)
-    steps = [row for row in rows if "loss" in row]
-    validations = [row for row in rows if "val_loss" in row]
+def test_a_run_learns_and_logs(store: Store, tmp_path: Path, config_of, logged) -> None:
+    run = train(config_of(tokens=256 * 60), store, tmp_path / "run")
+    steps, validations = logged(run, "loss"), logged(run, "val_loss")
     assert [row["step"] for row in steps] == list(range(1, 61))
     assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
     assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "others", "tokens_per_s"}
@@ -80,10 +68,10 @@ def test_a_run_learns_and_logs(store: Store, tmp_path: Path) -> None:
 
 
 def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config_of, logged
 ) -> None:
     """Programs that take a third of the time of the first half, which is saved; then they are gone."""
-    config, seconds, others = config_of(store, tokens=256 * 8), 0.0, 0.5
+    config, seconds, others = config_of(tokens=256 * 8), 0.0, 0.5
 
     def now() -> CpuTime:
         nonlocal seconds
@@ -99,7 +87,7 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
         train(config, store, tmp_path / "run", save_every=256, report=stop)
     others = 0.0
     run = train(config, store, tmp_path / "run", resume=True)
-    shares = [row["others"] for row in logged(run) if "loss" in row]
+    shares = [row["others"] for row in logged(run, "loss")]
     assert shares[0] == pytest.approx(1 / 3)
     assert shares[-1] == 0.0
     assert run.training_taken() == pytest.approx(np.mean(shares))
@@ -110,99 +98,42 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
     assert untold.training_seconds() is not None
 
 
-def test_compiled_training_is_the_same_training(store: Store, tmp_path: Path) -> None:
-    losses = []
-    for compiled in (False, True):
-        run = train(config_of(store, layers=1, tokens=256 * 6, compile=compiled), store, tmp_path / str(compiled))
-        losses.append([row["loss"] for row in logged(run) if "loss" in row])
-    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+AOT = "aot_eager_decomp_partition"  # the code that is made in the end takes most of the time: once is enough
 
 
-def test_parameters_that_are_kept_in_range_train_compiled_in_micro_batches(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A forward pass that overwrote them would spoil the gradients of the one before."""
-    real = torch.compile  # as on any machine, but for the code that is made in the end: that takes most of the time
-    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="aot_eager_decomp_partition"))
-    sizes = {"width": 16, "layers": 2, "heads": 1, "head_dim": 16, "ff_width": 16}
+@pytest.mark.parametrize(
+    ("pe", "layers", "training", "backend"),
+    [
+        ("rope", 1, {}, "inductor"),
+        ("rope", 1, {"probes": PROBES}, AOT),
+        # A forward pass that overwrote them would spoil the gradients of the one before.
+        ("kerple", 2, {"micro_batch_tokens": 128}, AOT),
+    ],
+    ids=["text", "mixture", "parameters that are kept in range, in micro-batches"],
+)
+def test_compiled_training_is_the_same_training(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config_of, logged,
+    pe: str, layers: int, training: dict[str, Any], backend: str,
+) -> None:  # fmt: skip
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend=backend))
     losses = []
     for compiled in (False, True):
-        training = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "micro_batch_tokens": 128, "compile": compiled}
-        config, _ = resolve(TrainingRequest(pe="kerple", model=sizes, training=training), store)
+        config = config_of(pe, {"layers": layers}, tokens=256 * 4, compile=compiled, **training)
         run = train(config, store, tmp_path / str(compiled))
-        losses.append([row["loss"] for row in logged(run) if "loss" in row])
+        losses.append([row["loss"] for row in logged(run, "loss")])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 
-PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
-
-
-def test_in_a_mixture_every_window_weighs_the_same(store: Store, tmp_path: Path) -> None:
-    """Against one forward pass a window, in micro-batches of several sizes."""
-    gradients, losses = [], []
-    for micro in (256, 48):
-        config = config_of(store, micro_batch_tokens=micro, probes=PROBES)
-        run = Run.create(tmp_path / str(micro), config, (store.path / "tokenizer.json").read_bytes())
-        training = Training(run, TrainingData(config.training, store), None, lambda row: None)
-        batch, weight = training.data.batch(0, 16)
-        losses.append(training.learner.gradients(batch, weight))
-        gradients.append([p.grad.clone() for p in training.model.parameters() if p.grad is not None])
-    model = training.model
-    model.zero_grad()
-    means = []
-    for tokens, weights in zip(batch, weight, strict=True):
-        loss_T = torch.nn.functional.cross_entropy(model(tokens[None, :-1])[0], tokens[1:], reduction="none")
-        means.append(loss_T[weights > 0].mean())  # text: of all; a probe: of its answers
-    assert {int((weights > 0).sum()) for weights in weight} == {1, 3, 16}  # answers of probes, and text
-    torch.stack(means).mean().backward()
-    assert losses == pytest.approx([torch.stack(means).mean().item()] * 2, rel=1e-5)
-    for whole, parts, slow in zip(*gradients, [p.grad for p in model.parameters()], strict=True):
-        torch.testing.assert_close(whole, slow, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(parts, slow, rtol=1e-4, atol=1e-6)
-
-
-def test_text_alone_goes_the_way_it_always_went(store: Store, tmp_path: Path) -> None:
-    """The same batches, and but for rounding the loss and gradients of torch's cross-entropy over all targets."""
-    config = config_of(store)
-    run = Run.create(tmp_path, config, (store.path / "tokenizer.json").read_bytes())
-    training = Training(run, TrainingData(config.training, store), None, lambda row: None)
-    batch, weight = training.data.batch(32, 16)
-    assert weight is None
-    assert (batch.numpy() == training.data.windows.batch(32, 16)).all()
-    loss = training.learner.gradients(batch, weight)
-    ours = [p.grad.clone() for p in training.model.parameters()]
-    training.model.zero_grad()
-    logits = training.model(batch[:, :-1])
-    plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-    plain.backward()
-    assert loss == pytest.approx(plain.item(), rel=1e-6)
-    for mine, parameter in zip(ours, training.model.parameters(), strict=True):
-        torch.testing.assert_close(mine, parameter.grad, rtol=1e-4, atol=1e-7)
-
-
-def test_a_mixture_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, tokens=256 * 12, probes=PROBES)
-    whole = train(config, store, tmp_path / "whole")
-
-    def stop(row: dict[str, object]) -> None:
-        if row["step"] == 7:
-            raise RuntimeError("the power is gone")
-
-    with pytest.raises(RuntimeError, match="power"):
-        train(config, store, tmp_path / "cut", save_every=256 * 3, report=stop)
-    assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 6
-    resumed = train(config, store, tmp_path / "cut", resume=True)
-    assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
-    drop = {"tokens_per_s"}
-    rows = [[{k: v for k, v in row.items() if k not in drop} for row in logged(run)] for run in (whole, resumed)]
-    assert rows[0] == rows[1]
-
-
-def test_what_is_drawn_in_training_resumes_to_the_same_bits(store: Store, tmp_path: Path) -> None:
-    """Positions, and what dropout drops: the generator's state is saved too."""
-    sizes = {"width": 32, "layers": 1, "heads": 2, "head_dim": 16, "ff_width": 48, "dropout": 0.2}
-    training = {"seq_len": 16, "tokens": 2048, "batch_tokens": 256, "precision": "fp32"}
-    config, _ = resolve(TrainingRequest(pe="random:max=64", model=sizes, training=training), store)
+@pytest.mark.parametrize(
+    ("pe", "sizes", "training"),
+    [("rope", {}, {"probes": PROBES}), ("random:max=64", {"dropout": 0.2}, {})],
+    ids=["a mixture", "drawn positions, and dropout"],
+)
+def test_a_killed_run_resumes_to_the_same_bits(
+    store: Store, tmp_path: Path, config_of, logged, pe: str, sizes: dict[str, Any], training: dict[str, Any]
+) -> None:
+    config = config_of(pe, sizes, tokens=256 * 8, **training)
     whole = train(config, store, tmp_path / "whole")
 
     def stop(row: dict[str, object]) -> None:
@@ -211,37 +142,29 @@ def test_what_is_drawn_in_training_resumes_to_the_same_bits(store: Store, tmp_pa
 
     with pytest.raises(RuntimeError, match="power"):
         train(config, store, tmp_path / "cut", save_every=256 * 2, report=stop)
+    assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 4
     torch.manual_seed(9)  # what a new process has is not what the old one had
     resumed = train(config, store, tmp_path / "cut", resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
+    rows = [[row | {"tokens_per_s": None} for row in logged(run)] for run in (whole, resumed)]
+    assert rows[0] == rows[1]
 
 
-def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
-    losses = [row["loss"] for row in logged(train(config, store, tmp_path / "run")) if "loss" in row]
+def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path, config_of, logged) -> None:
+    config = config_of(tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
+    losses = [row["loss"] for row in logged(train(config, store, tmp_path / "run"), "loss")]
     assert losses[0] == pytest.approx(math.log(store.vocab_size), abs=0.3)
     assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
 
 
-def test_compiled_mixtures_are_the_same_training(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = torch.compile  # the code that is made in the end is that of `test_compiled_training_is_the_same_training`
-    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="aot_eager_decomp_partition"))
-    losses = []
-    for compiled in (False, True):
-        config = config_of(store, layers=1, tokens=256 * 6, compile=compiled, probes=PROBES)
-        run = train(config, store, tmp_path / str(compiled))
-        losses.append([row["loss"] for row in logged(run) if "loss" in row])
-    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_progress_of_a_compiled_run_begins_after_its_first_pass(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config_of, compiled: bool
 ) -> None:
     """Else the compiler's time would count in its rate."""
     monkeypatch.setattr(torch, "compile", lambda function: function)
     told: list[tuple[str, float]] = []
-    config = config_of(store, tokens=256 * 4, micro_batch_tokens=64, compile=compiled)
+    config = config_of(tokens=256 * 4, micro_batch_tokens=64, compile=compiled)
     train(config, store, tmp_path / "run", progress=lambda what, inputs: told.append((what, inputs)))
     passes = [inputs for what, inputs in told if what == "training"]
     assert passes == ([64] * 16 if compiled else [0, *[64] * 16])
@@ -249,16 +172,10 @@ def test_progress_of_a_compiled_run_begins_after_its_first_pass(
     assert [what for what, _ in told].count("validating") >= 8  # at the beginning of each of four, and after passes
 
 
-def training_of(config: TrainedConfig, store: Store, path: Path) -> Training:
-    """A training that has not begun."""
-    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
-    return Training(run, TrainingData(config.training, store), None, lambda row: None)
-
-
-def test_bfloat16_training_is_training_under_autocast(store: Store, tmp_path: Path) -> None:
+def test_bfloat16_training_is_training_under_autocast(tmp_path: Path, config_of, training_of) -> None:
     losses = {}
     for precision in ("fp32", "bf16"):
-        training = training_of(config_of(store, precision=precision), store, tmp_path / precision)
+        training = training_of(config_of(precision=precision))
         batch, weight = training.data.batch(0, 16)
         losses[precision] = training.learner.gradients(batch, weight)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -267,77 +184,9 @@ def test_bfloat16_training_is_training_under_autocast(store: Store, tmp_path: Pa
     assert losses["fp32"] != losses["bf16"]
 
 
-def test_held_out_text_is_for_validation_alone_and_probes_are_made_of_training_text(store: Store) -> None:
-    data = TrainingData(config_of(store, probes=PROBES).training, store)
-    assert data.validation.name == "validation"
-    assert data.mixed is not None
-    assert {data.windows.split.name, data.mixed.split.name} == {"train"}
-
-
-class TestValidation:
-    """Its loss is the evaluated model's: nothing is dropped, and the run's own extension applies."""
-
-    @pytest.mark.parametrize("extension", [None, "pi:factor=4", "log-n"])
-    def test_it_is_the_evaluated_models(self, store: Store, tmp_path: Path, extension: str | None) -> None:
-        config = config_of(store)
-        config = config.model_copy(
-            update={"model": config.model.model_copy(update={"dropout": 0.5}), "extension": extension}
-        )
-        if extension == "log-n":  # it counts from the L that the run's line began with
-            origin = OriginConfig(run="before", weights_sha256="0", config_hash="0", label="RoPE", seq_len=4)
-            config = config.model_copy(update={"origin": origin})
-        plan = {None: PLAIN, "pi:factor=4": Plan(position_scale=0.25), "log-n": Plan(log_length=4)}[extension]
-        training = training_of(config, store, tmp_path)
-        with torch.no_grad():
-            for block in training.model.blocks:  # attention far from even
-                block.attention.qkv.weight.mul_(20)
-        training.model.train()
-        found = training._validate()["val_loss"]
-        assert training.model.training
-        model, split = copy.deepcopy(training.model).eval(), store.split("validation")
-        windows = validation_windows(split, 16, VALIDATION_TARGETS)
-        assert found == validation_loss(model, split, windows, plan)
-        assert extension is None or found != validation_loss(model, split, windows, PLAIN)
-
-    @pytest.mark.parametrize(("extension", "plan"), [("pi", Plan(position_scale=0.25)), ("log-n", Plan(log_length=4))])
-    def test_the_own_extension_applies_in_training_too(
-        self, store: Store, tmp_path: Path, extension: str, plan: Plan
-    ) -> None:
-        """Its factor follows from the 16 tokens of a window and the 4 that the run's line began with."""
-        origin = OriginConfig(run="before", weights_sha256="0", config_hash="0", label="RoPE", seq_len=4)
-        config = config_of(store).model_copy(update={"extension": extension, "origin": origin})
-        training = training_of(config, store, tmp_path)
-        with torch.no_grad():
-            for block in training.model.blocks:
-                block.attention.qkv.weight.mul_(20)
-        batch, weight = training.data.batch(0, 16)
-        with torch.no_grad():
-            expected, plain = (training.model.loss(batch[:, :-1], batch[:, 1:], p).item() for p in (plan, PLAIN))
-        assert training.learner.gradients(batch, weight) == pytest.approx(expected, rel=1e-6)
-        assert expected != pytest.approx(plain, rel=1e-6)
-
-
-def test_the_seed_decides_the_initial_weights(store: Store, tmp_path: Path) -> None:
-    made = {}
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        run = Run.create(tmp_path / name, config_of(store, layers=1, seed=seed), store.tokenizer_json())
-        made[name] = initial_model(run).blocks[0].attention.qkv.weight
-    assert torch.equal(made["a"], made["b"])
-    assert not torch.equal(made["a"], made["c"])
-
-
-def test_the_seed_decides_the_order_of_windows(store: Store) -> None:
-    a, b, c = (TrainingData(config_of(store, layers=1, seed=seed).training, store).windows for seed in (0, 0, 1))
-    first_a, first_b, first_c = (windows.batch(0, windows.count) for windows in (a, b, c))
-    assert np.array_equal(first_a, first_b)
-    assert not np.array_equal(first_a, first_c)
-    assert sorted(map(bytes, first_a)) == sorted(map(bytes, first_c))  # the same windows
-
-
-def test_a_bf16_run_is_validated_in_float32(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, layers=1, tokens=1024, precision="bf16")
+def test_a_bf16_run_is_validated_in_float32(store: Store, tmp_path: Path, config_of, logged) -> None:
+    config = config_of(sizes={"layers": 1}, tokens=1024, precision="bf16")
     run, data = train(config, store, tmp_path / "run"), TrainingData(config.training, store)
-    said = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["val_loss"]
     exact, rounded = (
         validation_loss(
             run.model, data.validation, data.validation_windows, precision=precision,
@@ -345,14 +194,67 @@ def test_a_bf16_run_is_validated_in_float32(store: Store, tmp_path: Path) -> Non
         )
         for precision in ("fp32", "bf16")
     )  # fmt: skip
+    said = logged(run, "val_loss")[-1]["val_loss"]
     assert said == exact
     assert said != rounded
 
 
-def test_processes_draw_other_numbers_at_every_step_and_the_same_again(store: Store) -> None:
+def test_held_out_text_is_for_validation_alone_and_probes_are_made_of_training_text(store: Store, config_of) -> None:
+    data = TrainingData(config_of(probes=PROBES).training, store)
+    assert data.validation.name == "validation"
+    assert data.mixed is not None
+    assert {data.windows.split.name, data.mixed.split.name} == {"train"}
+
+
+@pytest.mark.parametrize(
+    ("extension", "plan"), [(None, PLAIN), ("pi", Plan(position_scale=0.25)), ("log-n", Plan(log_length=4))]
+)
+def test_the_own_extension_applies_in_training_and_in_validation_where_nothing_is_dropped(
+    store: Store, config_of, training_of, extension: str | None, plan: Plan
+) -> None:
+    """Its factor follows from the 16 tokens of a window and the 4 that the run's line began with."""
+    origin = OriginConfig(run="before", weights_sha256="0", config_hash="0", label="RoPE", seq_len=4)
+    config = config_of(sizes={"dropout": 0.5}).model_copy(update={"extension": extension, "origin": origin})
+    training = training_of(config)
+    model, split = training.model.train(), store.split("validation")
+    with torch.no_grad():
+        for block in model.blocks:  # attention far from even
+            block.attention.qkv.weight.mul_(20)
+    batch, weight = training.data.batch(0, 16)
+    losses = []
+    for each in (plan, PLAIN):
+        torch.manual_seed(1)
+        losses.append(model.loss(batch[:, :-1], batch[:, 1:], each).item())
+    torch.manual_seed(1)
+    assert training.learner.gradients(batch, weight) == pytest.approx(losses[0], rel=1e-6)
+    found = training._validate()["val_loss"]
+    assert model.training
+    evaluated, windows = copy.deepcopy(model).eval(), validation_windows(split, 16, VALIDATION_TARGETS)
+    assert found == validation_loss(evaluated, split, windows, plan)
+    if extension is not None:
+        assert losses[0] != pytest.approx(losses[1], rel=1e-6)
+        assert found != validation_loss(evaluated, split, windows, PLAIN)
+
+
+def test_the_seed_decides_the_initial_weights_and_the_order_of_windows(store: Store, tmp_path: Path, config_of) -> None:
+    weights, windows = [], []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        config = config_of(sizes={"layers": 1}, seed=seed)
+        run = Run.create(tmp_path / name, config, store.tokenizer_json())
+        weights.append(initial_model(run).blocks[0].attention.qkv.weight)
+        of_run = TrainingData(config.training, store).windows
+        windows.append(of_run.batch(0, of_run.count))
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert np.array_equal(windows[0], windows[1])
+    assert not np.array_equal(windows[0], windows[2])
+    assert sorted(map(bytes, windows[0])) == sorted(map(bytes, windows[2]))  # the same windows
+
+
+def test_processes_draw_other_numbers_at_every_step_and_the_same_again(config_of) -> None:
     def drawn(seed: int, step: int, rank: int) -> float:
         learner = object.__new__(DataParallel)  # no other process is needed for its seeds
-        learner.training, learner.ranks = config_of(store, layers=1, seed=seed).training, Ranks(rank, 2)
+        learner.training, learner.ranks = config_of(seed=seed).training, Ranks(rank, 2)
         learner.begin_step(step)
         return float(torch.rand(()))
 

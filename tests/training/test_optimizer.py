@@ -1,7 +1,6 @@
 """What a step changes: Muon beside torch's, AdamW by hand, and each parameter's share of the learning rate."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,16 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate.data.store import Store
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
-from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, resolve
-from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training import optimizer
-from extrapolate.training.learner import TrainingData
-from extrapolate.training.loop import Training
 from extrapolate.training.optimizer import Muon, learning_rate, optimizer_of, orthogonal
 
 SIZES: dict[str, Any] = {
@@ -36,11 +29,15 @@ def settings(**given: Any) -> TrainingConfig:
     return TrainingConfig(seq_len=16, **given)
 
 
-def groups_of(model: Model, **given: Any) -> dict[str, dict[str, Any]]:
+def groups_in(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
     """Each parameter's group."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    optimizer = optimizer_of(model, settings(**given))
     return {names[id(p)]: group for group in optimizer.param_groups for p in group["params"]}
+
+
+def groups_of(model: Model, **given: Any) -> dict[str, dict[str, Any]]:
+    """Each parameter's group, of the optimiser of these settings."""
+    return groups_in(model, optimizer_of(model, settings(**given)))
 
 
 def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
@@ -178,26 +175,14 @@ def test_a_move_is_a_share_of_the_start_at_every_width() -> None:
         assert float((matrix - before).norm() / before.norm()) == pytest.approx(0.09, abs=0.01)
 
 
-def config_of(store: Store, **training: Any) -> TrainedConfig:
-    request = TrainingRequest(
-        pe="rope",
-        model={"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48},
-        training={"seq_len": 16, "tokens": 8192, "batch_tokens": 256, "precision": "fp32", **training},
-    )
-    return resolve(request, store)[0]
-
-
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_steps_have_every_setting_of_the_run(word_store: Store, tmp_path: Path, optimizer: str) -> None:
+def test_steps_have_every_setting_of_the_run(config_of, training_of, optimizer: str) -> None:
     """Three steps by hand, in float64, from the gradients that the optimiser was given: clipped, and no others."""
     clip, beta1, beta2, decay = 0.05, 0.6, 0.7, 0.4
-    config = config_of(
-        word_store, optimizer=optimizer, lr=0.01, clip=clip, beta1=beta1, beta2=beta2, weight_decay=decay
-    )
-    run = Run.create(tmp_path, config, (word_store.path / "tokenizer.json").read_bytes())
-    training = Training(run, TrainingData(config.training, word_store), None, lambda row: None)
+    config = config_of(optimizer=optimizer, lr=0.01, clip=clip, beta1=beta1, beta2=beta2, weight_decay=decay)
+    training = training_of(config)
     parameters = dict(training.model.named_parameters())
-    rates = {name: group["rate"] for name, group in groups_of_training(training).items()}
+    rates = {name: group["rate"] for name, group in groups_in(training.model, training.optimizer).items()}
     expected = {name: p.detach().double() for name, p in parameters.items()}
     mean, square = ({name: torch.zeros_like(p) for name, p in expected.items()} for _ in range(2))
     gradients: list[dict[str, Tensor]] = []
@@ -232,9 +217,3 @@ def test_steps_have_every_setting_of_the_run(word_store: Store, tmp_path: Path, 
             expected[name] -= lr * rates[name] * (mean[name] / bias1) / ((square[name] / bias2).sqrt() + 1e-8)
     for name, p in parameters.items():
         torch.testing.assert_close(p.detach().double(), expected[name], rtol=1e-4, atol=1e-5)
-
-
-def groups_of_training(training: Training) -> dict[str, dict[str, Any]]:
-    """Each parameter's group, of the optimiser that a training has."""
-    names = {id(parameter): name for name, parameter in training.model.named_parameters()}
-    return {names[id(p)]: group for group in training.optimizer.param_groups for p in group["params"]}

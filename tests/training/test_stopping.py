@@ -5,55 +5,35 @@ import math
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate.data.build import StoreSettings, build_store
-from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.machine.interrupts import Interrupted, stop_requests
 from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
-from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training, train
 
 STEP = 128  # tokens of a step
+SMALL = {"width": 16, "layers": 1, "heads": 1, "ff_width": 16}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "stone", "river", "cloud"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 200))) for i in range(8)]
-    settings = StoreSettings(source="words", vocab_size=270, min_heldout_tokens=100)
-    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
+@pytest.fixture
+def of_steps(config_of) -> Callable[..., TrainedConfig]:
+    """Makes the configuration of a run of some steps."""
+    return lambda steps, **training: config_of("none", SMALL, tokens=steps * STEP, batch_tokens=STEP, **training)
 
 
-def logged(run: Run) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl."""
-    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-
-
-def config_of(store: Store, steps: int, pe: str = "none", **training: Any) -> TrainedConfig:
-    request = TrainingRequest(
-        pe=pe,
-        model={"width": 16, "layers": 1, "heads": 1, "head_dim": 16, "ff_width": 16},
-        training={"seq_len": 16, "tokens": steps * STEP, "batch_tokens": STEP, "precision": "fp32", **training},
-    )
-    return resolve(request, store)[0]
-
-
-def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, 1)
+def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path, of_steps) -> None:
+    config = of_steps(1)
     train(config, store, tmp_path / "project/one")
     with pytest.raises(UserError, match=r"project/one/two lies in the run .*project/one, .*: choose another `out`"):
         train(config, store, tmp_path / "project/one/two")
@@ -62,47 +42,42 @@ def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path
     assert train(config, store, tmp_path / "project/two").finished
 
 
-def begun(config: TrainedConfig, store: Store, path: Path) -> Training:
-    run = Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
-    return Training(run, TrainingData(config.training, store), None, lambda row: None)
-
-
 @pytest.mark.parametrize(
     ("steps", "validated"), [(1, [1]), (7, [1, 2, 3, 4, 5, 6, 7]), (25, [3, 5, 8, 10, 13, 15, 18, 20, 23, 25])]
 )
 def test_ten_validations_spread_over_a_run_the_last_at_its_end(
-    store: Store, tmp_path: Path, steps: int, validated: list[int]
+    store: Store, tmp_path: Path, steps: int, validated: list[int], of_steps, logged
 ) -> None:
     reported: list[dict[str, Any]] = []
-    run = train(config_of(store, steps), store, tmp_path / "run", report=reported.append)
-    assert [row["step"] for row in logged(run) if "val_loss" in row] == validated
+    run = train(of_steps(steps), store, tmp_path / "run", report=reported.append)
+    assert [row["step"] for row in logged(run, "val_loss")] == validated
     assert reported == logged(run)
     assert not (run.path / "state.safetensors").exists()
 
 
-def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: Path, monkeypatch) -> None:
+def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: Path, monkeypatch, of_steps) -> None:
     saved = []
     save = Training._save
     monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step) or save(self))
-    run = train(config_of(store, 10), store, tmp_path / "run", save_every=300, keep_every=300)
+    run = train(of_steps(10), store, tmp_path / "run", save_every=300, keep_every=300)
     # 300, 600, 900 and 1200 of 1280 tokens are passed after 3, 5, 8 and 10 steps of 128; the last is the end.
     assert saved == [3, 5, 8]
     assert [c.step for c in run.checkpoints("all")] == [3, 5, 8, 10]
     assert [c.tokens for c in run.checkpoints("all")] == [384, 640, 1024, 1280]
 
 
-def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch) -> None:
+def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch, of_steps) -> None:
     saved = []
     monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step))
-    train(config_of(store, 4), store, tmp_path / "fast")
+    train(of_steps(4), store, tmp_path / "fast")
     assert saved == []
     monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)
-    train(config_of(store, 4), store, tmp_path / "slow")
+    train(of_steps(4), store, tmp_path / "slow")
     assert saved == [1, 2, 3]
 
 
-def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tmp_path: Path) -> None:
-    config = config_of(store, 6)
+def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tmp_path: Path, of_steps, logged) -> None:
+    config = of_steps(6)
     whole = train(config, store, tmp_path / "whole")
 
     def stop(row: dict[str, Any]) -> None:
@@ -114,7 +89,7 @@ def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tm
     assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 3
     resumed = train(config, store, tmp_path / "cut", resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
-    assert [row["step"] for row in logged(resumed) if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in logged(resumed, "loss")] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_second_request_to_stop_is_not_waited_for() -> None:
@@ -142,8 +117,10 @@ def test_in_another_thread_nothing_is_listened_to() -> None:
     assert seen == [([], True)]
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(store: Store, tmp_path: Path) -> None:
-    training = begun(config_of(store, 5), store, tmp_path / "run")
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(
+    store: Store, tmp_path: Path, of_steps, training_of
+) -> None:
+    training = training_of(of_steps(5))
     training._step()
     with torch.no_grad():
         training.model.head.weight.fill_(math.nan)
@@ -152,15 +129,19 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(store: Store, tmp_
     assert training.step == 1
 
 
-def test_a_finite_loss_whose_gradient_is_not_ends_the_run_too(store: Store, tmp_path: Path, monkeypatch) -> None:
-    training = begun(config_of(store, 5), store, tmp_path / "run")
+def test_a_finite_loss_whose_gradient_is_not_ends_the_run_too(
+    store: Store, tmp_path: Path, monkeypatch, of_steps, training_of
+) -> None:
+    training = training_of(of_steps(5))
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(math.inf))
     with pytest.raises(RuntimeError, match="gradient's norm inf at step 1"):
         training._step()
 
 
-def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store, tmp_path: Path) -> None:
-    config, path = config_of(store, 4), tmp_path / "run"
+def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(
+    store: Store, tmp_path: Path, of_steps, logged
+) -> None:
+    config, path = of_steps(4), tmp_path / "run"
     run = train(config, store, path)
     rows, weights = logged(run), run.checkpoints("last")[0].sha256
     with pytest.raises(
@@ -168,21 +149,21 @@ def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(store: Store,
     ):
         train(config, store, path)
     with pytest.raises(ValueError, match=r"another configuration \(.*lr.*\); give the settings that it was started"):
-        train(config_of(store, 4, lr=0.5), store, path, resume=True)
+        train(of_steps(4, lr=0.5), store, path, resume=True)
     again = train(config, store, path, resume=True)
     assert (logged(again), again.checkpoints("last")[0].sha256) == (rows, weights)
 
 
-def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path) -> None:
-    config, path = config_of(store, 3), tmp_path / "run"
-    Run.create(path, config, (store.path / "tokenizer.json").read_bytes())
+def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path, of_steps, logged) -> None:
+    config, path = of_steps(3), tmp_path / "run"
+    Run.create(path, config, store.tokenizer_json())
     (path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
     run = train(config, store, path)
-    assert [row["step"] for row in logged(run) if "loss" in row] == [1, 2, 3]
+    assert [row["step"] for row in logged(run, "loss")] == [1, 2, 3]
 
 
-def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path) -> None:
-    training = begun(config_of(store, 5), store, tmp_path / "run")
+def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path, of_steps, training_of) -> None:
+    training = training_of(of_steps(5))
     training._step()
     training._save()
     path = tmp_path / "run" / "state.safetensors"
@@ -201,9 +182,9 @@ def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path) -> No
             Training(training.run, training.data, None, lambda row: None)
 
 
-def test_a_step_says_what_it_did(store: Store, tmp_path: Path) -> None:
+def test_a_step_says_what_it_did(store: Store, tmp_path: Path, of_steps, training_of) -> None:
     """The gradient's norm before it is clipped, the rate of the step, the inputs a second; and nothing is left over."""
-    training = begun(config_of(store, 5, clip=1e-3, warmup_ratio=0.0), store, tmp_path / "run")
+    training = training_of(of_steps(5, clip=1e-3, warmup_ratio=0.0))
     batch, weight = training.data.batch(0, 8)
     loss = training.learner.gradients(batch, weight)
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in training.model.parameters()))
@@ -217,8 +198,8 @@ def test_a_step_says_what_it_did(store: Store, tmp_path: Path) -> None:
     assert all(p.grad is None for p in training.model.parameters())
 
 
-def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path) -> None:
-    training = begun(config_of(store, 5), store, tmp_path / "run")
+def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path, of_steps, training_of) -> None:
+    training = training_of(of_steps(5))
     asked = []
     batch = training.data.batch
     training.data.batch = lambda first, size: asked.append((first, size)) or batch(first, size)
@@ -227,9 +208,9 @@ def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path) -> N
     assert asked == [(0, 8), (8, 8)]
 
 
-def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path) -> None:
+def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path, of_steps) -> None:
     """After the final weights, and before its state was removed; or while it wrote a checkpoint that is kept."""
-    config, path = config_of(store, 2), tmp_path / "run"
+    config, path = of_steps(2), tmp_path / "run"
     train(config, store, path, keep_every=STEP)
     whole = sorted(path.rglob("*"))
     left = [path / "state.safetensors", path / "checkpoints/.step-00000001.safetensors.1.partial"]

@@ -26,14 +26,14 @@ class Fields:
         return value
 
     def number(self, name: str, usual: float | None = None) -> float:
-        """A field's positive number, `usual` where it is missing. Raises UserError if it is none."""
+        """A field's positive number, `usual` if it is missing. Raises UserError if it is none."""
         value = usual if self.values.get(name) is None else self.values[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3.4e38:
             raise self.error(f"{name} is {short(value)}, not a positive number")
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """Whether a field is true, which it is not where it is missing. Raises UserError if it is neither."""
+        """Whether a field is true; a missing one is not. Raises UserError if it is neither true nor false."""
         value = self.values.get(name)
         if value not in (None, False, True):
             raise self.error(f"{name} is {short(value)}, neither true nor false")
@@ -63,7 +63,7 @@ GEMMA, GEMMA2, GEMMA3 = (f"{name}ForCausalLM" for name in ("Gemma", "Gemma2", "G
 class Architecture:
     """What a class computes that no field of its configuration says.
 
-    defaults: what fields that it leaves out stand for, where that is not the same for all. activation: the field that
+    defaults: the values of fields that it leaves out, if they are not the same for all. activation: the field that
     names the activation. of_layers: whether layer_types says what each layer sees. qk_norm: whether queries and keys
     are normalised. qkv_bias: whether they and values have biases; None: as attention_bias says. partial: whether
     partial_rotary_factor counts. pairing: of rotated channels. one_more: whether norms multiply by one more than their
@@ -134,7 +134,7 @@ ARCHITECTURES = {
 # Classes for text and pictures, of which the part for text is read: its class.
 TEXT_OF = {"Gemma3ForConditionalGeneration": GEMMA3}
 TEXT = "language_model."  # what the names of its weights begin with
-# Fields that mean another model where they have another value; left out, they have the first.
+# Fields that mean another model if they have another value; left out, they have the first.
 ONLY: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),

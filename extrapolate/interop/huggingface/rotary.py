@@ -63,11 +63,11 @@ def kinds_of(config: Fields) -> LayerKinds:
 
 
 def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
-    """The kinds of the layers of a completed configuration; None where no encoding here has such layers.
+    """The kinds of the layers of a completed configuration; None if no encoding here has such layers.
 
     SmolLM3's no_rope_layers has a 0 for each layer without rotation; by default each `no_rope_layer_interval`-th is
     one. layer_types says which layers see the last `sliding_window` keys alone. Raises TypeError, ValueError or
-    ArithmeticError where a field is no list, or no number.
+    ArithmeticError if a field is no list, or no number.
     """
     name = config["architecture"]
     rotates = [True] * layers
@@ -90,7 +90,7 @@ def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
 
 
 def _sliding(config: Mapping[str, Any], rotates: Sequence[bool]) -> list[bool | None]:
-    """Which layers have the window, where layer_types does not say it."""
+    """Which layers have the window if layer_types does not say it."""
     name, layers = config["architecture"], range(len(rotates))
     if name == SMOLLM3:
         return [not rotated for rotated in rotates]
@@ -172,7 +172,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
             unrotated_scale = 1 / LongRoPE(factor=factor).logit_scale(length, length)
     if (pairing := architecture_of(config).pairing) != "half":
         arguments["pairing"] = pairing
-    parts = [] if scaling is None or encoding == "none" else [scaling]  # where nothing rotates, nothing is scaled
+    parts = [] if scaling is None or encoding == "none" else [scaling]  # if nothing rotates, nothing is scaled
     if kinds.window is not None:
         parts.append(specs.spell("window", {"size": kinds.window}))
     extension = recipes.parse(" + ".join(parts)).text if parts else None
@@ -180,7 +180,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
 
 
 def _ropes(config: Fields, kinds: LayerKinds) -> tuple[Fields, Fields]:
-    """What the configuration says of the rotation, and of that in layers with a window where others have none."""
+    """The rotation's configuration, and that of layers with a window if others have none."""
     said, scaling = (config.values.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", said), ("rope_scaling", scaling)):
         if not isinstance(value, dict):

@@ -11,7 +11,7 @@ from extrapolate.interop.huggingface.rotary import rotary_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import ModelConfig
 
-# What norms of a layer are called here and there; where there are some after attention and feed-forward, too.
+# The names of a layer's norms here and there; the second, if there are some after attention and feed-forward, too.
 _NORMS = {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"}
 _POST_NORMS = {
     "attention_post_norm": "post_attention_layernorm",

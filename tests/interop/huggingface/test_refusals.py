@@ -16,9 +16,6 @@ YARN = ORIGINAL | {"rope_type": "yarn", "factor": 4.0}
 LONGROPE = ORIGINAL | {"rope_type": "longrope", "long_factor": [1, 1.5, 2, 3, 4, 4, 4, 5.5], "short_factor": [1.1] * 8}
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
-NOPE_LAYERS: dict[str, Any] = {"num_hidden_layers": 4, "pad_token_id": None}
-
-
 LLAMA3 = ORIGINAL | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
@@ -72,23 +69,19 @@ def test_what_cannot_be_reproduced_is_refused(saved, changes: dict[str, Any], wo
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"no_rope_layers": [0, 1, 1, 0]}, r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such layers"),
-        ({"no_rope_layers": 5}, "no_rope_layers is 5"),
-        ({"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]}, "yarn, and some layers have no rotation"),
-    ],
-)
-def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any], words: str) -> None:
-    checkpoint = saved("SmolLM3", **NOPE_LAYERS)
-    checkpoint.rewrite(**changes)
-    with pytest.raises(UserError, match=words):
-        checkpoint.ours(torch.zeros(1, 4, dtype=torch.long))
-
-
-@pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [
+        (
+            "SmolLM3",
+            {"no_rope_layers": [0, 1, 1, 0]},
+            r"no_rope_layers is \[0, 1, 1, 0\], .* no encoding here has such",
+        ),
+        ("SmolLM3", {"no_rope_layers": 5}, "no_rope_layers is 5"),
+        (
+            "SmolLM3",
+            {"rope_parameters": YARN, "no_rope_layers": [1, 0, 1, 0]},
+            "yarn, and some layers have no rotation",
+        ),
         ("Gemma2", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, which this project's decoder"),
         ("Gemma2", {"attn_logit_softcapping": ...}, "attn_logit_softcapping is 50.0"),
         ("Gemma2", {"rope_parameters": LLAMA3, "layer_types": MIXED}, "llama3, and some layers have a window"),
@@ -118,7 +111,8 @@ def test_layers_that_no_encoding_has_are_refused(saved, changes: dict[str, Any],
 )
 def test_what_some_architectures_have_is_refused_by_name(saved, kind: str, changes: dict[str, Any], words: str) -> None:
     more = {"final_logit_softcapping": None, "attn_logit_softcapping": None} if kind == "Gemma2" else {}
-    checkpoint = saved(kind, pad_token_id=None, num_hidden_layers=3 if "Gemma" in kind else 2, head_dim=16, **more)
+    layers = {"SmolLM3": 4, "Gemma2": 3, "Gemma3Text": 3}.get(kind, 2)
+    checkpoint = saved(kind, pad_token_id=None, num_hidden_layers=layers, head_dim=16, **more)
     if kind == "Gemma3Text":
         checkpoint.rewrite(layer_types=MIXED)
     checkpoint.rewrite(**changes)
