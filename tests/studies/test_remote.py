@@ -1,6 +1,6 @@
 """Cells of machines that share no folder: what is sent, what comes back, and runs written whole or not at all."""
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,8 @@ from extrapolate.runs import trust
 from extrapolate.runs.run import file_sha256
 from extrapolate.studies import remote
 
-STUDY = """
-[base]
-data = "{store}"
-seq_len = 16
-tokens = 2048
-batch_tokens = 512
-layers = 1
-precision = "fp32"
-compile = false
-[axes]
-encoding = ["mine.py:Mine"]
-lr = [1e-3, 3e-3]
-[[fine_tune]]
-name = "long"
-tokens = 1024
-[evaluate]
-factors = [1]
-protocols = ["windows"]
-max_targets = 512
-"""
+AXES = '[axes]\nencoding = ["mine.py:Mine"{more}]\n'
+RATES = 'lr = [1e-3, 3e-3]\n[[fine_tune]]\nname = "long"\ntokens = 512\n'
 MINE = """
 import torch
 from extrapolate.encodings.base import Encoding
@@ -44,18 +26,20 @@ class Mine(Encoding):
 
 
 @pytest.fixture
-def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
-    monkeypatch.chdir(tmp_path)
-    mine = Path("mine.py")
-    mine.write_text(MINE)
-    trust.allow(file_sha256(mine), mine)
-    file = Path("study.toml")
-    file.write_text(STUDY.format(store=store))
-    return file
+def study(small, elsewhere: None) -> Callable[..., Path]:
+    """Writes a study of the user's own encoding, and of more."""
+
+    def write(more: str = "", encodings: str = "") -> Path:
+        file = small(AXES.format(more=encodings) + more)
+        Path("mine.py").write_text(MINE)
+        trust.allow(file_sha256(Path("mine.py")), Path("mine.py"))
+        return file
+
+    return write
 
 
-def test_trainings_evaluations_and_what_continues_them_come_back(study: Path, store: Path) -> None:
-    done = xt.sweep(study, "out", engine="ray", gather="return")
+def test_trainings_evaluations_and_what_continues_them_come_back(study, store: Path) -> None:
+    done = xt.sweep(study(RATES), "out", engine="ray", gather="return")
     assert not done.failed
     best = f"mine-Mine-lr{done.learning_rates['Learning rate'][done.learning_rates['Taken'] != ''].item():g}-s0"
     assert {run.name for run in done.runs} == {best, f"{best}+long"}
@@ -63,11 +47,14 @@ def test_trainings_evaluations_and_what_continues_them_come_back(study: Path, st
     assert xt.load(f"out/runs/{best}").trained.data.path == str(store.resolve())
     assert not list(Path("out").rglob("*.partial"))
     before = {path: path.stat().st_mtime_ns for path in Path("out/runs").rglob("*") if path.is_file()}
-    xt.sweep(study, "out", engine="ray", gather="return")
+    xt.sweep("study.toml", "out", engine="ray", gather="return")
     assert {path: path.stat().st_mtime_ns for path in Path("out/runs").rglob("*") if path.is_file()} == before
 
 
-def test_a_run_is_written_whole_or_not_at_all(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_written_whole_or_not_at_all_and_does_not_stop_the_others(
+    study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For one there is no room at first; where the other's folder should be is a file."""
     whole = remote._write
 
     def write(content: Any, folder: Path) -> None:
@@ -76,33 +63,28 @@ def test_a_run_is_written_whole_or_not_at_all(study: Path, monkeypatch: pytest.M
             raise OSError(28, "No space left on device", "a")
         whole(content, folder)
 
-    monkeypatch.setattr(remote, "_write", write)
-    study.write_text(re.sub(r"lr =.*\n|\[\[fine_tune\]\]\n.*\n.*\n", "", study.read_text()))
-    done = xt.sweep(study, "out", engine="ray", gather="return")
-    assert done.failed == {"mine-Mine-s0": "No space left on device (a)"}
-    assert not list(Path("out/runs").iterdir())
-    monkeypatch.setattr(remote, "_write", whole)
-    assert not xt.sweep(study, "out", engine="ray", gather="return").failed
-
-
-def test_a_file_that_could_not_have_the_same_name_there_is_refused(study: Path, tmp_path: Path) -> None:
-    study.write_text(study.read_text().replace("mine.py:", f"{tmp_path}/mine.py:"))
-    with pytest.raises(UserError, match="name it from the folder that you are in"):
-        xt.sweep(study, "out", engine="ray", gather="return")
-
-
-def test_returning_is_for_ray(study: Path) -> None:
-    with pytest.raises(UserError, match="with the engine ray there are folder, return"):
-        xt.sweep(study, "out", gather="return")
-
-
-def test_a_run_that_cannot_be_kept_does_not_stop_the_others(study: Path) -> None:
-    """A file is where its folder should be."""
-    few = re.sub(r"lr =.*\n|\[\[fine_tune\]\]\n.*\n.*\n", "", study.read_text())
-    study.write_text(few.replace('"mine.py:Mine"', '"mine.py:Mine", "rope"'))
+    file = study(encodings=', "rope"')
     Path("out/runs").mkdir(parents=True)
     Path("out/runs/rope-s0").write_text("in the way")
-    done = xt.sweep(study, "out", engine="ray", gather="return")
+    monkeypatch.setattr(remote, "_write", write)
+    failed = xt.sweep(file, "out", engine="ray", gather="return").failed
+    assert failed.keys() == {"mine-Mine-s0", "rope-s0"}
+    assert failed["mine-Mine-s0"] == "No space left on device (a)"
+    assert [path.name for path in Path("out/runs").iterdir()] == ["rope-s0"]
+    monkeypatch.setattr(remote, "_write", whole)
+    done = xt.sweep(file, "out", engine="ray", gather="return")
     assert list(done.failed) == ["rope-s0"]
     assert "is a file, not a folder" in done.failed["rope-s0"]
     assert [run.name for run in done.runs] == ["mine-Mine-s0"]
+
+
+def test_a_file_that_could_not_have_the_same_name_there_is_refused(study, tmp_path: Path) -> None:
+    file = study()
+    file.write_text(file.read_text().replace("mine.py:", f"{tmp_path}/mine.py:"))
+    with pytest.raises(UserError, match="name it from the folder that you are in"):
+        xt.sweep(file, "out", engine="ray", gather="return")
+
+
+def test_returning_is_for_ray(study) -> None:
+    with pytest.raises(UserError, match="with the engine ray there are folder, return"):
+        xt.sweep(study(), "out", gather="return")

@@ -62,14 +62,6 @@ def test_a_search_for_the_learning_rate(tmp_path: Path) -> None:
     assert not read(tmp_path, GOOD).beyond
 
 
-def test_places_are_lines() -> None:
-    lines = places(GOOD)
-    assert lines["base", "tokens"] == 4
-    assert lines["exclude", 0, "seed"] == 12
-    assert lines["fine_tune", 0, "of"] == 19
-    assert lines["evaluate",] == 23
-
-
 WRITTEN = """\
 title.note = "x = [1"          # a comment with = and [
 base = {seq_len = 16, tokens = 4096}

@@ -1,15 +1,18 @@
 """What can be done when: trainings, the choice of a learning rate, what continues, evaluations."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from extrapolate.machine.children import Child
 from extrapolate.progress import QUIET
 from extrapolate.studies import state
-from extrapolate.studies.cells import cells_of
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.local import Running, _settled
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
@@ -38,19 +41,22 @@ PARTLY = '[axes]\nencoding = ["alibi"]\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n
 PRESET_LR = 3e-3
 
 
+@dataclass(frozen=True)
+class Ready:
+    """As much of a resolved cell as is asked for."""
+
+    cell: Cell
+    name: str
+    lr: float
+    evaluation_inputs: ClassVar[int] = 60
+    config: ClassVar[Any] = SimpleNamespace(training=SimpleNamespace(tokens=100))
+    own_extension: None = None
+
+
 def made(tmp_path: Path, losses: dict[str, float], study: str = STUDY) -> Tasks:
     file = tmp_path / "study.toml"
     file.write_text(study)
-    cells = [
-        SimpleNamespace(
-            cell=cell,
-            name=cell.name,
-            lr=cell.settings.get("lr", PRESET_LR),
-            evaluation_inputs=60,
-            config=SimpleNamespace(training=SimpleNamespace(tokens=100)),
-        )
-        for cell in cells_of(read_study(file))
-    ]
+    cells = [Ready(cell, cell.name, cell.settings.get("lr", PRESET_LR)) for cell in cells_of(read_study(file))]
     return Tasks(cast(list[Resolved], cells), lambda cell: losses[cell.name])
 
 
@@ -173,6 +179,20 @@ def test_an_evaluation_follows_at_once_where_no_rate_is_chosen(tmp_path: Path) -
     tasks.settle(tasks.in_turn(alibi), Ended(1, failed="no memory"))
     assert alibi in tasks.done
     assert tasks.failed == {Task("evaluate", alibi.cell): "no memory"}
+
+
+def test_a_process_that_is_killed_after_the_training_leaves_the_evaluation_to_another(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {"alibi-s0": 2.0}, '[axes]\nencoding = ["alibi"]\n')
+
+    def send(work: object) -> None:
+        raise RuntimeError("the process of a cell ended by itself (SIGKILL)")
+
+    child = cast(Child, SimpleNamespace(receive=lambda: Ended(1), send=send))
+    running = Running(Task("train", "alibi-s0"), child, slot=0)
+    assert _settled(running, tasks, tmp_path, alone=True)
+    assert running.over
+    assert tasks.ready() == [Task("evaluate", "alibi-s0")]
+    assert not tasks.failed
 
 
 def test_a_share_is_a_cell_where_no_rate_is_chosen(tmp_path: Path) -> None:
