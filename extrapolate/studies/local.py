@@ -4,42 +4,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
 from extrapolate.studies.cores import Share, core_shares
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Told, Work, serve
+from extrapolate.studies.worker import Work, serve
 
 LOOK_EVERY_S = 1.0
 
 
 @dataclass
 class Running:
-    """A task under way: its process, the cores that it has, and what it told last. over: the process does no more."""
+    """A task under way. share: how much of it is done, 0 to 1, None until its process has said so. over: the process
+    does no more."""
 
     task: Task
     child: Child
     slot: int
-    told: Told | None = None
+    share: float | None = None
     over: bool = False
 
 
-class UnderWay(Protocol):
-    """A task that is being done."""
-
-    @property
-    def task(self) -> Task:
-        """Which."""
-
-    @property
-    def told(self) -> Told | None:
-        """How far it is, as far as that is known."""
-
-
-Watch = Callable[[Sequence[UnderWay]], None]
+# Called with the tasks under way, and the share of each that is done, None if it is not known.
+Watch = Callable[[Sequence[tuple[Task, float | None]]], None]
 
 
 def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
@@ -60,7 +49,7 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
                 running.append(Running(task, child, slot))
             if not running:
                 return
-            watch(running)
+            watch([(one.task, one.share) for one in running])
             heard = wait([one.child.connection for one in running], LOOK_EVERY_S)
             for one in [one for one in running if one.child.connection in heard]:
                 if _settled(one, tasks, folder, jobs == 1):
@@ -115,8 +104,8 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
         one.over = True
         tasks.fail(one.task, reason_of(error))
     else:
-        if isinstance(heard, Told):
-            one.told = heard
+        if isinstance(heard, float):
+            one.share = heard
             return False
         tasks.settle((one.task,), heard)
         further = Task("evaluate", one.task.cell)
@@ -126,6 +115,6 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
             except (RuntimeError, OSError):  # it was killed meanwhile: another process does the evaluation
                 one.over = True
                 return True
-            one.task, one.told = further, None
+            one.task, one.share = further, None
             return False
     return True

@@ -7,8 +7,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -52,23 +51,16 @@ class Cost:
 
 def measure(cell: Resolved, jobs: int) -> Cost:
     """The cell's cost where so many jobs run at once, each with its share of the cores."""
-    children: list[Child] = []
     recipe = cell.own_extension  # a user's own class is in no module that a process could import: it reads the file
     own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
-    try:
+    children: list[Child] = []
+    with contextlib.ExitStack() as ended:
         for share in core_shares(jobs):
-            child = Child(serve, f"the measurement of {cell.name}", share.environment())
+            child = ended.enter_context(Child(serve, f"the measurement of {cell.name}", share.environment()))
             children.append(child)
             child.send((share, replace(cell, own_extension=None), own, time.time()))
-        costs: Sequence[Cost] = [child.receive() for child in children]
-    finally:
-        for child in children:
-            child.end()
-    return Cost(*(statistics.fmean(values) for values in zip(*map(_values, costs), strict=True)))
-
-
-def _values(cost: Cost) -> tuple[float, ...]:
-    return cost.start_s, cost.compile_s, cost.step_s, cost.input_s, cost.peak_mib
+        costs = [astuple(child.receive()) for child in children]
+    return Cost(*map(statistics.fmean, zip(*costs, strict=True)))
 
 
 def serve(connection: Connection) -> None:

@@ -43,14 +43,6 @@ class Choice:
         return min((rate for rate in rates if rate > max(self.losses)), default=None) if self.edge else None
 
 
-def grouped(cells: Iterable[Cell]) -> dict[tuple[tuple[str, str], ...], list[Cell]]:
-    """Cells that are one model but for learning rate and seed."""
-    found: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(cell.group, []).append(cell)
-    return found
-
-
 def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:
     """rates: learning rates by the cells' names; losses: validation losses, None where the training failed."""
     by_rate: dict[float, list[float | None]] = {}

@@ -17,7 +17,7 @@ from extrapolate.studies.remote import Returned, contents, keep, named_files, pe
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
-from extrapolate.studies.worker import Told, Work, perform_all
+from extrapolate.studies.worker import Work, perform_all
 
 RETRIES = 3  # of a cell whose worker died: in a shared folder it goes on from its last saved state
 GATHER = ("folder", "return")
@@ -37,14 +37,15 @@ class Running:
         return self.tasks[0]
 
     @property
-    def told(self) -> Told | None:
-        """How far it is, by the run's log: only trainings write one as they go on, and only into a shared folder."""
+    def share(self) -> float | None:
+        """How much of it is done, by the run's log: only trainings write one, and only into a shared folder."""
         log = self.path / LOG
         if self.task.kind != "train" or not log.is_file():
             return None
         with contextlib.suppress(ValueError, IndexError, KeyError, OSError):  # a line may be half written
-            lines = log.read_text(encoding="utf-8").splitlines()
-            return Told("training", float(json.loads(lines[-1])["tokens"]), tokens_due(self.path), "")
+            tokens = float(json.loads(log.read_text(encoding="utf-8").splitlines()[-1])["tokens"])
+            due = tokens_due(self.path)
+            return tokens / due if due else 0.0
         return None
 
 
@@ -87,7 +88,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
                 running[start(works, cell)] = Running(in_turn, cell.path)
             if not running:
                 return
-            watch(list(running.values()))
+            watch([(one.task, one.share) for one in running.values()])
             ended, _ = ray.wait(list(running), timeout=LOOK_EVERY_S)
             for reference in ended:
                 one = running.pop(reference)

@@ -69,14 +69,6 @@ class Resolved:
         return self.config.training.lr
 
 
-def request_of(cell: Cell, study: Study) -> TrainingRequest:
-    """What `train` is asked for; of a cell that continues another, only what its own table names."""
-    settings = cell.settings
-    if cell.continues is not None:
-        settings = study.fine_tunings[int(cell.place[1])].settings
-    return TrainingRequest.of(settings)
-
-
 def resolve_cells(
     study: Study, cells: Sequence[Cell], stores: Mapping[str | None, Store], runs: Path
 ) -> list[Resolved]:
@@ -89,7 +81,9 @@ def resolve_cells(
     _check_recipes(study)
     for cell in cells:
         store = stores[cell.settings.get("data")]
-        request = request_of(cell, study)
+        # Of a cell that continues another, its own table alone: the rest is that of the run.
+        named = cell.settings if cell.continues is None else study.fine_tunings[int(cell.place[1])].settings
+        request = TrainingRequest.of(named)
         own: Recipe | None = None
         try:
             if cell.continues is None:

@@ -26,7 +26,6 @@ from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.cores import core_shares
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
-from extrapolate.studies.local import UnderWay
 from extrapolate.studies.locks import turn
 from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
@@ -259,17 +258,16 @@ class _Screen:
     def __init__(self, tasks: Tasks, display: Display) -> None:
         self.tasks, self.display = tasks, display
 
-    def show(self, running: Sequence[UnderWay]) -> None:
+    def show(self, running: Sequence[tuple[Task, float | None]]) -> None:
         tasks = self.tasks
-        if not tasks.done and all(one.told is None for one in running):
+        if not tasks.done and all(share is None for _, share in running):
             return  # processes start: a rate that begins here says nothing of the work
         costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
         done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
-        for one in running:
-            share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
-            done += share * costs.get(one.task, 0.0)
-            parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
+        for task, share in running:
+            done += (share or 0.0) * costs.get(task, 0.0)
+            parts.append(f"{task.kind} {task.cell} {share or 0.0:.0%}")
         tried = list(filter(tasks.tried, tasks.cells))
         finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
         note = f"{finished} of {len(tried)} cells done"

@@ -195,5 +195,8 @@ def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved
 
 def _with_rates(cells: Mapping[str, Resolved]) -> list[list[Cell]]:
     """Groups of cells that differ in learning rate and seed alone, where there are several rates."""
-    groups = rates.grouped(cell.cell for cell in cells.values() if cell.cell.continues is None).values()
-    return [group for group in groups if len({cells[cell.name].lr for cell in group}) > 1]
+    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for one in cells.values():
+        if one.cell.continues is None:
+            groups.setdefault(one.cell.group, []).append(one.cell)
+    return [group for group in groups.values() if len({cells[cell.name].lr for cell in group}) > 1]

@@ -4,7 +4,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -22,20 +22,9 @@ from extrapolate.studies.tasks import Ended, Task
 EVERY_S = 0.2  # between two messages on progress
 
 
-@dataclass(frozen=True)
-class Told:
-    """How far a task is: so much of the total, tokens, and a note."""
-
-    what: str
-    done: float
-    total: float | None
-    note: str
-
-
-Tell = Callable[[Told], None]
-
-
-Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perform`, but for the last
+Tell = Callable[[float], None]
+# The arguments of `perform`, but for the last two.
+Work = tuple[Task, Resolved, Path, Path | None, bool]
 
 
 def perform(
@@ -87,13 +76,13 @@ def perform_all(works: Sequence[Work]) -> Ended:
 
 
 class Reporter:
-    """Progress that is told to the process that started this one."""
+    """Progress that is sent to the process that started this one: the share of the task that is done, 0 to 1."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
 
     def say(self, message: str) -> None:
-        """Nothing: a study has many runs, and says of each how far it is."""
+        """Nothing: a study shows how far each of its many runs is."""
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
         """A piece of work begins."""
@@ -113,7 +102,7 @@ class _Sent:
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
         if time.monotonic() - self.last >= EVERY_S or done == total:
             self.last = time.monotonic()
-            self.tell(Told(what, done, total, note))
+            self.tell(done / total if total else 0.0)
 
 
 def serve(connection: Connection) -> None:
@@ -122,7 +111,7 @@ def serve(connection: Connection) -> None:
     with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
         while True:
             task, cell, folder, parent, alone = connection.recv()
-            reporter = Reporter(lambda told: reply(connection, told))
+            reporter = Reporter(lambda share: reply(connection, share))
             warnings: list[str] = []
             diverged = perform(task, cell, folder, parent, alone, reporter, warnings.append)
             gc.collect()  # models refer to themselves, and another one comes

@@ -138,12 +138,18 @@ def splits(documents: list[Document], tokenizer: str, out: Path, **changed: bool
     return {name: split for split in SPLITS for name in store.split(split).ids}, store
 
 
-def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
-    split_of, store = splits(documents, tokenizer, tmp_path / "store")
-    before, plain = splits(documents, tokenizer, tmp_path / "plain", dedup=False)
+def test_they_are_kept_together_and_forms_are_not_held_out(
+    documents: list[Document], tokenizer: str, tmp_path: Path
+) -> None:
+    form = written(2500, 71)
+    forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]
+    split_of, store = splits([*documents, *forms], tokenizer, tmp_path / "store")
+    before, plain = splits([*documents, *forms], tokenizer, tmp_path / "plain", dedup=False)
     for number in range(6):
         assert split_of[f"book {number}"] == split_of[f"edition {number}"]
         assert split_of[f"book {number + 6}"] == split_of[f"chapter {number + 6}"] == "train"
+    assert {split for name, split in split_of.items() if name.startswith("form")} == {"train"}
+    assert any(split != "train" for name, split in before.items() if name.startswith("form"))
     apart = sum(before[f"book {number}"] != before[f"edition {number}"] for number in range(6))
     apart += sum(before[f"book {number}"] != "train" for number in range(6, 12))
     assert apart > 2
@@ -152,17 +158,6 @@ def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_p
     for name in SPLITS:
         counts = [one.manifest["splits"][name]["documents"] for one in (store, plain)]
         assert abs(counts[0] - counts[1]) <= 1
-
-
-def test_what_is_mostly_a_form_is_not_held_out(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
-    form = written(2500, 71)
-    forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]
-    split_of, store = splits([*documents[20:32], *forms], tokenizer, tmp_path / "store")
-    plain, _ = splits([*documents[20:32], *forms], tokenizer, tmp_path / "plain", dedup=False)
-    assert any(split != "train" for name, split in plain.items() if name.startswith("form"))
-    assert {split for name, split in split_of.items() if name.startswith("form")} == {"train"}
-    assert set(split_of.values()) == set(SPLITS)
-    assert store.manifest["near_duplicates"] == {"pairs": 0, "apart": 0}
 
 
 def test_where_all_are_one_group_none_can_be_held_out(tokenizer: str, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
 from extrapolate.studies.sweep import TRAINING_COST, _finish, _Screen
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
-from extrapolate.studies.worker import Told
 
 STUDY = """
 [axes]
@@ -124,18 +123,13 @@ def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path) -> None:
     tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    told: list[tuple[str, str]] = []
+    tasks.tell = lambda name, reason: told.append((name, reason))
     train_all(tasks, failing="rope-lr0.01-s1")
+    assert told == [("rope-lr0.01-s1", "the loss is nan")]
     _finish(tasks, tmp_path, QUIET, report=False)
     assert state.read(tmp_path, "rope-lr0.01-s1") == CellState(failed="the loss is nan")
     assert state.read(tmp_path, "rope-lr0.01-s0") == CellState(passed_over=True)
-
-
-def test_a_failure_is_told_at_once(tmp_path: Path) -> None:
-    told: list[tuple[str, str]] = []
-    tasks = made(tmp_path, {})
-    tasks.tell = lambda name, reason: told.append((name, reason))
-    tasks.fail(tasks.ready()[0], "no memory")
-    assert told == [("rope-lr0.001-s0", "no memory")]
 
 
 def test_cells_that_leave_the_rate_to_the_preset_have_one_too(tmp_path: Path) -> None:
@@ -229,8 +223,7 @@ def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:
     )
     while ready := tasks.ready():
         for task in ready:
-            half = Told("training", 1, 2, "")
-            screen.show([cast(Any, SimpleNamespace(task=task, told=half))])
+            screen.show([(task, 0.5)])
             if task == Task("train", "rope-lr0.01-s1"):
                 tasks.diverge(task.cell, "the loss is nan")
             else:
