@@ -114,7 +114,7 @@ class MixedWindows:
     def batch(self, first: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Windows number first .. first+size-1: tokens, int64 [size, L + 1], and weights of targets, float32 [size, L].
 
-        A window's weights add up to 1: spread evenly over its answers, or over all targets where it is text.
+        A window's weights add up to 1: spread evenly over its answers, or over all targets if it is a window of text.
         """
         length = self.text.seq_len
         tokens = np.empty((size, length + 1), np.int64)

@@ -32,7 +32,7 @@ Watch = Callable[[Sequence[tuple[Task, float | None]]], None]
 
 
 def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
-    """Does all tasks of the study in `folder`, so many at once; a failed one does not stop the others.
+    """Does all tasks of the study in `folder`, `jobs` at once; a failed one does not stop the others.
 
     watch is called as they go on. On Ctrl-C every process saves what it has and ends, and KeyboardInterrupt goes on.
     """
@@ -70,14 +70,14 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
 
 
 def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
-    """What a process is told of a task."""
-    cell = replace(tasks.cells[task.cell], own_extension=None)  # it names it itself, and where it is may be elsewhere
+    """The work that is sent to a process for a task."""
+    cell = replace(tasks.cells[task.cell], own_extension=None)  # the process reads it itself, and may find it elsewhere
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
 
 
 def _begin(work: Work, idle: Child | None, share: Share) -> Child:
-    """The process that does the work: the one that waits for some, or where that was killed meanwhile, a new one."""
+    """The process that does the work: the idle one, or a new one if there is none or it was killed."""
     if idle is not None:
         try:
             idle.send(work)
@@ -97,7 +97,8 @@ def _goes_on(cell: Resolved) -> bool:
 
 
 def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
-    """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
+    """Receives a message of a process, which goes on with the evaluation of its cell if that is ready. Returns whether
+    it has nothing more to do."""
     try:
         heard = one.child.receive()
     except (UserError, MemoryError, RuntimeError, OSError) as error:

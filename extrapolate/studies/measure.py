@@ -1,6 +1,6 @@
 """What a cell costs on this machine: the real training and the real evaluation, cut short.
 
-Where several jobs run at once, so many copies of the cell are measured at once: they share the machine's memory too.
+If several jobs run at once, as many copies of the cell are measured at once: they share the machine's memory too.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Cost:
 
 
 def measure(cell: Resolved, jobs: int) -> Cost:
-    """The cell's cost where so many jobs run at once, each with its share of the cores."""
+    """The cell's cost with `jobs` jobs at once, each with its share of the cores."""
     recipe = cell.own_extension  # a user's own class is in no module that a process could import: it reads the file
     own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
     children: list[Child] = []

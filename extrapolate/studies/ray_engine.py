@@ -53,7 +53,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
     """Does all tasks of the study in `folder`, as many at once as the cluster has room for.
 
     address: the cluster's, `auto` for the one of this machine (default: a new one here, which ends with this call).
-    cpus, gpus: of each cell; a share of a GPU where several cells fit on one. gather: `folder`, which all machines
+    cpus, gpus: of each cell; a share of a GPU if several cells fit on one. gather: `folder`, which all machines
     share, or `return`: workers are sent the token store and return each run. A worker that dies is replaced, and its
     cell goes on, or begins anew with `return`. Raises UserError if Ray is not installed, or there is no cluster at
     the address.
@@ -63,7 +63,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
         if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
             raise UserError(f"no machine of the cluster has `cpus={cpus:g}` and `gpus={gpus:g}` for a cell")
         for cell in tasks.cells.values() if gather == "return" else ():
-            named_files(cell)  # raises where they cannot be sent
+            named_files(cell)  # raises if they cannot be sent
 
         def remote(function: Callable[..., Any]) -> Any:
             return ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=RETRIES)(function).remote
@@ -150,7 +150,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _reach(address: str | None) -> None:
-    """Raises OSError where nothing answers at HOST:PORT or ray://HOST:PORT: Ray would try for minutes."""
+    """Raises OSError if nothing answers at HOST:PORT or ray://HOST:PORT: Ray would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         with socket.create_connection((host, int(port)), timeout=ANSWER_S):

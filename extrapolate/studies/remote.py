@@ -22,7 +22,7 @@ STUDY, STORE = "study", "store"  # folders of a worker's own
 
 @dataclass(frozen=True)
 class Sent:
-    """What a worker needs beside its work and the token store: the cell's run where it is trained, the run that it
+    """What a worker needs beside its work and the token store: the cell's run if it is trained, the run that it
     continues, and the Python files that the study names."""
 
     run: Files
@@ -32,7 +32,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Returned:
-    """How it ended, the files of the run, none where it is not trained, and what is known of the cell."""
+    """How it ended, the files of the run, none if it is not trained, and what is known of the cell."""
 
     ended: Ended
     run: Files
@@ -81,7 +81,7 @@ def perform_remotely(works: Sequence[Work], given: Sent, store: Files) -> Return
         for run, content in ((mine.path, given.run), (before, given.parent)):
             if run is not None and content:
                 _write(content, run)
-                Run.open(run).trust_code()  # whoever sends it has run it
+                Run.open(run).trust_code()  # it ran on the machine that sent it
         ended = perform_all([(task, mine, here / STUDY, before, alone) for task, *_ in works])
         run_files = contents(mine.path) if state.trained(mine.path) else {}
         return Returned(ended, run_files, state.read(here / STUDY, cell.name))

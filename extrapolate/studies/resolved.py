@@ -65,7 +65,7 @@ class Resolved:
 
     @property
     def lr(self) -> float:
-        """The peak learning rate, also where the study leaves it to the preset."""
+        """The peak learning rate, also if the study leaves it to the preset."""
         return self.config.training.lr
 
 
@@ -74,7 +74,7 @@ def resolve_cells(
 ) -> list[Resolved]:
     """Every cell, ready. `stores` are by the cells' `data`; `runs` is the folder of all runs.
 
-    Raises UserError, with the line of the study's file, where a cell cannot be trained or evaluated as it says, or its
+    Raises UserError, with the line of the study's file, if a cell cannot be trained or evaluated as it says, or its
     folder holds a run with other settings.
     """
     found: dict[str, Resolved] = {}

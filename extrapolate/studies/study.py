@@ -77,7 +77,7 @@ class Study:
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
-    that it does not name. stores: token stores by path, made where they are missing. published: the published tables
+    that it does not name. stores: token stores by path, made if they are missing. published: the published tables
     that it repeats. extensions: those of the evaluation, each with the settings of the cells that it is for.
     questions: what its report begins with. beyond: the learning rates of the axis that a search tries only if it comes
     to them.

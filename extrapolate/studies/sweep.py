@@ -40,7 +40,7 @@ JOBS = "jobs.json"
 ENGINES = ("local", "ray")
 # Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
 WORTH_MEASURING = 1e14
-# A token costs a training so many times what it costs an evaluation: it has a backward pass too.
+# How many times as much a token costs in training as in evaluation: training has a backward pass too.
 TRAINING_COST = 3
 
 
@@ -112,7 +112,7 @@ def sweep(
         if not 0 <= index < count:
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
     if jobs is not None:
-        core_shares(jobs)  # raises where there are not so many cores
+        core_shares(jobs)  # raises if there are fewer cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):

@@ -32,9 +32,9 @@ def perform(
 ) -> str | None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: is told what
-    the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
-    and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: called with
+    what the user should know when it is done. Returns why the training diverged, None if it did not. Raises what
+    `train` and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
     """
     from extrapolate.api.evaluating import evaluate_with
     from extrapolate.api.training import train_with
@@ -61,7 +61,7 @@ def perform(
 
 
 def perform_all(works: Sequence[Work]) -> Ended:
-    """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
+    """Does the tasks of one cell one after the other, as far as they succeed, without progress."""
     warnings: list[str] = []
     for done, work in enumerate(works):
         try:
@@ -108,7 +108,7 @@ class _Sent:
 def serve(connection: Connection) -> None:
     """Does one task after the other, as it is sent them, and answers with how far each is, then with how it ended."""
     take(connection.recv())
-    with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
+    with contextlib.suppress(KeyboardInterrupt, Interrupted):  # the process that stopped it knows
         while True:
             task, cell, folder, parent, alone = connection.recv()
             reporter = Reporter(lambda share: reply(connection, share))

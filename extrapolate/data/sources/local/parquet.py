@@ -30,7 +30,7 @@ class Parquet(FileKind):
 
     @classmethod
     def size(cls, file: LocalFile, text_field: str) -> int:
-        """The column's size, uncompressed; 0 where that cannot be read: who reads the documents says why."""
+        """The column's size, uncompressed; 0 if that cannot be read: reading the documents then raises the error."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
