@@ -133,9 +133,9 @@ class LocalFiles:
             yield from map(check_size, kinds[file.suffix].documents(file, self._name(file), self.text_field))
 
     def _name(self, file: LocalFile) -> str:
-        """What begins the ids of a file's documents: its path in the source."""
+        """What begins the ids of a file's documents: its path in the source; bytes that are not UTF-8 as `\\xff`."""
         path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
-        return _spelt(path.as_posix())
+        return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
     def fingerprint(self) -> str:
         """A hash of the files' paths, sizes and times, in order."""
@@ -174,11 +174,6 @@ def _check(file: LocalFile) -> None:
 def _no_source(spec: str) -> UserError:
     named = ", ".join(map(form, sources.names()))
     return UserError(f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches")
-
-
-def _spelt(name: str) -> str:
-    """A file's name as text: bytes that are not UTF-8 as `\\xff`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def decoded(raw: bytes, place: str) -> str:
