@@ -174,18 +174,11 @@ class Construction:
         self._passages.sync()
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = ConstructionState(
-            made_from=self._progress.made_from,
-            bound=self._progress.bound,
-            read=self.read,
-            read_bytes=self.read_bytes,
-            records=self._records.count,
-            passages=self._passages.count,
-            whole=self.whole,
-            train=self._train.names,
-            train_part=self._train.part,
-            long=self._long.names,
+            made_from=self._progress.made_from, bound=self._progress.bound, read=self.read, read_bytes=self.read_bytes,
+            records=self._records.count, passages=self._passages.count, whole=self.whole, train=self._train.names,
+            train_part=self._train.part, long=self._long.names,
             files=self._progress.files | {name: Content(**content(self._folder / name)) for name in names},
-        )
+        )  # fmt: skip
         files.write_sealed(self._folder / PROGRESS, self._progress.model_dump())
         self._since_saved = 0
 

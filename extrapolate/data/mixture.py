@@ -36,10 +36,8 @@ class TrainingWindows:
     def _window(self, number: int) -> np.ndarray:
         epoch, place = divmod(number, self.count)
         if epoch != self._epoch:
-            self._epoch, self._order = (
-                epoch,
-                np.random.default_rng([self.seed, epoch]).permutation(self.count),
-            )
+            self._epoch = epoch
+            self._order = np.random.default_rng([self.seed, epoch]).permutation(self.count)
         start = int(self._order[place]) * self.seq_len
         return self.split.slice(start, start + self.seq_len + 1).astype(np.int64)
 

@@ -31,18 +31,17 @@ EVALUATED_TARGETS = 4096
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds: to start a process and a model, to compile it, of a step, and of an input of the evaluation; and the
+    """Seconds: to start a process and a model and to compile it, of a step, and of an input of the evaluation; and the
     most memory that the process held, MiB."""
 
     start_s: float
-    compile_s: float
     step_s: float
     input_s: float
     peak_mib: float
 
     def training_s(self, cell: Resolved) -> float:
         """Of the cell's training, from start to end."""
-        return self.start_s + self.compile_s + self.step_s * cell.config.training.steps
+        return self.start_s + self.step_s * cell.config.training.steps
 
     def evaluation_s(self, cell: Resolved) -> float:
         """Of the cell's evaluation, by the process that trained it."""
@@ -73,7 +72,7 @@ def serve(connection: Connection) -> None:
         input_s = _evaluate(cell, Path(folder) / "run")
     step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
     compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
-    reply(connection, Cost(start_s, compile_s, step_s, input_s, lifetime_peak_mib()))
+    reply(connection, Cost(start_s + compile_s, step_s, input_s, lifetime_peak_mib()))
 
 
 class _Enough(Exception):  # noqa: N818 (not an error)

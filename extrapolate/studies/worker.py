@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
 from extrapolate.machine.interrupts import Interrupted
-from extrapolate.progress import QUIET, Display, Progress, Say
+from extrapolate.progress import QUIET, Display, Progress, Quiet, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
 from extrapolate.studies.cores import take
@@ -22,7 +23,6 @@ from extrapolate.studies.tasks import Ended, Task
 EVERY_S = 0.2  # between two messages on progress
 
 
-Tell = Callable[[float], None]
 # The arguments of `perform`, but for the last two.
 Work = tuple[Task, Resolved, Path, Path | None, bool]
 
@@ -75,31 +75,25 @@ def perform_all(works: Sequence[Work]) -> Ended:
     return Ended(len(works), warnings=tuple(warnings))
 
 
-class Reporter:
+class Reporter(Quiet):
     """Progress that is sent to the process that started this one: the share of the task that is done, 0 to 1."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
-
-    def say(self, message: str) -> None:
-        """Nothing: a study shows how far each of its many runs is."""
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self.tell, self.last = tell, 0.0
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
         """A piece of work begins."""
-        return _Sent(self.tell)
+        self.last = 0.0
+        return self
 
-
-class _Sent:
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.last = tell, 0.0
-
-    def __enter__(self) -> "_Sent":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         pass
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        """Sends the share of it that is done, not too often."""
         if time.monotonic() - self.last >= EVERY_S or done == total:
             self.last = time.monotonic()
             self.tell(done / total if total else 0.0)

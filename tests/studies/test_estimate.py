@@ -17,7 +17,7 @@ tokens = 512
 
 
 def test_only_one_learning_rate_is_evaluated_and_continued(small, resolved, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "measure", lambda cell, jobs: Cost(0.0, 0.0, step_s=1.0, input_s=0.01, peak_mib=1.0))
+    monkeypatch.setattr(module, "measure", lambda cell, jobs: Cost(0.0, step_s=1.0, input_s=0.01, peak_mib=1.0))
     _, cells = resolved(small(AXES))
     found = estimate(cells, 1, lambda done, total: None)
     evaluation_s = 0.01 * cells[0].evaluation_inputs

@@ -1,5 +1,6 @@
 """JSON Lines."""
 
+import itertools
 import json
 from collections.abc import Iterator
 
@@ -16,9 +17,7 @@ class JsonLines(FileKind):
     @classmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
         with file.open("rb") as lines:
-            number = 0
-            while True:
-                number += 1
+            for number in itertools.count(1):
                 place = f"{file}, line {number}"
                 try:
                     if not (line := lines.readline()):
