@@ -2,7 +2,9 @@
 
 import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         patch.setattr(shards, "BATCH_TOKENS", 250)
         patch.setattr(shards, "SHARD_TOKENS", 600)
         return build_store(DOCUMENTS, SETTINGS, tmp_path_factory.mktemp("stores") / "small")
+
+
+def build(folder: Path, documents: list[Document] = DOCUMENTS, **changed: Any) -> Store:
+    return build_store(documents, replace(SETTINGS, **changed), folder / "store")
 
 
 def encoded(store: Store, text: str) -> list[int]:
@@ -113,7 +119,7 @@ class TestContent:
 
     def test_a_special_token_spelled_out_is_text(self, tmp_path: Path) -> None:
         spelled = Document("spelled", "before <eos> after <eos>")
-        store = build_store([spelled, *DOCUMENTS], SETTINGS, tmp_path / "store")
+        store = build(tmp_path, [spelled, *DOCUMENTS])
         tokens = contents(store)["spelled"]
         assert tokens.count(store.manifest["eos_id"]) == 1
         assert tokens[-1] == store.manifest["eos_id"]
@@ -124,7 +130,7 @@ class TestContent:
     ) -> None:
         monkeypatch.setattr(building, "BATCH_CHARACTERS", 1)  # across batches too
         repeated = [Document(f"again-{d.id}", d.text) for d in DOCUMENTS[:5]]
-        other = build_store([*DOCUMENTS, Document("empty", ""), *repeated], SETTINGS, tmp_path / "store")
+        other = build(tmp_path, [*DOCUMENTS, Document("empty", ""), *repeated])
         # The tokenizer saw the repeated text as well, so only the ids can be compared.
         assert set(contents(other)) == set(contents(store))
 
@@ -151,7 +157,7 @@ class TestPieces:
         }
 
     def test_pieces_make_no_difference(self, store: Store, tmp_path: Path) -> None:
-        whole = build_store(DOCUMENTS, SETTINGS, tmp_path / "store")
+        whole = build(tmp_path)
         assert whole.corpus_hash == store.corpus_hash
         for name in SPLITS:
             assert len(whole.manifest["splits"][name]["shards"]) == (2 if name == "train" else 1)
@@ -168,7 +174,7 @@ class TestPieces:
         np.testing.assert_array_equal(split.slice(start, end), expected_stream[start:end])
 
     def test_tokens_are_not_copied_where_they_lie_together(self, tmp_path: Path) -> None:
-        split = build_store(DOCUMENTS, SETTINGS, tmp_path / "store").split("train")
+        split = build(tmp_path).split("train")
         longest = int(split.lengths.argmax())
         start, end = split.offsets[longest : longest + 2]
         assert np.shares_memory(split.slice(start, end), split.slice(start + 3, end - 3))
@@ -181,8 +187,7 @@ class TestTypes:
         # Ids without gaps below 4, and <eos> at 4: the largest is far from the number of tokens.
         path = word_tokenizer(tmp_path / "t.json", {"a": 0, "b": 1, "c": 2, "d": 3, "</s>": 4, "far": largest})
         documents = [Document(str(i), " ".join(["far", *"abcd"[:i], "far"])) for i in range(4)]
-        settings = StoreSettings(tokenizer=path, min_heldout_tokens=1)
-        store = build_store(documents, settings, tmp_path / "store")
+        store = build(tmp_path, documents, tokenizer=path, min_heldout_tokens=1)
         assert store.vocab_size == largest + 1
         assert store.manifest["dtype"] == dtype
         assert contents(store)["1"] == [largest, 0, largest, 4]
@@ -193,8 +198,7 @@ class TestTypes:
         tokenizer.enable_truncation(4)
         tokenizer.enable_padding(length=100)
         tokenizer.save(str(tmp_path / "t.json"))
-        settings = StoreSettings(tokenizer=str(tmp_path / "t.json"), min_heldout_tokens=40)
-        assert contents(build_store(DOCUMENTS, settings, tmp_path / "store")) == contents(store)
+        assert contents(build(tmp_path, tokenizer=str(tmp_path / "t.json"))) == contents(store)
 
 
 class TestLimits:
@@ -203,34 +207,31 @@ class TestLimits:
         self, store: Store, tmp_path: Path, spare: int, documents: int
     ) -> None:
         limit = sum(len(encoded(store, document.text)) + 1 for document in DOCUMENTS[:30]) + spare
-        settings = StoreSettings(vocab_size=300, max_tokens=limit, min_heldout_tokens=40)
-        kept = contents(build_store(DOCUMENTS, settings, tmp_path / "store"))
-        assert set(kept) == {document.id for document in DOCUMENTS[:documents]}
+        assert set(contents(build(tmp_path, max_tokens=limit))) == {document.id for document in DOCUMENTS[:documents]}
 
     def test_min_doc_tokens_leaves_out_the_shorter(self, store: Store, tmp_path: Path) -> None:
         sizes = {document.id: len(encoded(store, document.text)) for document in DOCUMENTS}
         limit = sorted(sizes.values())[30]
-        settings = StoreSettings(vocab_size=300, min_doc_tokens=limit, min_heldout_tokens=40)
-        kept = contents(build_store(DOCUMENTS, settings, tmp_path / "store"))
+        kept = contents(build(tmp_path, min_doc_tokens=limit))
         assert set(kept) == {name for name, size in sizes.items() if size >= limit}
 
     @pytest.mark.parametrize(
         ("settings", "said"),
         [
             ({"max_tokens": 1}, r"holds no document .*`max_tokens=1`"),
-            ({"min_doc_tokens": 10_000}, "tales holds no document of at least 10000 tokens"),
-            ({}, r"0 of 80 documents have at least 8193.*lower `min_heldout_tokens`"),
+            ({"min_doc_tokens": 10_000}, "made up holds no document of at least 10000 tokens"),
+            ({"min_heldout_tokens": 8193}, r"0 of 80 documents have at least 8193.*lower `min_heldout_tokens`"),
         ],
     )
     def test_limits_that_leave_too_few_are_refused(self, tmp_path: Path, settings: dict[str, int], said: str) -> None:
         with pytest.raises(UserError, match=said):
-            build_store(DOCUMENTS, StoreSettings(source="tales", vocab_size=300, **settings), tmp_path / "store")
+            build(tmp_path, **settings)
 
     def test_two_documents_leave_nothing_to_train_on(self, tmp_path: Path) -> None:
-        settings = StoreSettings(vocab_size=270, min_heldout_tokens=2)
+        settings = {"vocab_size": 270, "min_heldout_tokens": 2}
         with pytest.raises(ValueError, match=r"2 of 2 documents.*training a third"):
-            build_store(make_documents([30, 30]), settings, tmp_path / "store")
-        store = build_store(make_documents([30, 30, 30]), settings, tmp_path / "other")
+            build(tmp_path, make_documents([30, 30]), **settings)
+        store = build(tmp_path, make_documents([30, 30, 30]), **settings)
         assert [len(store.split(name).ids) for name in SPLITS] == [1, 1, 1]
 
 
@@ -254,33 +255,32 @@ class TestSplits:
 class TestCorpusHash:
     def test_it_does_not_say_where_the_store_or_the_source_is(self, tmp_path: Path) -> None:
         hashes = []
-        for place in ("here", "there"):
-            folder = tmp_path / place / "texts"
-            folder.mkdir(parents=True)
+        for place in (tmp_path / "here", tmp_path / "there"):
+            (place / "texts").mkdir(parents=True)
             for document in DOCUMENTS:
-                (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
-            settings = StoreSettings(source=str(folder), vocab_size=300, min_heldout_tokens=40)
-            hashes.append(build_store(open_source(str(folder)), settings, tmp_path / place / "store").corpus_hash)
+                (place / "texts" / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
+            source = str(place / "texts")
+            settings = replace(SETTINGS, source=source)
+            hashes.append(build_store(open_source(source), settings, place / "store").corpus_hash)
         assert hashes[0] == hashes[1]
 
     @pytest.mark.parametrize("changed", ["text", "vocab_size", "max_tokens", "min_heldout_tokens", "order"])
     def test_it_changes_with_what_is_in_the_store(self, store: Store, tmp_path: Path, changed: str) -> None:
-        documents, settings = list(DOCUMENTS), dict(vars(SETTINGS))
+        documents = list(DOCUMENTS)
         if changed == "text":
             documents[7] = Document(documents[7].id, documents[7].text + "!")
         elif changed == "order":
             documents[7], documents[8] = documents[8], documents[7]
-        else:
-            settings[changed] = {"vocab_size": 301, "max_tokens": 2000, "min_heldout_tokens": 60}[changed]
-        other = build_store(documents, StoreSettings(**settings), tmp_path / "store")
+        values = {"vocab_size": 301, "max_tokens": 2000, "min_heldout_tokens": 60}
+        other = build(tmp_path, documents, **{name: value for name, value in values.items() if name == changed})
         assert other.corpus_hash != store.corpus_hash
 
     def test_it_changes_with_the_text_alone(self, store: Store, tmp_path: Path) -> None:
         # The same tokenizer, splits and lengths: only what a short document says differs.
-        settings = StoreSettings(tokenizer=str(store.path / "tokenizer.json"), min_heldout_tokens=40)
         row = next(row for row, d in enumerate(DOCUMENTS) if row < 10 and len(encoded(store, d.text)) < 40)
         changed = list(DOCUMENTS)
         changed[row] = Document(DOCUMENTS[row].id, "x" + DOCUMENTS[row].text[1:])
         assert len(encoded(store, changed[row].text)) == len(encoded(store, DOCUMENTS[row].text))
-        hashes = {build_store(d, settings, tmp_path / n).corpus_hash for n, d in (("a", DOCUMENTS), ("b", changed))}
+        tokenizer = str(store.path / "tokenizer.json")
+        hashes = {build(tmp_path / d[row].text[0], d, tokenizer=tokenizer).corpus_hash for d in (DOCUMENTS, changed)}
         assert len(hashes) == 2
