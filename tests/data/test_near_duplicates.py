@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.near_duplicates import CHAPTER, COMMON, NearDuplicates, find
 from extrapolate.data.on_disk import Records
 from extrapolate.data.passages import PASSAGE, passages
-from extrapolate.data.sources import open_source
 from extrapolate.data.store import SPLITS, Store
 from extrapolate.data.tokenizer import learn_bpe
 
@@ -165,34 +163,3 @@ def test_where_all_are_one_group_none_can_be_held_out(tokenizer: str, tmp_path: 
     with pytest.raises(ValueError, match=r"too many of the 4 documents are near-duplicates.*`dedup=False`"):
         splits(editions, tokenizer, tmp_path / "store")
     assert len(splits(editions, tokenizer, tmp_path / "store", dedup=False)[0]) == 4
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_who_goes_on_finds_what_was_read_before(
-    lost: bool, documents: list[Document], tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents
-) -> None:
-    monkeypatch.setattr(shards, "SHARD_TOKENS", 100_000)
-    (tmp_path / "books").mkdir()
-    for number, document in enumerate(documents):
-        (tmp_path / "books" / f"{number:02}.txt").write_text(document.text)
-    settings = StoreSettings("books", tokenizer=tokenizer, min_heldout_tokens=9000)
-    source = open_source(str(tmp_path / "books"))
-    whole = build_store(source, settings, tmp_path / "whole")
-    read = []
-
-    def progress(stage: str, size: int) -> None:
-        read.append(size)
-        if len(read) == 45:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_store(source, settings, tmp_path / "store", progress)
-    passages_file = tmp_path / ".store.partial" / "passages.bin"
-    assert passages_file.stat().st_size > 100 * PASSAGE.itemsize
-    if lost:
-        passages_file.write_bytes(b"")
-    read.clear()
-    store = build_store(source, settings, tmp_path / "store", lambda stage, size: read.append(size))
-    assert (len(read) < len(documents)) == (not lost)
-    assert store.manifest["near_duplicates"]["pairs"] == 12
-    assert contents(store.path) == contents(whole.path)
