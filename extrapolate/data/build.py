@@ -26,7 +26,7 @@ from extrapolate.machine.limits import cores
 
 BATCH_CHARACTERS = 1_000_000
 SEEN = ".source"  # in a store: the fingerprint that its source had then. While it has it, no file need be read again
-READING, LEARNING, ENCODING = "reading", "training BPE", "tokenising"  # the stages that progress is told of
+READING, LEARNING, ENCODING = "reading", "training BPE", "tokenising"  # the stages of `progress`
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def build_store(
     and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False. A tokenizer is
     learned from training documents alone: those of the first 100 M characters that `Learning` allows.
     `progress(stage, bytes)` is called as text is read. workers: processes that encode (default: one a core). Memory
-    does not grow with the source. Where the source is a `Lasting` one and the work is stopped or killed, or fails for
-    want of something, the same call goes on with it. Raises UserError on unusable input.
+    does not grow with the source. If the source is a `Lasting` one and the work was killed or failed, the same call
+    resumes it. Raises UserError on unusable input.
     """
     made_from = _made_from(source, settings)
 
@@ -71,7 +71,7 @@ def build_store(
 
 
 def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None:
-    """What decides every byte of the store; None where that is not known."""
+    """What decides every byte of the store; None if that is not known."""
     if not isinstance(source, Lasting) or (there := source.fingerprint()) is None:
         return None
     tokenizer = None if settings.tokenizer is None else tokenizers.load(settings.tokenizer).to_str()
@@ -116,7 +116,7 @@ def _build(
 def _tokenizer(
     source: Source, settings: StoreSettings, progress: Callable[[str, int], None], workers: int
 ) -> tuple[Tokenizer, bytes | None]:
-    """The tokenizer, and where it is learned, the bound of the documents that it did not learn from."""
+    """The tokenizer, and the bound of what it did not learn from (see `Learning`), None if it was not learned."""
     if isinstance(source, Process):
         if settings.tokenizer is not None:
             raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")

@@ -1,4 +1,4 @@
-"""A token store while it is made: what is on the disk already, and from where another process goes on.
+"""A token store while it is made: what is on the disk already, from which another process can resume.
 
 The folder has the shards that are finished, and beside them, until the end: the documents that may be held out (`long`
 shards), one record for every document, the sketches of its passages, the digests that were seen, and `progress.json`,
@@ -44,7 +44,7 @@ class ConstructionState(Section):
 
     format: int = FORMAT
     made_from: dict[str, Any]
-    bound: str | None  # see Learning, in hexadecimal digits; None where the tokenizer was not learned
+    bound: str | None  # see Learning, in hexadecimal digits; None if the tokenizer was not learned
     read: Count = 0
     read_bytes: Count = 0
     records: Count = 0
@@ -139,7 +139,7 @@ class Construction:
             self._tokens += tokens + 1
 
     def take(self, document_id: str, encoded: Encoded, split: str | None = None) -> bool:
-        """The next document of the source; split: see `Document`. False where the store is to end before it."""
+        """The next document of the source; split: see `Document`. Returns False if it exceeds `max_tokens`."""
         count = len(encoded.tokens) // np.dtype(self.dtype).itemsize
         if count > self._min_doc_tokens and self._seen.add(encoded.digest):
             if self._max_tokens is not None and self._tokens + count > self._max_tokens:
@@ -167,25 +167,18 @@ class Construction:
         self._save()
 
     def _save(self) -> None:
-        """Whoever goes on goes on from here."""
+        """What is here from now on is resumed from if this process ends."""
         self._train.end_file()
         self._long.end_file()
         self._records.sync()
         self._passages.sync()
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = ConstructionState(
-            made_from=self._progress.made_from,
-            bound=self._progress.bound,
-            read=self.read,
-            read_bytes=self.read_bytes,
-            records=self._records.count,
-            passages=self._passages.count,
-            whole=self.whole,
-            train=self._train.names,
-            train_part=self._train.part,
-            long=self._long.names,
+            made_from=self._progress.made_from, bound=self._progress.bound, read=self.read, read_bytes=self.read_bytes,
+            records=self._records.count, passages=self._passages.count, whole=self.whole, train=self._train.names,
+            train_part=self._train.part, long=self._long.names,
             files=self._progress.files | {name: Content(**content(self._folder / name)) for name in names},
-        )
+        )  # fmt: skip
         files.write_sealed(self._folder / PROGRESS, self._progress.model_dump())
         self._since_saved = 0
 
@@ -274,7 +267,7 @@ class Construction:
             yield from records
 
     def close(self) -> None:
-        """Lets go of the files that are no part of a store."""
+        """Closes the files that are no part of a store."""
         self._seen.close()
         self._records.close()
         self._passages.close()

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
 
-# What tokenising a text takes for each of its bytes: 130 to 160 with a byte-level BPE of tokenizers 0.23. Where that
+# What tokenising a text takes for each of its bytes: 130 to 160 with a byte-level BPE of tokenizers 0.23. If that
 # library runs out of memory it ends the whole process.
 BYTES_A_BYTE = 100
 OTHER = "other"
@@ -39,20 +39,20 @@ class Lasting(Source, Protocol):
     """A source that knows whether it is still the same: what was read of it need not be read again."""
 
     def fingerprint(self) -> str | None:
-        """Another one where any document may be another, here and now; None where that cannot be known.
+        """Changes if any document may have changed, on this machine; None if that cannot be known.
 
         No file is read for it.
         """
 
     def content(self) -> str | None:
-        """Another one where any document is another, the same on every machine; None where that cannot be known."""
+        """Changes if any document changes, and is the same on every machine; None if that cannot be known."""
 
     def size(self) -> int | None:
-        """About how many bytes of text there are; None where that is not known."""
+        """About how many bytes of text there are; None if that is not known."""
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Another one where a file has another name, size or time of its last change, or the order is another."""
+    """A hash of the paths, sizes and times of files, in order."""
     identity = hashlib.sha256()
     for path in files:
         found = path.stat()
@@ -73,7 +73,7 @@ def content(files: Iterable[tuple[str, Path]]) -> str:
 
 
 def check_size(document: Document) -> Document:
-    """The document itself. Raises UserError, naming it, where tokenising it takes more memory than there is."""
+    """The document itself. Raises UserError, naming it, if tokenising it takes more memory than there is."""
     size, limit = len(document.text.encode()), memory_limit()
     if size * BYTES_A_BYTE > limit:
         raise UserError(

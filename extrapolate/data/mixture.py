@@ -36,10 +36,8 @@ class TrainingWindows:
     def _window(self, number: int) -> np.ndarray:
         epoch, place = divmod(number, self.count)
         if epoch != self._epoch:
-            self._epoch, self._order = (
-                epoch,
-                np.random.default_rng([self.seed, epoch]).permutation(self.count),
-            )
+            self._epoch = epoch
+            self._order = np.random.default_rng([self.seed, epoch]).permutation(self.count)
         start = int(self._order[place]) * self.seq_len
         return self.split.slice(start, start + self.seq_len + 1).astype(np.int64)
 
@@ -114,7 +112,7 @@ class MixedWindows:
     def batch(self, first: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Windows number first .. first+size-1: tokens, int64 [size, L + 1], and weights of targets, float32 [size, L].
 
-        A window's weights add up to 1: spread evenly over its answers, or over all targets where it is text.
+        A window's weights add up to 1: spread evenly over its answers, or over all targets if it is a window of text.
         """
         length = self.text.seq_len
         tokens = np.empty((size, length + 1), np.int64)

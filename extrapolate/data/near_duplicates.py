@@ -1,6 +1,6 @@
 """Which documents have much text in common, seen from the sketches of their passages (see `passages`).
 
-Two documents are near-duplicates where they have as much in common as a chapter, CHAPTER words; or where that is half
+Two documents are near-duplicates if they have as much in common as a chapter, CHAPTER words; or if that is half
 of the shorter one and a tenth of the longer one. Passages that stand at more than COMMON places, such as a licence,
 count for no pair.
 """
@@ -17,7 +17,7 @@ CHAPTER = 1000  # words
 HALF, TENTH = 0.5, 0.1  # of the words of the shorter document, and of the longer one
 COMMON = 20  # places
 ALIKE = SLOTS // 2  # equal slots of two sketches: about half of the shingles of both passages are the same
-_BAND = 2  # slots; two passages are compared where one of their bands is the same
+_BAND = 2  # slots; two passages are compared if one of their bands is the same
 _AT_ONCE = 2**13  # passages
 
 

@@ -12,9 +12,9 @@ CACHE_KIB = 64 * 1024
 
 
 class Seen:
-    """On-disk set of SHA-256 digests, for exact deduplication. Nobody reads the file again.
+    """On-disk set of SHA-256 digests, for exact deduplication. The file is of no use once this process ends.
 
-    Raises OSError where the disk is full or fails.
+    Raises OSError if the disk is full or fails.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,7 +22,7 @@ class Seen:
         path.unlink(missing_ok=True)
         path.touch()  # its error says why, if there can be no file: the library's does not
         self._base = sqlite3.connect(path, isolation_level=None)
-        # It is made anew by whoever goes on: nothing has to be on the disk before its memory is needed.
+        # A process that resumes makes it anew, so nothing has to be on the disk before its memory is needed.
         for setting in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", f"cache_size=-{CACHE_KIB}"):
             self._execute(f"PRAGMA {setting}")
         self._execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")

@@ -16,7 +16,7 @@ SLOTS, SEED = 16, 1  # of a sketch
 # `row`: the document's place; `words`: of this passage; `total`: of all passages of its document.
 PASSAGE = np.dtype([("row", "<i8"), ("words", "<u4"), ("total", "<u4"), ("sketch", "<u4", SLOTS)])
 
-# Another one where texts are cut or sketched in another way: sketches of both are not compared.
+# Changes with the way in which texts are cut and sketched: sketches made in two ways are not compared.
 SKETCH = {"format": 1, "rensa": rensa.RMinHash.ALGORITHM_VERSION}
 
 _BLOCK = 2**16  # bytes at a time

@@ -31,7 +31,7 @@ def sha256(path: Path) -> str:
 
 
 def check_content(path: Path, size: int, expected: str) -> None:
-    """Raises UserError unless a file has so many bytes and this SHA-256.
+    """Raises UserError unless a file has this size in bytes and this SHA-256.
 
     A process reads a file once for this, unless the file is changed: any change renews the time of the last one.
     """

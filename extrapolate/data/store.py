@@ -24,8 +24,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.manifest import SPLITS, TOKENIZER
 from extrapolate.errors import UserError
 
-# Of the long documents a quarter is for testing and a twentieth for validation, and never more than so many documents
-# and so many tokens.
+# The share of the long documents that is for testing and for validation, and the most documents and tokens of each.
 HELDOUT = {"test": (0.25, 256, 8_000_000), "validation": (0.05, 64, 2_000_000)}
 
 _NONE = np.zeros(0, np.int64)
@@ -74,7 +73,7 @@ class Split:
         return np.diff(self.offsets) - 1
 
     def slice(self, start: int, end: int) -> np.ndarray:
-        """Tokens start..end-1 of the stream: a view where they lie in one piece."""
+        """Tokens start..end-1 of the stream: a view if they lie in one piece."""
         if start >= end:
             return np.zeros(0, np.uint16)
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
@@ -124,7 +123,7 @@ class Store:
 
     @property
     def corpus_hash(self) -> str:
-        """Identifies tokens, splits and tokenizer: results are comparable where it is the same."""
+        """Identifies tokens, splits and tokenizer: results are comparable only if it is the same."""
         return self.manifest["corpus_hash"]
 
     @property

@@ -26,9 +26,7 @@ BLOCK_CHARACTERS = 2**16  # of text at a time: the library holds hundreds of the
 
 
 def learn_bpe(texts: Iterable[str], vocab_size: int, workers: int) -> Tokenizer:
-    """What `train_bpe` does, so that Ctrl-C ends it at once, also within the library: much text is learned from in a
-    process of its own, which uses so many threads.
-    """
+    """`train_bpe`, for much text in a process of its own with `workers` threads, so that Ctrl-C ends it at once."""
     texts = _first_characters(texts, TRAINING_CHARACTERS)
     held: list[str] = []
     characters = 0
@@ -58,7 +56,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Words of more than 500 characters, such as text without spaces, are cut: no token goes beyond a cut in all of them.
 
-    Raises UserError if the size is out of range, or the text is too little for so many tokens.
+    Raises UserError if the size is out of range, or there is too little text for that many tokens.
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
         raise UserError(
@@ -96,7 +94,7 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
 def load(spec: str) -> Tokenizer:
     """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added where the tokenizer has no end-of-text token. Raises UserError if it cannot be read.
+    `<eos>` is added if the tokenizer has no end-of-text token. Raises UserError if it cannot be read.
     """
     name = spec.removeprefix("hf:")
     with _unreadable(f"the tokenizer {spec} cannot be read"):
@@ -128,12 +126,12 @@ def decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
 
 
 def eos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the end-of-text token, or None where there is none by any of its usual names."""
+    """The id of the end-of-text token, or None if there is none by any of its usual names."""
     return _first_known(tokenizer, _KNOWN_EOS)
 
 
 def bos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the beginning-of-text token, or None where there is none by any of its usual names."""
+    """The id of the beginning-of-text token, or None if there is none by any of its usual names."""
     return _first_known(tokenizer, _KNOWN_BOS)
 
 
@@ -143,7 +141,7 @@ def _first_known(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
 
 
 def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
-    """The number of bytes of text that each token stands for, int64 [V]; None where tokens are not bytes.
+    """The number of bytes of text that each token stands for, int64 [V]; None if tokens are not bytes.
 
     In a byte-level tokenizer every character of a token's name is one byte, unless the text is changed before it
     is split: by a normalizer, or a space put in front.
@@ -172,7 +170,7 @@ def read(path: Path) -> Tokenizer:
 
 
 def _check_ids(tokenizer: Tokenizer) -> None:
-    """Raises ValueError where there are no tokens, or an id is larger than a table of all ids can be."""
+    """Raises ValueError if there are no tokens, or an id is larger than a table of all ids can be."""
     ids = tokenizer.get_vocab().values()
     if not ids:
         raise ValueError("it has no tokens")

@@ -1,7 +1,7 @@
 """Texts as tokens, on every core.
 
 A process encodes a text word by word, and remembers the tokens of every word: most of a text are words that were there
-before. That gives the same tokens as the whole text does where the tokenizer splits text at least as finely, which
+before. That gives the same tokens as the whole text does if the tokenizer splits text at least as finely, which
 `splits_into_words` tells. Other tokenizers encode whole documents.
 """
 
@@ -73,7 +73,7 @@ class Encoder:
 
 
 class _Words(dict[str, bytes]):
-    """The tokens of words. Of more than `most` words those are forgotten that were not asked for of late."""
+    """The tokens of words. Beyond `most` words, those are dropped that were not used recently."""
 
     def __init__(self, encode: Callable[[str], bytes], most: int) -> None:
         self._encode, self._half, self._before = encode, most // 2, dict[str, bytes]()
@@ -114,7 +114,7 @@ def encoded(
 
     `workers` is how many processes encode; `sketched`: the passages of every text are found too. A source of few
     characters is encoded by this process alone. Raises UserError if the tokenizer fails on a text, RuntimeError
-    where a process is killed.
+    if a process is killed.
     """
     batches = iter(batches)
     first: list[list[Document]] = []

@@ -29,8 +29,8 @@ Serve = Callable[[Connection], None]
 class Child:
     """A process that runs `serve(connection)`, a function of a module. It answers by `reply`.
 
-    what: what it is called where it ends by itself; environment: variables that it has beside those of this process.
-    Ctrl-C in a terminal does not reach it: whoever started it ends it.
+    what: its name in the message if it ends by itself; environment: variables that it has beside those of this process.
+    Ctrl-C in a terminal does not reach it: the process that started it ends it.
     """
 
     def __init__(self, serve: Serve, what: str, environment: Mapping[str, str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Child:
         self.end()
 
     def send(self, value: object) -> None:
-        """Sends one value. Raises what `receive` does where the process has ended."""
+        """Sends one value. Raises what `receive` does if the process has ended."""
         try:
             self.connection.send(value)
         except (BrokenPipeError, ConnectionResetError):
@@ -65,7 +65,7 @@ class Child:
             raise
 
     def receive(self) -> Any:
-        """The next answer. Raises what was raised in the process, or RuntimeError where it ended without an answer."""
+        """The next answer. Raises what was raised in the process, or RuntimeError if it ended without an answer."""
         try:
             fine, value = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -75,11 +75,11 @@ class Child:
         return value
 
     def interrupt(self) -> None:
-        """As Ctrl-C does: the work stops at the next place where it can go on from."""
+        """Does what Ctrl-C does: the work stops at the next place from which it can be resumed."""
         self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
-        """Until it has ended; what it still sends is not read."""
+        """Returns when it has ended; what it still sends is dropped."""
         while self._process.poll() is None:
             with contextlib.suppress(EOFError, OSError):
                 if self.connection.poll(0.1):
@@ -90,7 +90,7 @@ class Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Ends the process, for who alone has it."""
+        """Ends the process, and frees what this one holds of it."""
         self._process.kill()
         self._process.wait()
         self.connection.close()
@@ -128,7 +128,7 @@ def run(serve: Serve, descriptor: int) -> None:
         try:
             serve(connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            pass  # nobody is there any more
+            pass  # the other end is gone
         except (UserError, MemoryError) as error:
             connection.send((False, error))
         except Exception as error:
@@ -136,7 +136,7 @@ def run(serve: Serve, descriptor: int) -> None:
 
 
 def tokenizing(threads: int) -> dict[str, str]:
-    """The environment in which the tokenizers library uses so many threads."""
+    """The environment in which the tokenizers library uses this number of threads."""
     return {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
 
 

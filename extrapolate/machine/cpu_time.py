@@ -12,7 +12,7 @@ _STEAL = 8  # the place in /proc/stat's first line, see proc(5)
 @dataclass(frozen=True)
 class CpuTime:
     """What the threads of this process have had so far, seconds: of running, of waiting for a core, and what other
-    machines took from the cores of this one, where it is a virtual one."""
+    virtual machines took from the cores of this one, if it is one."""
 
     run: float
     waited: float
@@ -20,7 +20,7 @@ class CpuTime:
 
     @classmethod
     def now(cls) -> Self | None:
-        """None where the system does not tell."""
+        """None if the system does not tell."""
         try:
             times = [path.read_text().split() for path in _THREADS.glob("*/schedstat")]
             stolen = int(_MACHINE.read_text().split(maxsplit=_STEAL + 1)[_STEAL]) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
 """Processes that do one piece of work together, as torchrun starts them: each is a rank.
 
-torchrun says in the environment which rank a process is, and where the others are. Nothing of torch.distributed is
-imported where a process is alone, and torch only where it is needed: the command line reads this module to start.
+torchrun says in the environment which rank a process is, and where the others are. A process that
+is alone imports nothing of torch.distributed, and torch only when it is needed: the command line imports this module.
 """
 
 import atexit
@@ -77,7 +77,7 @@ class Ranks:
         return made() if self.first else contextlib.nullcontext()
 
     def shares(self, count: int, size: int) -> list[tuple[int, int]]:
-        """Which of `count` pieces this process does, from and to: every so many-th batch of `size`; all, if alone."""
+        """The ranges of `count` pieces that this process does: batches of `size`, dealt out in turn; all, if alone."""
         if self.world_size == 1:
             return [(0, count)]
         return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.world_size * size)]
@@ -86,12 +86,9 @@ class Ranks:
         """Each value, added up over the processes: one message for all of them."""
         if self.world_size == 1:
             return values
-        import torch
-        import torch.distributed as dist
+        import numpy as np
 
-        added = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(added, group=_control())
-        return tuple(added.tolist())
+        return tuple(self.add_up(np.array(values, np.float64)).tolist())
 
     def add_up(self, values: "np.ndarray") -> "np.ndarray":
         """Arrays of one shape, added up over the processes."""
@@ -125,8 +122,8 @@ def is_first() -> bool:
 def joined(what_next: str) -> Iterator[Ranks]:
     """The processes that were started together, which from here on can hear each other; or this one alone.
 
-    Where another one ends before its work is done, a RuntimeError says so, and what_next, which is what the user can
-    do. Every process must have the same files before it: one machine, or a file system that all machines see.
+    If another one ends before its work is done, raises a RuntimeError that ends in `what_next`: what the user can do.
+    Every process must have the same files before it: one machine, or a file system that all machines see.
     """
     if world_size() == 1:
         yield ALONE
@@ -169,7 +166,7 @@ def tells_the_end() -> bool:
     atexit.unregister(dist.destroy_process_group)  # it may wait for those that are gone
     try:
         return bool(_store.add(_ENDED, 1) == 1)
-    except RuntimeError:  # whoever kept it is gone
+    except RuntimeError:  # the process that kept it is gone
         return True
 
 
@@ -186,7 +183,7 @@ def check_devices(device: str) -> None:
 
 
 def _join() -> None:
-    """Each process has a CUDA device of its own, where there are enough."""
+    """Each process has a CUDA device of its own, if there are enough."""
     import torch
     import torch.distributed as dist
 

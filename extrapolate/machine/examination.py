@@ -132,7 +132,7 @@ def _to_compile(x: torch.Tensor) -> torch.Tensor:
 def extras() -> dict[str, dict[str, str | None]]:
     """The extras that users install, by name: of each its packages, with the version that is here, None for none.
 
-    Empty where the program runs without being installed.
+    Empty if the program runs without being installed.
     """
     found: dict[str, dict[str, str | None]] = defaultdict(dict)
     try:

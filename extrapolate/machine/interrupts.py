@@ -16,7 +16,7 @@ class Pressed(KeyboardInterrupt):
 def told_apart() -> Iterator[None]:
     """Within it, Ctrl-C raises Pressed: any other KeyboardInterrupt was raised by code.
 
-    Where Ctrl-C means something else than Python's own, or outside of the main thread, nothing changes.
+    Nothing changes outside of the main thread, or if Ctrl-C has another handler than Python's own.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 _GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_PERIOD_US = 100_000  # of the first version's quota, where nobody changed it
+_PERIOD_US = 100_000  # of the first version's quota, by default
 
 
 def memory_limit(device: str = "cpu") -> int:
@@ -34,7 +34,7 @@ def cores() -> int:
 
 
 def cpu_quota() -> float | None:
-    """How many cores' time this process gets at most, by its control groups; None where they set no limit.
+    """How many cores' time this process gets at most, by its control groups; None if they set no limit.
 
     torch does not look at it: it starts a thread for each core.
     """

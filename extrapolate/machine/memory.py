@@ -20,7 +20,7 @@ def forget_peak(device: str) -> None:
 
 
 def peak_mib(device: str) -> float | None:
-    """The most held since, MiB: of the device's memory, or by this whole process; None where it cannot be told."""
+    """The most held since, MiB: of the device's memory, or by this whole process; None if it cannot be told."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
     if not (_STATUS.exists() and _CLEAR.exists()):
@@ -38,8 +38,7 @@ def keep_freed_memory() -> None:
     """For the whole process: freed blocks are reused, not given back to the system and faulted in again.
 
     glibc maps and unmaps every block of over 32 MiB, and a step of a small model allocates several; on 2 cores
-    training is 1.5 times as fast without that. Training and evaluation call it. Does nothing where the C library is
-    not glibc.
+    training is 1.5 times as fast without that. Training and evaluation call it. A no-op if the C library is not glibc.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

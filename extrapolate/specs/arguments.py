@@ -1,4 +1,4 @@
-"""Arguments of the public calls, checked where Python lets anything through."""
+"""Checks of the arguments of public calls: Python itself lets anything through."""
 
 from collections.abc import Iterable
 from numbers import Integral, Real

@@ -144,8 +144,13 @@ def described(error: BaseException, file: Path) -> str:
     """`IndexError: index 64 is out of bounds, in line 12`: the first line of an error, and where the file raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
+    return _first_line(error) + (f", in line {lines[-1]}" if lines else "")
+
+
+def _first_line(error: BaseException) -> str:
+    """`IndexError: index 64 is out of bounds`."""
     words = str(error).strip().splitlines()
-    return type(error).__name__ + (f": {words[0]}" if words else "") + (f", in line {lines[-1]}" if lines else "")
+    return type(error).__name__ + (f": {words[0]}" if words else "")
 
 
 def mistake_of_user(error: BaseException) -> UserError | None:
@@ -161,6 +166,4 @@ def mistake_of_user(error: BaseException) -> UserError | None:
         return None
     frame, line = own[-1]
     code = frame.f_code
-    words = str(error).strip().splitlines()
-    what = type(error).__name__ + (f": {words[0]}" if words else "")
-    return UserError(f"{code.co_filename}: {code.co_name} failed: {what}, in line {line}")
+    return UserError(f"{code.co_filename}: {code.co_name} failed: {_first_line(error)}, in line {line}")

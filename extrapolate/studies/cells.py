@@ -50,7 +50,7 @@ def cells_of(study: Study) -> list[Cell]:
     if count > MOST_CELLS:
         raise UserError(f"{study.at('axes')}: {count:,} combinations are too many: a study has at most {MOST_CELLS:,}")
     found = [*_grid(study), *_added(study)]
-    for fine_tuning, number in zip(study.fine_tunings, itertools.count(), strict=False):
+    for number, fine_tuning in enumerate(study.fine_tunings):
         found += _continued(study, fine_tuning, number, found)
     names: dict[str, Cell] = {}
     for cell in found:

@@ -9,8 +9,8 @@ from extrapolate.machine.limits import cores
 
 @dataclass(frozen=True)
 class Share:
-    """What one of several jobs has of the machine: its cores, none where the system does not tell them apart, and its
-    number of threads."""
+    """What one of several jobs gets of the machine: its cores, () if the system has no affinity, and its number of
+    threads."""
 
     cores: tuple[int, ...]
     threads: int
@@ -21,7 +21,7 @@ class Share:
 
 
 def core_shares(jobs: int) -> list[Share]:
-    """The share of each of so many jobs. Raises UserError if there are fewer cores, or no job."""
+    """The share of each of `jobs` jobs. Raises UserError if there are fewer cores, or no job."""
     if jobs < 1:
         raise UserError(f"`jobs={jobs}`: at least 1 works at a time")
     if jobs > cores():

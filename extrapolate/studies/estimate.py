@@ -15,7 +15,7 @@ _FREE = ("seed", "lr", "tokens", "min_lr_ratio", "warmup_ratio", "weight_decay",
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds for each cell, as if it ran alone in its slot, and of the whole where so many jobs run at once.
+    """Seconds of each cell, as if it ran alone in its slot, and of the whole with `jobs` jobs at once.
 
     0 for what is not done: of the learning rates of a model one is evaluated and continued, for which the first stands.
     """

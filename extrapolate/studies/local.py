@@ -4,46 +4,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
 from extrapolate.studies.cores import Share, core_shares
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Told, Work, serve
+from extrapolate.studies.worker import Work, serve
 
 LOOK_EVERY_S = 1.0
 
 
 @dataclass
 class Running:
-    """A task under way: its process, the cores that it has, and what it told last. over: the process does no more."""
+    """A task under way. share: how much of it is done, 0 to 1, None until its process has said so. over: the process
+    does no more."""
 
     task: Task
     child: Child
     slot: int
-    told: Told | None = None
+    share: float | None = None
     over: bool = False
 
 
-class UnderWay(Protocol):
-    """A task that is being done."""
-
-    @property
-    def task(self) -> Task:
-        """Which."""
-
-    @property
-    def told(self) -> Told | None:
-        """How far it is, as far as that is known."""
-
-
-Watch = Callable[[Sequence[UnderWay]], None]
+# Called with the tasks under way, and the share of each that is done, None if it is not known.
+Watch = Callable[[Sequence[tuple[Task, float | None]]], None]
 
 
 def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
-    """Does all tasks of the study in `folder`, so many at once; a failed one does not stop the others.
+    """Does all tasks of the study in `folder`, `jobs` at once; a failed one does not stop the others.
 
     watch is called as they go on. On Ctrl-C every process saves what it has and ends, and KeyboardInterrupt goes on.
     """
@@ -60,7 +49,7 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
                 running.append(Running(task, child, slot))
             if not running:
                 return
-            watch(running)
+            watch([(one.task, one.share) for one in running])
             heard = wait([one.child.connection for one in running], LOOK_EVERY_S)
             for one in [one for one in running if one.child.connection in heard]:
                 if _settled(one, tasks, folder, jobs == 1):
@@ -81,14 +70,14 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
 
 
 def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
-    """What a process is told of a task."""
-    cell = replace(tasks.cells[task.cell], own_extension=None)  # it names it itself, and where it is may be elsewhere
+    """The work that is sent to a process for a task."""
+    cell = replace(tasks.cells[task.cell], own_extension=None)  # the process reads it itself, and may find it elsewhere
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
 
 
 def _begin(work: Work, idle: Child | None, share: Share) -> Child:
-    """The process that does the work: the one that waits for some, or where that was killed meanwhile, a new one."""
+    """The process that does the work: the idle one, or a new one if there is none or it was killed."""
     if idle is not None:
         try:
             idle.send(work)
@@ -108,15 +97,16 @@ def _goes_on(cell: Resolved) -> bool:
 
 
 def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
-    """Takes what a process says; whether that was its last word. It goes on with its cell where that can be done."""
+    """Receives a message of a process, which goes on with the evaluation of its cell if that is ready. Returns whether
+    it has nothing more to do."""
     try:
         heard = one.child.receive()
     except (UserError, MemoryError, RuntimeError, OSError) as error:
         one.over = True
         tasks.fail(one.task, reason_of(error))
     else:
-        if isinstance(heard, Told):
-            one.told = heard
+        if isinstance(heard, float):
+            one.share = heard
             return False
         tasks.settle((one.task,), heard)
         further = Task("evaluate", one.task.cell)
@@ -126,6 +116,6 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
             except (RuntimeError, OSError):  # it was killed meanwhile: another process does the evaluation
                 one.over = True
                 return True
-            one.task, one.told = further, None
+            one.task, one.share = further, None
             return False
     return True

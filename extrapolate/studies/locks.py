@@ -15,7 +15,7 @@ SHARES = "array"  # a folder, with a folder for each share under way
 def turn(folder: Path, share: int | None) -> Iterator[None]:
     """Holds the folder for a call on all cells, or on one share of them, by number. A killed process lets go of it.
 
-    Raises UserError, which says what is at work there, where that cannot be at the same time.
+    Raises UserError, which names what is at work there, if both cannot be at the same time.
     """
     with contextlib.ExitStack() as locks:
         try:

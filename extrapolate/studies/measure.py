@@ -1,14 +1,13 @@
 """What a cell costs on this machine: the real training and the real evaluation, cut short.
 
-Where several jobs run at once, so many copies of the cell are measured at once: they share the machine's memory too.
+If several jobs run at once, as many copies of the cell are measured at once: they share the machine's memory too.
 """
 
 import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,17 @@ EVALUATED_TARGETS = 4096
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds: to start a process and a model, to compile it, of a step, and of an input of the evaluation; and the
+    """Seconds: to start a process and a model and to compile it, of a step, and of an input of the evaluation; and the
     most memory that the process held, MiB."""
 
     start_s: float
-    compile_s: float
     step_s: float
     input_s: float
     peak_mib: float
 
     def training_s(self, cell: Resolved) -> float:
         """Of the cell's training, from start to end."""
-        return self.start_s + self.compile_s + self.step_s * cell.config.training.steps
+        return self.start_s + self.step_s * cell.config.training.steps
 
     def evaluation_s(self, cell: Resolved) -> float:
         """Of the cell's evaluation, by the process that trained it."""
@@ -51,24 +49,17 @@ class Cost:
 
 
 def measure(cell: Resolved, jobs: int) -> Cost:
-    """The cell's cost where so many jobs run at once, each with its share of the cores."""
-    children: list[Child] = []
+    """The cell's cost with `jobs` jobs at once, each with its share of the cores."""
     recipe = cell.own_extension  # a user's own class is in no module that a process could import: it reads the file
     own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
-    try:
+    children: list[Child] = []
+    with contextlib.ExitStack() as ended:
         for share in core_shares(jobs):
-            child = Child(serve, f"the measurement of {cell.name}", share.environment())
+            child = ended.enter_context(Child(serve, f"the measurement of {cell.name}", share.environment()))
             children.append(child)
             child.send((share, replace(cell, own_extension=None), own, time.time()))
-        costs: Sequence[Cost] = [child.receive() for child in children]
-    finally:
-        for child in children:
-            child.end()
-    return Cost(*(statistics.fmean(values) for values in zip(*map(_values, costs), strict=True)))
-
-
-def _values(cost: Cost) -> tuple[float, ...]:
-    return cost.start_s, cost.compile_s, cost.step_s, cost.input_s, cost.peak_mib
+        costs = [astuple(child.receive()) for child in children]
+    return Cost(*map(statistics.fmean, zip(*costs, strict=True)))
 
 
 def serve(connection: Connection) -> None:
@@ -81,7 +72,7 @@ def serve(connection: Connection) -> None:
         input_s = _evaluate(cell, Path(folder) / "run")
     step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
     compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
-    reply(connection, Cost(start_s, compile_s, step_s, input_s, lifetime_peak_mib()))
+    reply(connection, Cost(start_s + compile_s, step_s, input_s, lifetime_peak_mib()))
 
 
 class _Enough(Exception):  # noqa: N818 (not an error)

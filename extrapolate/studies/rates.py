@@ -17,8 +17,8 @@ from extrapolate.studies.cells import Cell
 class Choice:
     """The learning rates of one model, each with its mean validation loss over seeds, nats, and the one taken.
 
-    A loss is None where a seed's training failed. chosen is None where that holds for all. half_widths: of the mean's
-    95 % interval over seeds, nats, by Student's t; None where it has no interval. edge: the chosen one is the lowest or
+    A loss is None if a seed's training failed. chosen is None if that holds for all. half_widths: of the mean's
+    95 % interval over seeds, nats, by Student's t; None if it has no interval. edge: the chosen one is the lowest or
     the highest, so that a better one may lie beyond.
     """
 
@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def edge(self) -> str | None:
-        """`lowest` or `highest`, where the chosen one is at the end of the grid."""
+        """`lowest` or `highest`, if the chosen one is at the end of the grid."""
         if self.chosen is None or len(self.losses) < 2:
             return None
         return {min(self.losses): "lowest", max(self.losses): "highest"}.get(self.chosen)
@@ -43,16 +43,8 @@ class Choice:
         return min((rate for rate in rates if rate > max(self.losses)), default=None) if self.edge else None
 
 
-def grouped(cells: Iterable[Cell]) -> dict[tuple[tuple[str, str], ...], list[Cell]]:
-    """Cells that are one model but for learning rate and seed."""
-    found: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(cell.group, []).append(cell)
-    return found
-
-
 def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:
-    """rates: learning rates by the cells' names; losses: validation losses, None where the training failed."""
+    """rates: learning rates by the cells' names; losses: validation losses, None if the training failed."""
     by_rate: dict[float, list[float | None]] = {}
     for cell in group:
         by_rate.setdefault(rates[cell.name], []).append(losses[cell.name])

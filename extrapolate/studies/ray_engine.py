@@ -15,7 +15,7 @@ from extrapolate.runs.run import LOG
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
-from extrapolate.studies.worker import Told, Work, perform_all
+from extrapolate.studies.worker import Work, perform_all
 
 RETRIES = 3  # of a cell whose worker died: it goes on from its last saved state
 ANSWER_S = 5.0  # for the cluster, at its address
@@ -34,14 +34,15 @@ class Running:
         return self.tasks[0]
 
     @property
-    def told(self) -> Told | None:
-        """How far it is, by the run's log: only trainings write one as they go on."""
+    def share(self) -> float | None:
+        """How much of it is done, by the run's log: only trainings write one as they go on."""
         log = self.path / LOG
         if self.task.kind != "train" or not log.is_file():
             return None
         with contextlib.suppress(ValueError, IndexError, KeyError, OSError):  # a line may be half written
-            lines = log.read_text(encoding="utf-8").splitlines()
-            return Told("training", float(json.loads(lines[-1])["tokens"]), tokens_due(self.path), "")
+            tokens = float(json.loads(log.read_text(encoding="utf-8").splitlines()[-1])["tokens"])
+            due = tokens_due(self.path)
+            return tokens / due if due else 0.0
         return None
 
 
@@ -67,7 +68,7 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
                 running[remote(works, os.getcwd())] = Running(in_turn, tasks.cells[first.cell].path)
             if not running:
                 return
-            watch(list(running.values()))
+            watch([(one.task, one.share) for one in running.values()])
             ended, _ = ray.wait(list(running), timeout=LOOK_EVERY_S)
             for reference in ended:
                 one = running.pop(reference)
@@ -123,7 +124,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _reach(address: str | None) -> None:
-    """Raises OSError where nothing answers at HOST:PORT or ray://HOST:PORT: Ray would try for minutes."""
+    """Raises OSError if nothing answers at HOST:PORT or ray://HOST:PORT: Ray would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         with socket.create_connection((host, int(port)), timeout=ANSWER_S):

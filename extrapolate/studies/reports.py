@@ -1,5 +1,6 @@
 """The reports on a study: one, or one for each length, text and precision, for losses compare within these alone."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,19 +19,11 @@ def write_reports(cells: Sequence[Resolved], folder: Path, progress: Progress) -
     for cell in cells:
         for precision in cell.evaluation.precisions:
             kinds.setdefault((cell.config.seq_len, cell.config.data.corpus_hash, precision), []).append(cell)
-    lengths, texts, precisions = (
-        (len(set(values)) > 1 for values in zip(*kinds, strict=True)) if kinds else (False,) * 3
-    )
+    several = [len(set(values)) > 1 for values in zip(*kinds, strict=True)]
     written: dict[Path, Written] = {}
     for (seq_len, corpus, precision), mine in kinds.items():
-        name = "-".join(
-            [
-                REPORT,
-                *([f"L{seq_len}"] if lengths else []),
-                *([mine[0].data.name, corpus[:6]] if texts else []),
-                *([precision] if precisions else []),
-            ]
-        )
+        words = (f"L{seq_len}", f"{mine[0].data.name}-{corpus[:6]}", precision)
+        name = "-".join([REPORT, *itertools.compress(words, several)])
         written[folder / name] = report(
             [Run.open(cell.path) for cell in mine], folder / name, seq_len=seq_len, corpus=corpus, precision=precision,
             split=mine[0].evaluation.split, progress=progress,

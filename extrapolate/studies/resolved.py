@@ -65,16 +65,8 @@ class Resolved:
 
     @property
     def lr(self) -> float:
-        """The peak learning rate, also where the study leaves it to the preset."""
+        """The peak learning rate, also if the study leaves it to the preset."""
         return self.config.training.lr
-
-
-def request_of(cell: Cell, study: Study) -> TrainingRequest:
-    """What `train` is asked for; of a cell that continues another, only what its own table names."""
-    settings = cell.settings
-    if cell.continues is not None:
-        settings = study.fine_tunings[int(cell.place[1])].settings
-    return TrainingRequest.of(settings)
 
 
 def resolve_cells(
@@ -82,14 +74,16 @@ def resolve_cells(
 ) -> list[Resolved]:
     """Every cell, ready. `stores` are by the cells' `data`; `runs` is the folder of all runs.
 
-    Raises UserError, with the line of the study's file, where a cell cannot be trained or evaluated as it says, or its
+    Raises UserError, with the line of the study's file, if a cell cannot be trained or evaluated as it says, or its
     folder holds a run with other settings.
     """
     found: dict[str, Resolved] = {}
     _check_recipes(study)
     for cell in cells:
         store = stores[cell.settings.get("data")]
-        request = request_of(cell, study)
+        # Of a cell that continues another, its own table alone: the rest is that of the run.
+        named = cell.settings if cell.continues is None else study.fine_tunings[int(cell.place[1])].settings
+        request = TrainingRequest.of(named)
         own: Recipe | None = None
         try:
             if cell.continues is None:

@@ -19,7 +19,7 @@ RUNS, STATES = "runs", "state"
 @dataclass(frozen=True)
 class CellState:
     """evaluated: which evaluation of which weights is complete, None for none. failed: why the cell's last task failed,
-    None where it did not. passed_over: another learning rate was better, so that nothing more is done. diverged: how a
+    None if it did not. passed_over: another learning rate was better, so that nothing more is done. diverged: how a
     training with these settings, a hash, ended with a loss that is infinite, or no number."""
 
     evaluated: str | None = None
@@ -78,7 +78,7 @@ def settings_key(config: TrainedConfig) -> str:
 
 
 def diverged(folder: Path, name: str, config: TrainedConfig) -> str | None:
-    """How a cell's training with these settings diverged, None where it did not."""
+    """How a cell's training with these settings diverged; None if it did not."""
     known = read(folder, name)
     return known.diverged if known.settings == settings_key(config) else None
 

@@ -23,7 +23,7 @@ Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell: what it is doing, the tokens that it was trained on, of how many (None where that is not known), its
+    """A cell: what it is doing, the tokens that it was trained on, of how many (None if that is not known), its
     last losses, nats, and why it failed or diverged."""
 
     cell: str
@@ -110,7 +110,7 @@ def _rows(log: Path) -> Iterator[dict[str, float]]:
 
 
 def tokens_due(run: Path) -> int | None:
-    """The tokens that a run's training ends with, for steps are whole batches; None where that is not known."""
+    """The tokens that a run's training ends with, for steps are whole batches; None if that is not known."""
     try:
         training = TrainingConfig(**files.read_json(run / CONFIG)["config"]["training"])
     except (ValueError, KeyError, TypeError, OSError):  # there is none yet, or it is damaged: who needs it will say so

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ class Study:
 
     base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
     that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
-    that it does not name. stores: token stores by path, made where they are missing. published: the published tables
+    that it does not name. stores: token stores by path, made if they are missing. published: the published tables
     that it repeats. extensions: those of the evaluation, each with the settings of the cells that it is for.
     questions: what its report begins with. beyond: the learning rates of the axis that a search tries only if it comes
     to them.
@@ -144,8 +144,7 @@ class _Reader:
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
-            if name not in (known := (*SECTIONS, "published")):
-                raise self.wrong((name,), f"unknown section '{name}'; {did_you_mean(name, known)}")
+            self.check_known(name, (*SECTIONS, "published"), (name,), "section")
         base = self.section(raw, "base")
         self.check_settings(base, ("base",))
         axes = dict(self.section(raw, "axes"))
@@ -169,9 +168,7 @@ class _Reader:
     def published(self, given: Any, evaluated: Sequence[str]) -> tuple[str, ...]:
         names = given if isinstance(given, list) else [given]
         for name in map(str, names):
-            if name not in published():
-                known = did_you_mean(name, published())
-                raise self.wrong(("published",), f"unknown published table '{name}'; {known}")
+            self.check_known(name, published(), ("published",), "published table")
         if names and not any(is_papers(protocol) for protocol in evaluated):
             raise self.wrong(
                 ("evaluate", "protocols"),
@@ -182,6 +179,10 @@ class _Reader:
 
     def wrong(self, place: Place, message: str) -> UserError:
         return UserError(f"{at(self.file, self.lines, place)}: {message}")
+
+    def check_known(self, name: str, known: Collection[str], place: Place, kind: str = "setting") -> None:
+        if name not in known:
+            raise self.wrong(place, f"unknown {kind} '{name}'; {did_you_mean(name, known)}")
 
     def section(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
         found = raw.get(name, {})
@@ -197,8 +198,7 @@ class _Reader:
 
     def check_settings(self, given: Mapping[str, Any], place: Place) -> None:
         for name, value in given.items():
-            if name not in SETTINGS:
-                raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
+            self.check_known(name, SETTINGS, (*place, name))
             if isinstance(value, list | dict):
                 several = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
                 raise self.wrong((*place, name), f"{name} is one value here, not {value!r}{several}")
@@ -225,8 +225,7 @@ class _Reader:
     def axes(self, axes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         for name, values in axes.items():
             place = ("axes", name)
-            if name not in SETTINGS:
-                raise self.wrong(place, f"unknown setting '{name}'; {did_you_mean(name, SETTINGS)}")
+            self.check_known(name, SETTINGS, place)
             if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
                 raise self.wrong(place, f"an axis lists its values: {name} = [1, 2], not {values!r}")
             for number, value in enumerate(values):
@@ -275,8 +274,7 @@ class _Reader:
                 raise self.wrong(place, "a store has a path and a source: path = 'data/books', source = 'books/'")
             self.check_value("data", path, (*place, "path"))
             for name, value in settings.items():
-                if name not in known:
-                    raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+                self.check_known(name, known, (*place, name))
                 wanted = bool if name == "dedup" else int if "tokens" in name or name == "vocab_size" else str
                 if type(value) is not wanted:
                     kind = {bool: "true or false", int: "a number", str: "text"}[wanted]
@@ -286,10 +284,9 @@ class _Reader:
 
     def questions(self, raw: Mapping[str, Any], factors: Sequence[float]) -> Iterator[Question]:
         for number, one in enumerate(self.tables(raw, "question")):
-            place, known = ("question", number), ("a", "b", "at")
+            place = ("question", number)
             for name in one:
-                if name not in known:
-                    raise self.wrong((*place, name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+                self.check_known(name, ("a", "b", "at"), (*place, name))
             if not all(isinstance(one.get(side), str) for side in "ab") or type(one.get("at")) not in (int, float):
                 raise self.wrong(place, "a question has two models and a factor: a = 'alibi', b = 'rope + pi', at = 8")
             if one["at"] not in factors:
@@ -303,8 +300,7 @@ class _Reader:
         extensions = tuple(self.extensions(given.get("extend", [])))
         given |= {"extend": [text for text, _ in extensions]}
         for name, value in given.items():
-            if name not in known:
-                raise self.wrong(("evaluate", name), f"unknown setting '{name}'; {did_you_mean(name, known)}")
+            self.check_known(name, known, ("evaluate", name))
             with self.about("evaluate", name):
                 known[name].checked(value)
         with self.about("evaluate", "protocols" if "protocols" in given else "stride"):

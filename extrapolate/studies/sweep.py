@@ -26,7 +26,6 @@ from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.cores import core_shares
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
-from extrapolate.studies.local import UnderWay
 from extrapolate.studies.locks import turn
 from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
@@ -41,7 +40,7 @@ JOBS = "jobs.json"
 ENGINES = ("local", "ray")
 # Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
 WORTH_MEASURING = 1e14
-# A token costs a training so many times what it costs an evaluation: it has a backward pass too.
+# How many times as much a token costs in training as in evaluation: training has a backward pass too.
 TRAINING_COST = 3
 
 
@@ -109,7 +108,7 @@ def sweep(
         if not 0 <= index < count:
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
     if jobs is not None:
-        core_shares(jobs)  # raises where there are not so many cores
+        core_shares(jobs)  # raises if there are fewer cores
     read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
@@ -255,17 +254,16 @@ class _Screen:
     def __init__(self, tasks: Tasks, display: Display) -> None:
         self.tasks, self.display = tasks, display
 
-    def show(self, running: Sequence[UnderWay]) -> None:
+    def show(self, running: Sequence[tuple[Task, float | None]]) -> None:
         tasks = self.tasks
-        if not tasks.done and all(one.told is None for one in running):
+        if not tasks.done and all(share is None for _, share in running):
             return  # processes start: a rate that begins here says nothing of the work
         costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
         done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
-        for one in running:
-            share = one.told.done / one.told.total if one.told is not None and one.told.total else 0.0
-            done += share * costs.get(one.task, 0.0)
-            parts.append(f"{one.task.kind} {one.task.cell} {share:.0%}")
+        for task, share in running:
+            done += (share or 0.0) * costs.get(task, 0.0)
+            parts.append(f"{task.kind} {task.cell} {share or 0.0:.0%}")
         tried = list(filter(tasks.tried, tasks.cells))
         finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
         note = f"{finished} of {len(tried)} cells done"

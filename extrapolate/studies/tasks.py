@@ -24,8 +24,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How tasks of one cell ended that were done one after the other: so many are done, and why the next one failed, or
-    how its training diverged; and what the user should know of those that are done."""
+    """How tasks of one cell ended that were done one after the other: the number that are done, why the next one failed
+    or how its training diverged, and what the user should know."""
 
     done: int
     failed: str | None = None
@@ -47,7 +47,7 @@ class Tasks:
         loss_of: Callable[[Resolved], float],
         tell: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
-        """loss_of: the validation loss of a trained cell; tell: is told of a cell that fails, and why."""
+        """loss_of: the validation loss of a trained cell; tell: called with each cell that fails, and why."""
         self.cells = {cell.name: cell for cell in cells}
         self.loss_of, self.tell = loss_of, tell
         self.done: set[Task] = set()
@@ -105,12 +105,12 @@ class Tasks:
         return diverged or task in self.done or task in self.failed
 
     def in_turn(self, task: Task) -> tuple[Task, ...]:
-        """A task that is ready, with the evaluation that follows it in any case: where no learning rate is chosen."""
+        """A task that is ready, and the evaluation that follows it if the cell's model has a single learning rate."""
         follows = task.kind == "train" and task.cell not in self._group
         return (task, Task("evaluate", task.cell)) if follows else (task,)
 
     def chosen(self, name: str) -> bool:
-        """Whether a cell is evaluated: it is not, where another learning rate is better."""
+        """Whether a cell is evaluated: not if another learning rate is better."""
         choice = self.choices.get(name)
         return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
 
@@ -194,6 +194,9 @@ def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved
 
 
 def _with_rates(cells: Mapping[str, Resolved]) -> list[list[Cell]]:
-    """Groups of cells that differ in learning rate and seed alone, where there are several rates."""
-    groups = rates.grouped(cell.cell for cell in cells.values() if cell.cell.continues is None).values()
-    return [group for group in groups if len({cells[cell.name].lr for cell in group}) > 1]
+    """Groups of cells that differ in learning rate and seed alone, if there are several rates."""
+    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for one in cells.values():
+        if one.cell.continues is None:
+            groups.setdefault(one.cell.group, []).append(one.cell)
+    return [group for group in groups.values() if len({cells[cell.name].lr for cell in group}) > 1]

@@ -1,4 +1,4 @@
-"""Where in a study's file a setting stands: the library that reads TOML does not tell."""
+"""The lines of a study's file in which settings stand: the library that reads TOML does not give them."""
 
 import re
 from collections.abc import Mapping

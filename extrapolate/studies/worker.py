@@ -4,14 +4,15 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 from extrapolate.errors import reason_of
 from extrapolate.machine.children import reply
 from extrapolate.machine.interrupts import Interrupted
-from extrapolate.progress import QUIET, Display, Progress, Say
+from extrapolate.progress import QUIET, Display, Progress, Quiet, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
 from extrapolate.studies.cores import take
@@ -22,20 +23,8 @@ from extrapolate.studies.tasks import Ended, Task
 EVERY_S = 0.2  # between two messages on progress
 
 
-@dataclass(frozen=True)
-class Told:
-    """How far a task is: so much of the total, tokens, and a note."""
-
-    what: str
-    done: float
-    total: float | None
-    note: str
-
-
-Tell = Callable[[Told], None]
-
-
-Work = tuple[Task, Resolved, Path, Path | None, bool]  # the arguments of `perform`, but for the last
+# The arguments of `perform`, but for the last two.
+Work = tuple[Task, Resolved, Path, Path | None, bool]
 
 
 def perform(
@@ -43,9 +32,9 @@ def perform(
 ) -> str | None:
     """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: is told what
-    the user should know when it is done. Returns why the training diverged, None where it did not. Raises what `train`
-    and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
+    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: called with
+    what the user should know when it is done. Returns why the training diverged, None if it did not. Raises what
+    `train` and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
     """
     from extrapolate.api.evaluating import evaluate_with
     from extrapolate.api.training import train_with
@@ -72,7 +61,7 @@ def perform(
 
 
 def perform_all(works: Sequence[Work]) -> Ended:
-    """Does the tasks of one cell one after the other, as far as they succeed, and tells nobody how far it is."""
+    """Does the tasks of one cell one after the other, as far as they succeed, without progress."""
     warnings: list[str] = []
     for done, work in enumerate(works):
         try:
@@ -86,43 +75,37 @@ def perform_all(works: Sequence[Work]) -> Ended:
     return Ended(len(works), warnings=tuple(warnings))
 
 
-class Reporter:
-    """Progress that is told to the process that started this one."""
+class Reporter(Quiet):
+    """Progress that is sent to the process that started this one: the share of the task that is done, 0 to 1."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
-
-    def say(self, message: str) -> None:
-        """Nothing: a study has many runs, and says of each how far it is."""
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self.tell, self.last = tell, 0.0
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
         """A piece of work begins."""
-        return _Sent(self.tell)
+        self.last = 0.0
+        return self
 
-
-class _Sent:
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.last = tell, 0.0
-
-    def __enter__(self) -> "_Sent":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         pass
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        """Sends the share of it that is done, not too often."""
         if time.monotonic() - self.last >= EVERY_S or done == total:
             self.last = time.monotonic()
-            self.tell(Told(what, done, total, note))
+            self.tell(done / total if total else 0.0)
 
 
 def serve(connection: Connection) -> None:
     """Does one task after the other, as it is sent them, and answers with how far each is, then with how it ended."""
     take(connection.recv())
-    with contextlib.suppress(KeyboardInterrupt, Interrupted):  # whoever stopped it knows
+    with contextlib.suppress(KeyboardInterrupt, Interrupted):  # the process that stopped it knows
         while True:
             task, cell, folder, parent, alone = connection.recv()
-            reporter = Reporter(lambda told: reply(connection, told))
+            reporter = Reporter(lambda share: reply(connection, share))
             warnings: list[str] = []
             diverged = perform(task, cell, folder, parent, alone, reporter, warnings.append)
             gc.collect()  # models refer to themselves, and another one comes

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.near_duplicates import CHAPTER, COMMON, NearDuplicates, find
 from extrapolate.data.on_disk import Records
 from extrapolate.data.passages import PASSAGE, passages
-from extrapolate.data.sources import open_source
 from extrapolate.data.store import SPLITS, Store
 from extrapolate.data.tokenizer import learn_bpe
 
@@ -61,11 +59,7 @@ BOOKS = [written(6000, seed) for seed in range(6)]
 PLAIN = [" ".join(book) for book in BOOKS]
 
 
-def test_unrelated_documents_are_not(tmp_path: Path) -> None:
-    assert found(PLAIN, tmp_path) == (set(), set())
-
-
-def test_another_edition_is(tmp_path: Path) -> None:
+def test_another_edition_is_found_and_unrelated_documents_are_not(tmp_path: Path) -> None:
     texts = [*PLAIN, typeset(edition(BOOKS[2], 1))]
     assert found(texts, tmp_path, [2]).pairs == found(texts, tmp_path, [6]).pairs == {(2, 6)}
     assert not found(texts, tmp_path, [0, 1, 3]).pairs
@@ -90,15 +84,11 @@ def test_of_short_documents_half_is_enough(tmp_path: Path) -> None:
 
 
 def test_what_stands_everywhere_makes_no_pairs(tmp_path: Path) -> None:
-    licence = written(3 * CHAPTER, 70)
+    licence, form = written(3 * CHAPTER, 70), written(1500, 71)
     texts = [together(written(4000, 80 + row), licence) for row in range(COMMON + 1)]
     assert found(texts, tmp_path) == (set(), set())
     assert len(found(texts[:3], tmp_path).pairs) == 3
-
-
-def test_a_document_of_what_stands_everywhere_is_known(tmp_path: Path) -> None:
-    form = written(1500, 71)
-    texts = [together(form, written(400, 90 + row)) for row in range(COMMON + 1)]
+    texts = [together(form, written(400, 90 + row)) for row in range(COMMON + 1)]  # it is most of each
     assert found([*PLAIN, *texts], tmp_path) == (set(), set(range(6, 6 + len(texts))))
 
 
@@ -146,12 +136,18 @@ def splits(documents: list[Document], tokenizer: str, out: Path, **changed: bool
     return {name: split for split in SPLITS for name in store.split(split).ids}, store
 
 
-def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
-    split_of, store = splits(documents, tokenizer, tmp_path / "store")
-    before, plain = splits(documents, tokenizer, tmp_path / "plain", dedup=False)
+def test_they_are_kept_together_and_forms_are_not_held_out(
+    documents: list[Document], tokenizer: str, tmp_path: Path
+) -> None:
+    form = written(2500, 71)
+    forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]
+    split_of, store = splits([*documents, *forms], tokenizer, tmp_path / "store")
+    before, plain = splits([*documents, *forms], tokenizer, tmp_path / "plain", dedup=False)
     for number in range(6):
         assert split_of[f"book {number}"] == split_of[f"edition {number}"]
         assert split_of[f"book {number + 6}"] == split_of[f"chapter {number + 6}"] == "train"
+    assert {split for name, split in split_of.items() if name.startswith("form")} == {"train"}
+    assert any(split != "train" for name, split in before.items() if name.startswith("form"))
     apart = sum(before[f"book {number}"] != before[f"edition {number}"] for number in range(6))
     apart += sum(before[f"book {number}"] != "train" for number in range(6, 12))
     assert apart > 2
@@ -162,55 +158,8 @@ def test_they_are_kept_together(documents: list[Document], tokenizer: str, tmp_p
         assert abs(counts[0] - counts[1]) <= 1
 
 
-def test_what_is_mostly_a_form_is_not_held_out(documents: list[Document], tokenizer: str, tmp_path: Path) -> None:
-    form = written(2500, 71)
-    forms = [Document(f"form {row}", together(form, written(400, 90 + row))) for row in range(COMMON + 1)]
-    split_of, store = splits([*documents[20:32], *forms], tokenizer, tmp_path / "store")
-    plain, _ = splits([*documents[20:32], *forms], tokenizer, tmp_path / "plain", dedup=False)
-    assert any(split != "train" for name, split in plain.items() if name.startswith("form"))
-    assert {split for name, split in split_of.items() if name.startswith("form")} == {"train"}
-    assert set(split_of.values()) == set(SPLITS)
-    assert store.manifest["near_duplicates"] == {"pairs": 0, "apart": 0}
-
-
-def test_where_all_are_one_group_none_can_be_held_out(
-    documents: list[Document], tokenizer: str, tmp_path: Path
-) -> None:
-    words = documents[0].text.split()
-    editions = [Document(str(seed), " ".join(edition(words, seed))) for seed in range(4)]
+def test_where_all_are_one_group_none_can_be_held_out(tokenizer: str, tmp_path: Path) -> None:
+    editions = [Document(str(seed), " ".join(edition(BOOKS[0], seed))) for seed in range(4)]
     with pytest.raises(ValueError, match=r"too many of the 4 documents are near-duplicates.*`dedup=False`"):
         splits(editions, tokenizer, tmp_path / "store")
     assert len(splits(editions, tokenizer, tmp_path / "store", dedup=False)[0]) == 4
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_who_goes_on_finds_what_was_read_before(
-    lost: bool, documents: list[Document], tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shards, "SHARD_TOKENS", 100_000)
-    (tmp_path / "books").mkdir()
-    for number, document in enumerate(documents):
-        (tmp_path / "books" / f"{number:02}.txt").write_text(document.text)
-    settings = StoreSettings("books", tokenizer=tokenizer, min_heldout_tokens=9000)
-    source = open_source(str(tmp_path / "books"))
-    whole = build_store(source, settings, tmp_path / "whole")
-    read = []
-
-    def progress(stage: str, size: int) -> None:
-        read.append(size)
-        if len(read) == 45:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_store(source, settings, tmp_path / "store", progress)
-    passages_file = tmp_path / ".store.partial" / "passages.bin"
-    assert passages_file.stat().st_size > 100 * PASSAGE.itemsize
-    if lost:
-        passages_file.write_bytes(b"")
-    read.clear()
-    store = build_store(source, settings, tmp_path / "store", lambda stage, size: read.append(size))
-    assert (len(read) < len(documents)) == (not lost)
-    assert store.manifest["near_duplicates"]["pairs"] == 12
-    files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    assert {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()} == files
-    assert store.corpus_hash == whole.corpus_hash

@@ -15,6 +15,7 @@ from extrapolate.data.on_disk import Seen
 def test_a_digest_is_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_disk, "CACHE_KIB", 16)  # far less than they take
     path, draws, there = tmp_path / "seen", random.Random(0), set[bytes]()
+    path.write_bytes(b"what another process left")
     known = Seen(path)
     for _ in range(4000):
         digest = hashlib.sha256(b"%d" % draws.randrange(3000)).digest()
@@ -25,33 +26,19 @@ def test_a_digest_is_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not path.exists()
 
 
-def test_what_another_process_left_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / "seen").write_bytes(b"half")
-    known = Seen(tmp_path / "seen")
-    assert known.add(b"a" * 32)
-    known.close()
-
-
-def test_a_disk_that_fails_is_an_os_error(tmp_path: Path) -> None:
-    known = Seen(tmp_path / "seen")
-    known._base.execute("PRAGMA max_page_count=8")
-    digests = [hashlib.sha256(b"%d" % number).digest() for number in range(4000)]
-    with pytest.raises(OSError, match="No space left on device"):
-        any(not known.add(digest) for digest in digests)
-
-
-def test_so_is_one_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pages are the least that a table takes: the library finds no room for the second."""
+@pytest.mark.parametrize("pages", [8, 1])
+def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int) -> None:
+    """An empty table takes two pages."""
     connect = sqlite3.connect
 
-    def full(*arguments: Any, **named: Any) -> sqlite3.Connection:
+    def small(*arguments: Any, **named: Any) -> sqlite3.Connection:
         base = connect(*arguments, **named)
-        base.execute("PRAGMA max_page_count=1")
+        base.execute(f"PRAGMA max_page_count={pages}")
         return base
 
-    monkeypatch.setattr(sqlite3, "connect", full)
+    monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(OSError, match="No space left on device"):
-        Seen(tmp_path / "seen")
+        any(not known.add(b"%032d" % number) for known in [Seen(tmp_path / "seen")] for number in range(4000))
 
 
 def test_no_room_for_the_file_itself_is_said_by_the_system(tmp_path: Path) -> None:

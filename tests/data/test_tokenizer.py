@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -39,23 +40,14 @@ def save(tokenizer: Tokenizer, path: Path) -> str:
 
 
 class TestTraining:
-    @pytest.mark.parametrize("size", [SMALLEST_VOCAB, 258, 300, 512])
+    @pytest.mark.parametrize("size", [SMALLEST_VOCAB, 258, 512])
     def test_the_vocabulary_has_exactly_the_size_asked(self, size: int) -> None:
-        vocabulary = train_bpe([made_up_text()], size).get_vocab()
-        assert sorted(vocabulary.values()) == list(range(size))
-
-    def test_the_smallest_vocabulary_is_the_bytes_and_the_end_of_text(self) -> None:
-        tokenizer = train_bpe([made_up_text()], SMALLEST_VOCAB)
-        text = "naïve 🙂"
-        assert SMALLEST_VOCAB == 2**8 + 1
+        tokenizer = train_bpe([made_up_text()], size)
+        assert sorted(tokenizer.get_vocab().values()) == list(range(size))
         assert eos_id(tokenizer) == tokenizer.token_to_id("<eos>")
-        assert len(tokenizer.encode(text).ids) == len(text.encode())
+        assert len(tokenizer.encode("naïve 🙂").ids) == 11 or size > SMALLEST_VOCAB  # a token each byte
 
-    def test_training_merges_frequent_pairs(self, trained: Tokenizer) -> None:
-        text = made_up_text(seed=1)
-        assert len(trained.encode(text).ids) < 0.7 * len(text.encode())
-
-    @pytest.mark.parametrize("size", [-1, 0, 256, 2**24 + 1])
+    @pytest.mark.parametrize("size", [-1, 256, 2**24 + 1])
     def test_sizes_out_of_range_are_refused_with_the_range(self, size: int) -> None:
         with pytest.raises(ValueError, match=rf"between 257 tokens .* and 16777216, not {size}"):
             train_bpe([made_up_text()], size)
@@ -104,18 +96,13 @@ class TestTraining:
         assert "never read" not in taken
 
 
-class TestRoundTrip:
-    @given(TEXT)
-    def test_tokens_spell_the_text_again(self, trained: Tokenizer, text: str) -> None:
-        trained.encode_special_tokens = True
-        assert trained.decode(trained.encode(text).ids, skip_special_tokens=False) == text
-
-    @given(TEXT)
-    def test_bytes_of_the_tokens_add_up_to_the_text(self, trained: Tokenizer, text: str) -> None:
-        trained.encode_special_tokens = True
-        sizes = token_bytes(trained)
-        assert sizes is not None
-        assert int(sizes[trained.encode(text).ids].sum()) == len(text.encode())
+@given(TEXT)
+def test_tokens_spell_the_text_again_and_their_bytes_add_up_to_it(trained: Tokenizer, text: str) -> None:
+    trained.encode_special_tokens = True
+    tokens, sizes = trained.encode(text).ids, token_bytes(trained)
+    assert trained.decode(tokens, skip_special_tokens=False) == text
+    assert sizes is not None
+    assert int(sizes[tokens].sum()) == len(text.encode())
 
 
 class TestTokenBytes:
@@ -126,22 +113,19 @@ class TestTokenBytes:
         assert sizes[eos_id(trained)] == 0
         assert sorted(set(sizes.tolist())) == list(range(max(sizes) + 1))
 
-    def test_tokens_that_are_not_bytes_have_none(self) -> None:
-        assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))) is None
-
-    def test_text_that_is_changed_before_it_is_split_has_none(self) -> None:
-        """Its tokens are bytes, but not of this text: of one with a space in front, or of another spelling."""
-        changed = train_bpe([made_up_text()], 300)
-        changed.normalizer = normalizers.Lowercase()
-        assert token_bytes(changed) is None
+    def test_tokens_that_are_not_bytes_of_the_text_have_none(self) -> None:
+        """Nor those of a text with a space in front, or of another spelling."""
         in_front = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        for splitter in (in_front, pre_tokenizers.Sequence([pre_tokenizers.Digits(), in_front])):
-            spaced = train_bpe([made_up_text()], 300)
-            spaced.pre_tokenizer = splitter
-            assert token_bytes(spaced) is None
-        unspelled = train_bpe([made_up_text()], 300)
-        unspelled.decoder = decoders.WordPiece()
-        assert token_bytes(unspelled) is None
+        for name, value in (
+            ("normalizer", normalizers.Lowercase()),
+            ("pre_tokenizer", in_front),
+            ("pre_tokenizer", pre_tokenizers.Sequence([pre_tokenizers.Digits(), in_front])),
+            ("decoder", decoders.WordPiece()),
+        ):
+            changed = train_bpe(["a b"], SMALLEST_VOCAB)
+            setattr(changed, name, value)
+            assert token_bytes(changed) is None
+        assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))) is None
 
     def test_added_tokens_that_are_text_count_their_bytes(self, tmp_path: Path) -> None:
         # GPT-NeoX's tokenizer has runs of spaces as added, not special, tokens: they stand for text.
@@ -192,7 +176,7 @@ class TestLoading:
         assert eos_id(loaded) == 1
         assert loaded.get_vocab_size() == 2
 
-    @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"model": 3}', b"\xff\xfe"])
+    @pytest.mark.parametrize("content", [None, b"", b"{", b'{"model": 3}', b"\xff\xfe"])
     def test_what_is_no_tokenizer_is_refused(self, tmp_path: Path, content: bytes | None) -> None:
         path = tmp_path / "t.json"
         if content is not None:
@@ -202,39 +186,31 @@ class TestLoading:
         with pytest.raises(ValueError, match=r"t\.json is damaged"):
             read(path)
 
-    @pytest.mark.parametrize("largest", [2**24, 2**31, 2**32 - 1])
+    @pytest.mark.parametrize("largest", [2**24, 2**32 - 1])
     def test_an_id_that_no_table_can_hold_is_refused(self, tmp_path: Path, largest: int) -> None:
         path = str(tmp_path / "t.json")
         model = {"type": "WordLevel", "vocab": {"a": 0, EOS: largest}, "unk_token": "a"}
         Path(path).write_text(json.dumps({"version": "1.0", "model": model}))
-        with pytest.raises(
-            UserError, match=f"cannot be read: a token has the id {largest}, and ids must be below 1677"
-        ):
+        said = f"a token has the id {largest}, and ids must be below 16777216"
+        with pytest.raises(UserError, match=f"cannot be read: {said}"):
             load(path)
-        with pytest.raises(UserError, match=f"is damaged: a token has the id {largest}"):
+        with pytest.raises(UserError, match=f"is damaged: {said}"):
             read(Path(path))
 
     def test_a_tokenizer_without_tokens_is_refused(self, tmp_path: Path) -> None:
-        path = save(Tokenizer(models.WordLevel({}, unk_token="a")), tmp_path / "t.json")
         with pytest.raises(UserError, match="it has no tokens"):
-            load(path)
+            load(save(Tokenizer(models.WordLevel({}, unk_token="a")), tmp_path / "t.json"))
 
     def test_a_failure_of_the_library_that_is_no_exception_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class PanicException(BaseException):
-            """As the library's own is called, which cannot be imported."""
+        def panic(*_: object, **__: object) -> None:
+            raise type("PanicException", (BaseException,), {})("index out of bounds")  # nobody can import the real one
 
-        class Broken:
-            @staticmethod
-            def from_file(path: str) -> None:
-                raise PanicException("index out of bounds")
-
-            def encode_batch_fast(self, texts: list[str], add_special_tokens: bool) -> None:
-                raise PanicException("index out of bounds")
-
-        monkeypatch.setattr("extrapolate.data.tokenizer.Tokenizer", Broken)
-        with pytest.raises(UserError, match=r"t\.json is damaged: the tokenizers library failed: index out of bounds"):
-            read(Path("t.json"))
-        with pytest.raises(UserError, match=r"the tokenizer t\.json cannot be read: the tokenizers library failed"):
-            load("t.json")
-        with pytest.raises(UserError, match="the tokenizer cannot encode the text: the tokenizers library failed"):
-            encode(Broken(), ["text"])
+        broken = SimpleNamespace(from_file=panic, encode_batch_fast=panic)
+        monkeypatch.setattr(tokenizers, "Tokenizer", broken)
+        for call, said in (
+            (lambda: read(Path("t.json")), r"t\.json is damaged"),
+            (lambda: load("t.json"), r"the tokenizer t\.json cannot be read"),
+            (lambda: encode(broken, ["text"]), "the tokenizer cannot encode the text"),
+        ):
+            with pytest.raises(UserError, match=f"{said}: the tokenizers library failed: index out of bounds"):
+                call()

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -52,54 +51,44 @@ class TestEncoder:
         other.add_tokens([AddedToken("b a", special=False)])
         assert not splits_into_words(other)
         assert len(Encoder(other, "uint16")("a b a b")) == 2 * 6  # "a", " ", "b a", " ", "b", and the end
-        for change in (
-            {"normalizer": normalizers.NFC()},
-            {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
-            {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)},
-            {"pre_tokenizer": pre_tokenizers.Whitespace()},
-            {"model": models.WordLevel({"a": 0}, unk_token="a")},
-            {"model": models.BPE(dropout=0.1)},
+        for name, value in (
+            ("normalizer", normalizers.NFC()),
+            ("pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=True)),
+            ("pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)),
+            ("pre_tokenizer", pre_tokenizers.Whitespace()),
+            ("model", models.WordLevel({"a": 0}, unk_token="a")),
+            ("model", models.BPE(dropout=0.1)),
         ):
             changed = train_bpe(["a b"], 257)
-            for name, value in change.items():
-                setattr(changed, name, value)
-            assert not splits_into_words(changed), change
+            setattr(changed, name, value)
+            assert not splits_into_words(changed), value
 
 
+def test_a_small_source_starts_no_process(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizing, "Child", None)
+    assert len(list(encoded(BATCHES, trained, "uint16", 2))) == len(DOCUMENTS)
+
+
+@pytest.mark.usefixtures("several")
 class TestProcesses:
-    @pytest.mark.usefixtures("several")
     def test_the_order_and_the_tokens_are_those_of_one_process(self, trained: Tokenizer) -> None:
         found = list(encoded(iter(BATCHES), trained, "uint16", 3, sketched=True))
         assert [document.id for document, _ in found] == [document.id for document in DOCUMENTS]
         encoder = Encoder(trained, "uint16")
         assert [one for _, one in found] == [tokenizing.Encoded.of(d.text, encoder, sketched=True) for d in DOCUMENTS]
 
-    @pytest.mark.usefixtures("several")
     def test_few_batches_are_in_memory_at_a_time(self, trained: Tokenizer) -> None:
-        taken: list[int] = []
-
-        def batches() -> Iterator[list[Document]]:
-            for number, batch in enumerate(BATCHES):
-                taken.append(number)
-                yield batch
-
-        done = encoded(batches(), trained, "uint16", 2)
-        most = 0
-        for document, _ in done:
-            most = max(most, len(taken) - int(document.id) // 5)
+        taken: list[list[Document]] = []
+        batches = (taken.append(batch) or batch for batch in BATCHES)
+        done = encoded(batches, trained, "uint16", 2)
+        most = max(len(taken) - int(document.id) // 5 for document, _ in done)
         assert most == 4  # two with each of the processes, of which one waits
 
-    def test_a_small_source_starts_no_process(self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tokenizing, "Child", None)
-        assert len(list(encoded(BATCHES, trained, "uint16", 2))) == len(DOCUMENTS)
-
-    @pytest.mark.usefixtures("several")
     def test_a_failure_of_the_library_is_a_user_error(self) -> None:
         fails = Tokenizer(models.WordLevel({"a": 0, "<eos>": 1}, unk_token="missing"))
         with pytest.raises(UserError, match=r"the tokenizer cannot encode the text: .*"):
             list(encoded(iter([[Document("x", "b")]] * 9), fails, "uint16", 2))
 
-    @pytest.mark.usefixtures("several")
     def test_one_that_is_killed_ends_all_with_a_message(
         self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -41,10 +41,7 @@ def test_another_program_on_the_same_core_takes_half() -> None:
     assert share > 0.25
 
 
-def test_nothing_wanted_is_nothing_taken() -> None:
-    assert CpuTime(0.0, 0.0, 0.0).taken == 0.0
-
-
 def test_the_share_is_of_the_time_in_which_it_wanted_to_compute() -> None:
     assert (CpuTime(3.0, 2.0, 1.0) - CpuTime(1.0, 1.0, 0.0)).taken == pytest.approx(0.5)
     assert (CpuTime(1.0, 0.0, 0.0) + CpuTime(1.0, 1.0, 1.0)).taken == pytest.approx(0.5)
+    assert CpuTime(0.0, 0.0, 0.0).taken == 0.0

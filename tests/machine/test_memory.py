@@ -54,14 +54,12 @@ def test_of_a_process_it_is_its_high_water_mark(process: Path) -> None:
     assert peak_mib("cpu") == 3
 
 
-@pytest.mark.parametrize("missing", ["status", "clear_refs"])
-def test_where_a_file_is_missing_it_cannot_be_told(process: Path, missing: str) -> None:
-    """Without the one nothing is read; without the other the peak would be of all that went before."""
-    (process / missing).unlink()
+@pytest.mark.parametrize("missing", ["status", "clear_refs", "the mark"])
+def test_if_something_is_missing_it_cannot_be_told(process: Path, missing: str) -> None:
+    """Without `status`, or the mark in it, nothing is read; without `clear_refs` it would be that of all before."""
+    if missing == "the mark":
+        (process / "status").write_text("Name:\tpython\n")
+    else:
+        (process / missing).unlink()
     forget_peak("cpu")
-    assert peak_mib("cpu") is None
-
-
-def test_a_kernel_that_does_not_keep_the_mark_has_none(process: Path) -> None:
-    (process / "status").write_text("Name:\tpython\n")
     assert peak_mib("cpu") is None

@@ -1,19 +1,69 @@
-"""A stand-in for Ray, so that the tests of studies need no processes of their own."""
+"""A small study, and a stand-in for Ray, so that the tests of studies need no processes of their own."""
 
 import contextlib
 import pickle
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from extrapolate.data.store import Store
 from extrapolate.studies import ray_engine
+from extrapolate.studies.cells import cells_of
+from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.study import Study, read_study
+
+# Its 12 lines end in a section that a test can continue.
+SMALL = """\
+[base]
+data = "{store}"
+seq_len = 16
+tokens = 1024
+batch_tokens = 512
+layers = 1
+precision = "fp32"
+compile = false
+[evaluate]
+factors = [1]
+protocols = ["windows"]
+max_targets = 512
+"""
 
 
 @pytest.fixture(autouse=True)
-def _causality_unasked(causality_unasked: None) -> None:
-    """tests/training/test_causality.py asks."""
+def _quick(causality_unasked: None, without_pictures: None) -> None:
+    """tests/training/test_causality.py and tests/reports look at these."""
+
+
+@pytest.fixture
+def small(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes a study of small models with more lines, and other values of its settings, into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(more: str, **changed: object) -> Path:
+        text = SMALL.format(store=store) + more
+        for name, value in changed.items():
+            text, count = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+            assert count == 1, name
+        file = tmp_path / "study.toml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+@pytest.fixture
+def resolved(store: Path, tmp_path: Path) -> Callable[[Path], tuple[Study, list[Resolved]]]:
+    """Reads a study's file, and makes its cells ready."""
+
+    def call(file: Path) -> tuple[Study, list[Resolved]]:
+        study = read_study(file)
+        return study, resolve_cells(study, cells_of(study), {str(store): Store.open(store)}, tmp_path / "runs")
+
+    return call
 
 
 class Elsewhere:

@@ -57,28 +57,23 @@ def test_exclusions_and_additions(tmp_path: Path) -> None:
 def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first_value(tmp_path: Path) -> None:
     text = GRID + 'layers = [1, 2]\n[[cell]]\nencoding = "rope"\nqk_norm = true\n'
     added = cells(tmp_path, text)[16:]
-    assert [(cell.settings["lr"], cell.settings["seed"]) for cell in added] == [
-        (1e-3, 0),
-        (1e-3, 1),
-        (3e-3, 0),
-        (3e-3, 1),
-    ]
+    rates_and_seeds = [(cell.settings["lr"], cell.settings["seed"]) for cell in added]
+    assert rates_and_seeds == [(1e-3, 0), (1e-3, 1), (3e-3, 0), (3e-3, 1)]
     assert {cell.model_name for cell in added} == {"rope-layers1-qk_normTrue"}
 
 
-def test_an_exclusion_that_leaves_nothing_out_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"line 8: no cell has these settings"):
-        cells(tmp_path, GRID + '[[exclude]]\nencoding = "ropes"\n')
-
-
-def test_everything_excluded(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="every cell is excluded"):
-        cells(tmp_path, GRID + "[[exclude]]\nseq_len = 16\n")
-
-
-def test_an_added_cell_that_is_there_already(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"line 8: a second cell is called rope-lr0\.001-s0"):
-        cells(tmp_path, GRID + '[[cell]]\nencoding = "rope"\n')
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GRID + '[[exclude]]\nencoding = "ropes"\n', "line 8: no cell has these settings"),
+        (GRID + "[[exclude]]\nseq_len = 16\n", "every cell is excluded"),
+        (GRID + '[[cell]]\nencoding = "rope"\n', r"line 8: a second cell is called rope-lr0\.001-s0"),
+        (GRID + f"layers = {list(range(1, 100))}\nwidth = {list(range(1, 101))}\n", "79,200 combinations are too many"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        cells(tmp_path, text)
 
 
 def test_fine_tunings_continue_the_cells_that_they_name(tmp_path: Path) -> None:
@@ -90,9 +85,3 @@ def test_fine_tunings_continue_the_cells_that_they_name(tmp_path: Path) -> None:
     assert all(cell.extend == "pi:factor=4" for cell in tuned)
     with pytest.raises(UserError, match="no cell has the settings that it continues"):
         cells(tmp_path, text.replace("seed = 0", "seed = 7"))
-
-
-def test_too_many(tmp_path: Path) -> None:
-    text = f'[axes]\nencoding = ["rope"]\nseed = {list(range(200))}\nlayers = {list(range(1, 101))}\n'
-    with pytest.raises(UserError, match="20,000 combinations are too many"):
-        cells(tmp_path, text)

@@ -11,45 +11,26 @@ from extrapolate.studies import worker
 from extrapolate.training import loop
 from extrapolate.training.loop import NotFinite, Training
 
-STUDY = """
-[base]
-data = "{store}"
-seq_len = 16
-tokens = 2048
-batch_tokens = 512
-layers = 1
-precision = "fp32"
-compile = false
-[axes]
-encoding = ["rope", "alibi"]
-lr = [3e-3, 1.0]
-[evaluate]
-factors = [1]
-protocols = ["windows"]
-max_targets = 512
-"""
+AXES = '[axes]\nencoding = ["rope", "alibi"]\nlr = [3e-3, 1.0]\n'
 
 
 @pytest.fixture
-def study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
+def study(small, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
     """Two models of two rates; every training with the higher one diverges, and with ALiBi with the lower one too."""
-    monkeypatch.chdir(tmp_path)
     step = Training._step
 
     def diverging(self: Training) -> dict[str, float]:
         training = self.run.trained
-        if self.step == 2 and (training.training.lr == 1.0 or training.encoding.name == "alibi"):
+        if self.step == 1 and (training.training.lr == 1.0 or training.encoding.name == "alibi"):
             monkeypatch.setattr(self.learner, "gradients", lambda *_: math.nan)
         return step(self)
 
     monkeypatch.setattr(loop.Training, "_step", diverging)
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.format(store=store))
-    return file
+    return small(AXES)
 
 
 def test_a_rate_that_diverged_is_not_taken_and_not_tried_again(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = "at step 3; a lower `lr` is the first thing to try"
+    reason = "at step 2; a lower `lr` is the first thing to try"
     for _ in range(2):
         done = xt.sweep(study, "out", engine="ray")
         assert {run.name for run in done.runs} == {"rope-lr0.003-s0"}

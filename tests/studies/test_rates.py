@@ -30,11 +30,8 @@ def test_the_rate_with_the_lowest_mean_over_seeds_is_taken() -> None:
     choice = choose(group, rates, {f"{rate}-{seed}": loss for (rate, seed), loss in losses.items()})
     assert choice.losses == {1e-3: pytest.approx(2.1), 3e-3: 2.5, 1e-2: None}
     # Student's t of one degree of freedom is 12.706 at 97.5 %; the deviations of the two means are 0.1 and 1.5.
-    assert choice.half_widths == {
-        1e-3: pytest.approx(1.2706, abs=1e-4),
-        3e-3: pytest.approx(19.059, abs=1e-3),
-        1e-2: None,
-    }
+    half_widths = {1e-3: pytest.approx(1.2706, abs=1e-4), 3e-3: pytest.approx(19.059, abs=1e-3), 1e-2: None}
+    assert choice.half_widths == half_widths
     assert choice.chosen == 1e-3
     assert choice.edge == "lowest"
     assert choice.seeds == (0, 1)

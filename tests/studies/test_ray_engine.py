@@ -9,22 +9,7 @@ import extrapolate as xt
 from extrapolate.errors import UserError
 from extrapolate.studies.status import status_of
 
-STUDY = """
-[base]
-data = "{store}"
-seq_len = 16
-tokens = 5120
-batch_tokens = 512
-layers = 1
-precision = "fp32"
-compile = false
-[axes]
-encoding = ["rope"]
-[evaluate]
-factors = [1]
-protocols = ["windows"]
-max_targets = 512
-"""
+AXES = '[axes]\nencoding = ["rope"]\n'
 
 
 @pytest.fixture
@@ -39,19 +24,14 @@ def no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_cluster_here")
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "127.0.0.1:99999", "nonsense", "ray://127.0.0.1:1"])
-def test_no_cluster_at_an_address(store: Path, tmp_path: Path, address: str) -> None:
-    study = tmp_path / "study.toml"
-    study.write_text(STUDY.format(store=store))
+def test_no_cluster_at_an_address(small, address: str) -> None:
     with pytest.raises(UserError, match=f"there is no Ray cluster at `address={address}`"):
-        xt.sweep(study, tmp_path / "out", engine="ray", address=address)
+        xt.sweep(small(AXES), "out", engine="ray", address=address)
 
 
-def test_a_cluster_does_a_study(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_cluster_does_a_study(small, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    study = tmp_path / "study.toml"
-    study.write_text(STUDY.format(store=store))
-    done = xt.sweep(study, "out", engine="ray")
+    done = xt.sweep(small(AXES), "out", engine="ray")
     assert not done.failed
     assert {one.cell: one.status for one in status_of(Path("out"))} == {"rope-s0": "done"}
     assert xt.load("out/runs/rope-s0").trained.data.path == str(store.resolve())

@@ -8,30 +8,13 @@ import pytest
 import extrapolate as xt
 from extrapolate.studies.status import status_of
 
-STUDY = """
-[base]
-data = "{store}"
-seq_len = 16
-tokens = 1024
-batch_tokens = 512
-layers = 1
-precision = "fp32"
-compile = false
-[axes]
-encoding = ["rope"]
-lr = {{from = 1e-6, factor = 3}}
-[evaluate]
-factors = [1]
-protocols = ["windows"]
-max_targets = 256
-"""
+AXES = '[axes]\nencoding = ["rope"]\nlr = {from = 1e-6, factor = 3}\n'
 
 
-@pytest.mark.usefixtures("elsewhere", "without_pictures")
-def test_it_goes_on_to_its_bound_and_says_so(store: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("elsewhere")
+def test_it_goes_on_to_its_bound_and_says_so(small) -> None:
     """So low that each rate is better than the one below it."""
-    study, out = tmp_path / "study.toml", tmp_path / "out"
-    study.write_text(STUDY.format(store=store))
+    study, out = small(AXES), Path("out")
     done = xt.sweep(study, out, engine="ray")
     tried = [3.33e-07, 1e-06, 3e-06, 9e-06, 2.7e-05]
     table = pd.read_parquet(out / "learning_rates.parquet")
@@ -50,8 +33,6 @@ def test_it_goes_on_to_its_bound_and_says_so(store: Path, tmp_path: Path) -> Non
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == weights
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_what_is_not_tried_yet_is_no_cell_that_is_left(store: Path, tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.format(store=store))
-    assert [one.cell for one in status_of(tmp_path)] == [f"rope-lr{rate}-s0" for rate in ("3.33e-07", "1e-06", "3e-06")]
+def test_what_is_not_tried_yet_is_no_cell_that_is_left(small) -> None:
+    folder = small(AXES).parent
+    assert [one.cell for one in status_of(folder)] == [f"rope-lr{rate}-s0" for rate in ("3.33e-07", "1e-06", "3e-06")]

@@ -1,4 +1,4 @@
-"""What is known of a cell on disk: which evaluation of which weights is complete."""
+"""What is known of a cell on disk: which evaluation of which weights is complete, and what damaged files still say."""
 
 import shutil
 from dataclasses import fields, replace
@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from extrapolate.errors import UserError
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.names import PROBES_TABLE
 from extrapolate.studies import state
 from extrapolate.studies.state import CellState
+from extrapolate.studies.status import status_of
 
 SETTINGS = EvaluationSettings(factors=(1, 2), max_targets=512)
 CHANGED: dict[str, Any] = {
@@ -22,10 +24,11 @@ CHANGED: dict[str, Any] = {
 
 
 @pytest.fixture
-def run(evaluated: Path, tmp_path: Path) -> Path:
+def run(trained: Path, tmp_path: Path) -> Path:
     """A finished run whose evaluation with SETTINGS is complete."""
-    run = Path(shutil.copytree(evaluated / "rope", tmp_path / "runs" / "rope"))
-    (run / PROBES_TABLE).touch()
+    run = Path(shutil.copytree(trained / "rope", tmp_path / "runs" / "rope"))
+    for table in ("evals.parquet", "eval_documents.parquet", PROBES_TABLE):
+        (run / table).touch()
     state.write(tmp_path, "rope", CellState(evaluated=state.evaluation_key(run, SETTINGS)))
     assert state.evaluated(tmp_path, "rope", run, SETTINGS)
     return run
@@ -37,9 +40,8 @@ def test_another_evaluation_is_not_complete(run: Path, tmp_path: Path, name: str
     assert not state.evaluated(tmp_path, "rope", run, replace(SETTINGS, **{name: CHANGED[name]}))
 
 
-def test_nor_is_that_of_other_weights(run: Path, evaluated: Path, tmp_path: Path) -> None:
-    shutil.rmtree(run)
-    shutil.copytree(evaluated / "expe", run)
+def test_nor_is_that_of_other_weights(run: Path, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "expe", run, dirs_exist_ok=True)
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
@@ -47,3 +49,24 @@ def test_nor_is_that_of_other_weights(run: Path, evaluated: Path, tmp_path: Path
 def test_nor_one_whose_table_is_gone(run: Path, tmp_path: Path, table: str) -> None:
     (run / table).unlink()
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "study.toml").write_text('[axes]\nencoding = ["rope"]\n')
+    (tmp_path / "runs/rope-s0").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("damage", [b"3\n", b"\xff\xfe{}\n", b'{"tokens": 10'])
+def test_a_damaged_line_of_a_log_is_left_out(folder: Path, damage: bytes) -> None:
+    (folder / "runs/rope-s0/metrics.jsonl").write_bytes(b'{"tokens": 512, "loss": 4.5}\n' + damage)
+    (found,) = status_of(folder)
+    assert (found.status, found.tokens, found.loss) == ("begun", 512, 4.5)
+
+
+@pytest.mark.parametrize("damage", ["{}", "[]", '{"scale": 3}', "{"])
+def test_a_damaged_scale_is_named(folder: Path, damage: str) -> None:
+    (folder / "scale.json").write_text(damage)
+    with pytest.raises(UserError, match=r"scale\.json is damaged"):
+        status_of(folder)

@@ -37,10 +37,10 @@ factors = [1, 4]
 """
 
 
-def read(tmp_path: Path, text: str) -> Study:
+def read(tmp_path: Path, text: str, scale: str | None = None) -> Study:
     file = tmp_path / "study.toml"
     file.write_text(text)
-    return read_study(file)
+    return read_study(file, scale)
 
 
 def test_all_of_a_file_is_read(tmp_path: Path) -> None:
@@ -60,14 +60,6 @@ def test_a_search_for_the_learning_rate(tmp_path: Path) -> None:
     assert study.axes["lr"] == (3.7e-05, 0.000111, 0.000333, 0.001, 0.003, 0.009, 0.027)
     assert study.beyond == {3.7e-05, 0.000111, 0.009, 0.027}
     assert not read(tmp_path, GOOD).beyond
-
-
-def test_places_are_lines() -> None:
-    lines = places(GOOD)
-    assert lines["base", "tokens"] == 4
-    assert lines["exclude", 0, "seed"] == 12
-    assert lines["fine_tune", 0, "of"] == 19
-    assert lines["evaluate",] == 23
 
 
 WRITTEN = """\
@@ -158,10 +150,8 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     text = (
         GOOD + "[scale.tiny.base]\ntokens = 512\n[scale.tiny.axes]\nseed = [0]\n[scale.tiny.evaluate]\nfactors = [2]\n"
     )
-    file = tmp_path / "study.toml"
-    file.write_text(text)
-    assert read_study(file).base["tokens"] == 4096
-    tiny = read_study(file, "tiny")
+    assert read(tmp_path, text).base["tokens"] == 4096
+    tiny = read(tmp_path, text, "tiny")
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
@@ -170,13 +160,17 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
         "[scale]\ntiny.base = {tokens = 512}\n",
         "[ scale . tiny.base]\ntokens = 512\n",
     ):
-        file.write_text(GOOD + dotted)
-        assert read_study(file, "tiny").base["tokens"] == 512
-    file.write_text(text.replace("tokens = 512", "tokens = 0.5"))
-    with pytest.raises(UserError, match="line 26: tokens is a whole number, not 0"):
-        read_study(file, "tiny")
-    file.write_text(text)
-    with pytest.raises(UserError, match="has no scale 'tine'; did you mean 'tiny'"):
-        read_study(file, "tine")
-    with pytest.raises(UserError, match="has sections base, axes, evaluate, not cell"):
-        read(tmp_path, text + "[scale.odd.cell]\nseed = 1\n") and read_study(file, "odd")
+        assert read(tmp_path, GOOD + dotted, "tiny").base["tokens"] == 512
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "scale", "said"),
+    [
+        ("tokens = 512", "tokens = 0.5", "tiny", "line 26: tokens is a whole number, not 0"),
+        ("", "", "tine", "has no scale 'tine'; did you mean 'tiny'"),
+        ("tiny.base]\ntokens = 512", "odd.cell]\nseed = 1", "odd", "has sections base, axes, evaluate, not cell"),
+    ],
+)
+def test_a_scale_that_cannot_be_is_refused(tmp_path: Path, old: str, new: str, scale: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(tmp_path, (GOOD + "[scale.tiny.base]\ntokens = 512\n").replace(old, new), scale)

@@ -1,21 +1,23 @@
 """What can be done when: trainings, the choice of a learning rate, what continues, evaluations."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from extrapolate.machine.children import Child
 from extrapolate.progress import QUIET
 from extrapolate.studies import state
-from extrapolate.studies.cells import cells_of
+from extrapolate.studies.cells import Cell, cells_of
+from extrapolate.studies.local import Running, _settled
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
 from extrapolate.studies.sweep import TRAINING_COST, _finish, _Screen
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
-from extrapolate.studies.worker import Told
 
 STUDY = """
 [axes]
@@ -38,19 +40,22 @@ PARTLY = '[axes]\nencoding = ["alibi"]\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n
 PRESET_LR = 3e-3
 
 
+@dataclass(frozen=True)
+class Ready:
+    """As much of a resolved cell as is asked for."""
+
+    cell: Cell
+    name: str
+    lr: float
+    evaluation_inputs: ClassVar[int] = 60
+    config: ClassVar[Any] = SimpleNamespace(training=SimpleNamespace(tokens=100))
+    own_extension: None = None
+
+
 def made(tmp_path: Path, losses: dict[str, float], study: str = STUDY) -> Tasks:
     file = tmp_path / "study.toml"
     file.write_text(study)
-    cells = [
-        SimpleNamespace(
-            cell=cell,
-            name=cell.name,
-            lr=cell.settings.get("lr", PRESET_LR),
-            evaluation_inputs=60,
-            config=SimpleNamespace(training=SimpleNamespace(tokens=100)),
-        )
-        for cell in cells_of(read_study(file))
-    ]
+    cells = [Ready(cell, cell.name, cell.settings.get("lr", PRESET_LR)) for cell in cells_of(read_study(file))]
     return Tasks(cast(list[Resolved], cells), lambda cell: losses[cell.name])
 
 
@@ -118,18 +123,13 @@ def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path) -> None:
     tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
+    told: list[tuple[str, str]] = []
+    tasks.tell = lambda name, reason: told.append((name, reason))
     train_all(tasks, failing="rope-lr0.01-s1")
+    assert told == [("rope-lr0.01-s1", "the loss is nan")]
     _finish(tasks, tmp_path, QUIET, report=False)
     assert state.read(tmp_path, "rope-lr0.01-s1") == CellState(failed="the loss is nan")
     assert state.read(tmp_path, "rope-lr0.01-s0") == CellState(passed_over=True)
-
-
-def test_a_failure_is_told_at_once(tmp_path: Path) -> None:
-    told: list[tuple[str, str]] = []
-    tasks = made(tmp_path, {})
-    tasks.tell = lambda name, reason: told.append((name, reason))
-    tasks.fail(tasks.ready()[0], "no memory")
-    assert told == [("rope-lr0.001-s0", "no memory")]
 
 
 def test_cells_that_leave_the_rate_to_the_preset_have_one_too(tmp_path: Path) -> None:
@@ -175,6 +175,20 @@ def test_an_evaluation_follows_at_once_where_no_rate_is_chosen(tmp_path: Path) -
     assert tasks.failed == {Task("evaluate", alibi.cell): "no memory"}
 
 
+def test_a_process_that_is_killed_after_the_training_leaves_the_evaluation_to_another(tmp_path: Path) -> None:
+    tasks = made(tmp_path, {"alibi-s0": 2.0}, '[axes]\nencoding = ["alibi"]\n')
+
+    def send(work: object) -> None:
+        raise RuntimeError("the process of a cell ended by itself (SIGKILL)")
+
+    child = cast(Child, SimpleNamespace(receive=lambda: Ended(1), send=send))
+    running = Running(Task("train", "alibi-s0"), child, slot=0)
+    assert _settled(running, tasks, tmp_path, alone=True)
+    assert running.over
+    assert tasks.ready() == [Task("evaluate", "alibi-s0")]
+    assert not tasks.failed
+
+
 def test_a_share_is_a_cell_where_no_rate_is_chosen(tmp_path: Path) -> None:
     cells = list(made(tmp_path, {}).cells.values())
     shares = [[cell.name for cell in share_of(cells, index, 4)] for index in range(4)]
@@ -209,8 +223,7 @@ def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:
     )
     while ready := tasks.ready():
         for task in ready:
-            half = Told("training", 1, 2, "")
-            screen.show([cast(Any, SimpleNamespace(task=task, told=half))])
+            screen.show([(task, 0.5)])
             if task == Task("train", "rope-lr0.01-s1"):
                 tasks.diverge(task.cell, "the loss is nan")
             else:

@@ -58,7 +58,7 @@ class Vocabulary:
         return _order(self)[FIRST_MARKERS : FIRST_MARKERS + count]
 
     def keys(self, count: int) -> np.ndarray:
-        """As many others, which answers are asked for by."""
+        """As many others, which name the answers in a question."""
         return _order(self)[FIRST_MARKERS + count : FIRST_MARKERS + 2 * count]
 
     def markers_kept_clear(self, number: int) -> np.ndarray:
@@ -106,7 +106,7 @@ class Probe(ABC):
     name: ClassVar[str]  # what it is registered as
     marker: ClassVar[int]  # the number of its marker, which no other probe has and which never changes
     source: ClassVar[str]
-    # Whether a window counts as right where all of its answers are; else answers count one by one.
+    # Whether a window counts as right if all of its answers are; else answers count one by one.
     whole: ClassVar[bool]
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ class Probe(ABC):
     ) -> Sequence:
         """A window of `length` inputs with text of the split, its block at `depth`, 0 to 1 (None: anywhere).
 
-        Where the depth is given the probe is as large as it gets at this length. The split must hold length + 1 tokens.
+        If the depth is given the probe is as large as it gets at this length. The split must hold length + 1 tokens.
         """
         block, question, answers, keys = self.parts(rng, length, vocabulary, depth is not None)
         room = length + 1 - len(block) - len(question)

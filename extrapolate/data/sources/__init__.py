@@ -20,7 +20,7 @@ def open_source(spec: str, text_field: str = "text") -> Source:
     name, colon, argument = spec.partition(":")
     if name in sources.names():
         takes, given = bool(sources[name].argument), bool(colon)
-        # `hf` alone may be a folder. Where there is no such folder, the source says what it takes.
+        # `hf` alone may be a folder. If there is no such folder, the source says what it takes.
         if takes == given or not (given or Path(spec).exists()):
             return sources[name].open(argument, text_field)
     return LocalFiles(spec, text_field)

@@ -12,12 +12,12 @@ from extrapolate.errors import UserError
 class NamedSource(ABC):
     """A source that is opened as `name`, or as `name:ARGUMENT`."""
 
-    argument: ClassVar[str] = ""  # what stands after the colon, as messages show it; "" where the name is all
+    argument: ClassVar[str] = ""  # what stands after the colon, as messages show it; "" if the name is all
 
     @classmethod
     @abstractmethod
     def open(cls, argument: str, text_field: str) -> Source:
-        """The documents. `argument` is what stands after the colon, "" where there is nothing.
+        """The documents. `argument` is what stands after the colon, "" if there is nothing.
 
         `text_field` is the column of text, for sources of rows. Raises UserError if there is no such source.
         """
@@ -36,7 +36,7 @@ _SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(["validation", "val
 
 
 def text_of(row: Mapping[str, object], field: str, place: str) -> str:
-    """The text in a row's field. Raises UserError, naming the place, where there is none or it cannot be encoded."""
+    """The text in a row's field. Raises UserError, naming the place, if there is none or it cannot be encoded."""
     if field not in row:
         raise UserError(missing(field, list(row), place))
     text = row[field]
@@ -58,5 +58,5 @@ def split_of(row: Mapping[str, object], field: str) -> str | None:
 
 
 def missing(field: str, names: Sequence[str], place: str) -> str:
-    """What to say where a table has no such field."""
+    """What to say if a table has no such field."""
     return f"{place} has no '{field}'; it has {', '.join(names) or 'nothing'}: choose one with `text_field`"

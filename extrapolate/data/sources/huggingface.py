@@ -31,13 +31,11 @@ class HuggingFace(NamedSource):
     def __iter__(self) -> Iterator[Document]:
         import datasets
 
-        number = 0
         try:
-            rows = iter(datasets.load_dataset(self.name, self.config, split=self.split, streaming=True))
-            while (row := next(rows, None)) is not None:
+            rows = datasets.load_dataset(self.name, self.config, split=self.split, streaming=True)
+            for number, row in enumerate(rows):
                 text = text_of(row, self.text_field, f"row {number}")
                 yield check_size(Document(str(number), text, split_of(row, self.text_field)))
-                number += 1
         except UserError:
             raise
         except Exception as error:  # many libraries' own, by the dataset's format

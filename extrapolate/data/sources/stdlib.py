@@ -49,7 +49,7 @@ class StandardLibrary(NamedSource):
         return path.relative_to(self.root).as_posix()
 
     def fingerprint(self) -> str:
-        """Another one where a file has another path, size or time, or the order is another."""
+        """A hash of the files' paths, sizes and times, in order."""
         return fingerprint(self.files)
 
     def content(self) -> str:

@@ -21,7 +21,7 @@ DRAWN_AT_ONCE = 64  # documents
 
 
 class Process(ABC):
-    """A random process over so many states, each a token and a letter of text.
+    """A random process over `states` states, each a token and a letter of text.
 
     Keyword-only arguments are the configuration: `documents` of `length` tokens each, drawn from `seed`. Windows of
     16 L take a length of 16 L + 1 or more.

@@ -37,8 +37,3 @@ def test_words_come_by_the_square_of_their_rank():
     assert times.tolist()[1:5] == [1000 // (1.58434 * rank**2) for rank in (2, 3, 4, 5)]
     assert times.sum() == 1000
     assert 631 <= times[0] <= 631 + 16
-
-
-def test_more_words_than_symbols_are_refused():
-    with pytest.raises(ValueError, match="top must be between 1 and 15, not 16"):
-        parse_probe("frequent:top=16")

@@ -19,15 +19,10 @@ def test_every_answer_stands_in_the_block(text_in, spec, answers, depth):
         assert (tokens[first + 1 : first + 1 + answers] == tokens[places]).all()
 
 
-def test_in_training_copies_are_of_any_length(text_in):
-    vocabulary, rng = Vocabulary(300, 7), np.random.default_rng(0)
+def test_copies_are_of_any_length_in_training_and_else_as_long_as_they_get(text_in):
+    vocabulary, rng, probe = Vocabulary(300, 7), np.random.default_rng(0), parse_probe("copy")
     text = text_in(vocabulary)
-    made = [parse_probe("copy").sequence(rng, 40, text, vocabulary) for _ in range(600)]
+    made = [probe.sequence(rng, 40, text, vocabulary) for _ in range(600)]
     assert {len(window.answers) for window in made} == set(range(1, 11))
-
-
-def test_where_a_depth_is_given_copies_are_as_long_as_they_get(text_in):
-    vocabulary = Vocabulary(300, 7)
     for length in (4, 41, 640):
-        made = parse_probe("copy").sequence(np.random.default_rng(0), length, text_in(vocabulary), vocabulary, 0.5)
-        assert len(made.answers) == length // 4
+        assert len(probe.sequence(rng, length, text, vocabulary, 0.5).answers) == length // 4

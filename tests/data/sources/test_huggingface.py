@@ -43,11 +43,14 @@ def test_config_and_split_can_be_named(folder: Path, documents) -> None:
     assert [d.text for d in documents(f"hf:{folder}::test")] == ["held out"]
 
 
-def test_json_lines_and_another_field(tmp_path: Path, documents, write_jsonl) -> None:
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    write_jsonl(folder / "train.jsonl", [{"body": "one"}, {"body": "two"}])
-    assert [document.text for document in documents(f"hf:{folder}", "body")] == ["one", "two"]
+def test_json_lines_another_field_and_a_column_of_splits(folder: Path, documents, write_jsonl) -> None:
+    (folder / "train.parquet").unlink()
+    (folder / "test.parquet").unlink()
+    names = ["train", "valid", "test", "x"]
+    write_jsonl(folder / "train.jsonl", [{"body": name, "split": name} for name in names])
+    found = documents(f"hf:{folder}", "body")
+    assert [document.text for document in found] == names
+    assert [document.split for document in found] == ["train", "validation", "test", "other"]
 
 
 @pytest.mark.parametrize(
@@ -65,30 +68,16 @@ def test_what_is_not_there_is_refused(folder: Path, more: str, field: str, said:
         documents(f"hf:{folder}{more}", field)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_folder_without_data_is_refused(tmp_path: Path, there: bool, documents) -> None:
-    if there:
-        (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"hf:.*empty cannot be read"):
-        documents(f"hf:{tmp_path}/empty")
-
-
-def test_damaged_data_is_refused_by_name(tmp_path: Path, documents) -> None:
-    folder = tmp_path / "damaged"
-    folder.mkdir()
-    (folder / "train.jsonl").write_text('{"text": "one"}\n{"text"\n')
-    with pytest.raises(ValueError, match=r"hf:.*damaged"):
-        documents(f"hf:{folder}")
+def test_what_is_no_dataset_is_refused_by_name(tmp_path: Path, documents) -> None:
+    for name in ("nowhere", "empty", "damaged"):
+        with pytest.raises(ValueError, match=rf"hf:.*{name} cannot be read"):
+            documents(f"hf:{tmp_path}/{name}")
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        (tmp_path / "damaged").mkdir(exist_ok=True)
+        (tmp_path / "damaged/train.jsonl").write_text('{"text": "one"}\n{"text"\n')
 
 
 @pytest.mark.parametrize("spec", ["hf:", "hf::default:train"])
 def test_no_name_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=r"names no dataset: expected hf:NAME"):
         open_source(spec)
-
-
-def test_a_column_of_splits_is_read(tmp_path: Path, documents, write_jsonl) -> None:
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    write_jsonl(folder / "train.jsonl", [{"text": name, "split": name} for name in ("train", "valid", "test", "x")])
-    assert [d.split for d in documents(f"hf:{folder}")] == ["train", "validation", "test", "other"]

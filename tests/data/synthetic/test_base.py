@@ -7,7 +7,7 @@ import pytest
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.sources import open_source
 from extrapolate.data.store import Store
-from extrapolate.data.synthetic.base import Process, parse_process
+from extrapolate.data.synthetic.base import Process, parse_process, processes
 from extrapolate.data.tokenizer import token_bytes
 
 
@@ -59,3 +59,11 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     spec = "synthetic:markov:documents=8,length=20"
     with pytest.raises(ValueError, match="leave `tokenizer` out"):
         build_store(open_source(spec), StoreSettings(source=spec, tokenizer="other.json"), tmp_path / "store")
+
+
+@pytest.mark.parametrize("spec", ["synthetic", "synthetic:", "synthetic: "])
+def test_without_a_process_those_that_there_are_are_listed(spec: str) -> None:
+    with pytest.raises(ValueError, match="names no process: expected one of ") as refused:
+        open_source(spec)
+    assert "synthetic:echo, synthetic:markov" in str(refused.value)
+    assert all(f"synthetic:{name}" in str(refused.value) for name in processes.names())

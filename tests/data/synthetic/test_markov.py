@@ -46,17 +46,6 @@ def test_the_published_decline() -> None:
     assert mean[1024] == pytest.approx(2.06, abs=0.03)
 
 
-def test_how_much_the_first_token_could_tell() -> None:
-    """What a chain's long-run shares tell of its rows, and so a token about the rest of a window: 0.1 nats."""
-    rng = np.random.default_rng(0)
-    information = []
-    for _ in range(400):
-        rows = rng.dirichlet(np.full(16, 0.3), size=16)
-        shares = np.linalg.matrix_power(rows, 1000)[0]
-        information.append(np.sum(shares * np.log(np.maximum(shares, 1e-300) * 16)))
-    assert np.mean(information) == pytest.approx(0.098, abs=0.006)
-
-
 def test_no_other_prior_predicts_better() -> None:
     documents = Markov().draw(np.random.default_rng(0), 64)[:, :257]
     best = Markov().optimum(documents).mean(axis=1)

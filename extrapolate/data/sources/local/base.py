@@ -36,7 +36,7 @@ class LocalFile:
     def open(self, mode: str = "r", encoding: str = "utf-8", newline: str | None = None) -> IO[Any]:
         """What is in it, as `Path.open` gives it, for reading from its beginning: text ("r") or bytes ("rb").
 
-        Raises UserError, now or while it is read, where it is not what its name says, damaged, or empty.
+        Raises UserError, now or while it is read, if it is not what its name says, damaged, or empty.
         """
         content: IO[bytes] = self.path.open("rb")
         if self.compression:
@@ -86,9 +86,9 @@ class FileKind(ABC):
     @classmethod
     @abstractmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
-        """The documents of a file. `name` begins their ids; `text_field` is the column of text, where there are any.
+        """The documents of a file. `name` begins their ids; `text_field` is the column of text, if there are any.
 
-        Raises UserError, naming the file and the place in it, where it cannot be read.
+        Raises UserError, naming the file and the place in it, if it cannot be read.
         """
 
     @classmethod
@@ -133,12 +133,12 @@ class LocalFiles:
             yield from map(check_size, kinds[file.suffix].documents(file, self._name(file), self.text_field))
 
     def _name(self, file: LocalFile) -> str:
-        """What begins the ids of a file's documents: its path in the source."""
+        """What begins the ids of a file's documents: its path in the source; bytes that are not UTF-8 as `\\xff`."""
         path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
-        return _spelt(path.as_posix())
+        return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
     def fingerprint(self) -> str:
-        """Another one where a file has another path, size or time, or the order is another."""
+        """A hash of the files' paths, sizes and times, in order."""
         return fingerprint(file.path for file in self.files)
 
     def content(self) -> str:
@@ -146,7 +146,7 @@ class LocalFiles:
         return content((self._name(file), file.path) for file in self.files)
 
     def size(self) -> int | None:
-        """About how many bytes of text there are; None where some are compressed."""
+        """About how many bytes of text there are; None if some are compressed."""
         if any(file.compression for file in self.files):
             return None
         return sum(kinds[file.suffix].size(file, self.text_field) for file in self.files)
@@ -176,13 +176,8 @@ def _no_source(spec: str) -> UserError:
     return UserError(f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches")
 
 
-def _spelt(name: str) -> str:
-    """A file's name as text: bytes that are not UTF-8 as `\\xff`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
 def decoded(raw: bytes, place: str) -> str:
-    """Bytes as text. Raises UserError, naming the place, where they are binary or not UTF-8."""
+    """Bytes as text. Raises UserError, naming the place, if they are binary or not UTF-8."""
     if b"\0" in raw:
         raise UserError(f"{place} is binary, not text")
     try:
@@ -192,14 +187,14 @@ def decoded(raw: bytes, place: str) -> str:
 
 
 def holds_text(text: str, file: LocalFile) -> str:
-    """The text itself. Raises UserError, naming the file, where it is nothing but white space."""
+    """The text itself. Raises UserError, naming the file, if it is nothing but white space."""
     if not text.strip():
         raise UserError(f"{file} has no text in it; remove it or name the files to use")
     return text
 
 
 def decoded_file(file: LocalFile) -> str:
-    """A whole file as text. Raises UserError, naming it, where it is binary, not UTF-8, or too large."""
+    """A whole file as text. Raises UserError, naming it, if it is binary, not UTF-8, or too large."""
     try:
         return decoded(file.read_bytes(), str(file))
     except MemoryError:

@@ -1,5 +1,6 @@
 """JSON Lines."""
 
+import itertools
 import json
 from collections.abc import Iterator
 
@@ -16,9 +17,7 @@ class JsonLines(FileKind):
     @classmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
         with file.open("rb") as lines:
-            number = 0
-            while True:
-                number += 1
+            for number in itertools.count(1):
                 place = f"{file}, line {number}"
                 try:
                     if not (line := lines.readline()):
@@ -34,7 +33,7 @@ class JsonLines(FileKind):
 
 
 def _row(line: bytes, place: str) -> dict[str, object] | None:
-    """The object in a line; None where the line is empty. Raises UserError, naming the place, where it is none."""
+    """The object in a line; None if the line is empty. Raises UserError, naming the place, if it is none."""
     content = decoded(line, place)
     if not content.strip():
         return None

@@ -30,7 +30,7 @@ class Parquet(FileKind):
 
     @classmethod
     def size(cls, file: LocalFile, text_field: str) -> int:
-        """The column's size, uncompressed; 0 where that cannot be read: who reads the documents says why."""
+        """The column's size, uncompressed; 0 if that cannot be read: reading the documents then raises the error."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -48,10 +48,8 @@ def _rows(file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
     table = pq.ParquetFile(file.path, buffer_size=_BUFFER_BYTES)
     if text_field not in table.schema_arrow.names:
         raise UserError(missing(text_field, table.schema_arrow.names, str(file)))
-    number = 0
     columns = [column for column in {text_field, SPLIT} if column in table.schema_arrow.names]
-    for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
-        for row in batch.to_pylist():
-            text = text_of(row, text_field, f"{file}, row {number}")
-            yield Document(f"{name}:{number}", text, split_of(row, text_field))
-            number += 1
+    batches = table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns)
+    for number, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+        text = text_of(row, text_field, f"{file}, row {number}")
+        yield Document(f"{name}:{number}", text, split_of(row, text_field))

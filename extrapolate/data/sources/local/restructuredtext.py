@@ -7,7 +7,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_file, holds_text, kinds
 from extrapolate.errors import UserError
 
-# No other file is read, nobody's settings are taken, and what is wrong with a text is not printed.
+# No other file is read, no settings of the user apply, and errors in a text are not printed.
 _SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,

@@ -47,38 +47,29 @@ def test_ids_do_not_say_where_the_folder_is(mixed: Path, tmp_path: Path, documen
     assert documents(mixed.rename(tmp_path / "elsewhere")) == before
 
 
-def test_a_glob_takes_what_matches(mixed: Path, documents) -> None:
+def test_a_glob_takes_what_matches(mixed: Path, monkeypatch: pytest.MonkeyPatch, documents) -> None:
     found = documents(f"{mixed}/**/*.txt")
     assert {document.text for document in found} == {"text", "inner text"}
     assert len({document.id for document in found}) == len(found)
-
-
-def test_a_glob_may_start_at_home(mixed: Path, monkeypatch: pytest.MonkeyPatch, documents) -> None:
-    # A quoted glob reaches the program with its tilde, as a quoted folder does.
-    monkeypatch.setenv("HOME", str(mixed))
+    monkeypatch.chdir(mixed)
+    assert [document.id for document in documents("inner/*.txt")] == ["inner/a.txt"]
+    monkeypatch.setenv("HOME", str(mixed))  # a quoted glob reaches the program with its tilde, as a quoted folder does
     assert [document.text for document in documents("~/inner/*.txt")] == ["inner text"]
 
 
-def test_a_relative_glob_works(mixed: Path, monkeypatch: pytest.MonkeyPatch, documents) -> None:
-    monkeypatch.chdir(mixed)
-    assert [document.id for document in documents("inner/*.txt")] == ["inner/a.txt"]
-
-
-def test_a_glob_that_matches_another_kind_of_file_is_refused(mixed: Path) -> None:
-    with pytest.raises(ValueError, match=r"photo\.png: cannot read '\.png'"):
-        open_source(f"{mixed}/*")
-
-
-def test_a_glob_that_matches_nothing_is_refused(mixed: Path) -> None:
-    with pytest.raises(ValueError, match=r"no source '.*\*\.text'"):
-        open_source(f"{mixed}/*.text")
-
-
-def test_a_folder_with_nothing_to_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "photo.png").write_bytes(b"\0\1")
-    assert {".jsonl", ".md", ".parquet", ".txt"} <= set(kinds.names())
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} holds no {', '.join(kinds.names())} file")):
-        open_source(str(tmp_path))
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("*", r"photo\.png: cannot read '\.png' files; expected " + re.escape(", ".join(kinds.names()))),
+        ("*.text", r"no source '.*\*\.text'"),
+        ("nothing", rf"nothing holds no {re.escape(', '.join(kinds.names()))} file"),
+    ],
+)
+def test_where_nothing_can_be_read_it_is_refused(mixed: Path, spec: str, said: str) -> None:
+    (mixed / "nothing").mkdir()
+    (mixed / "nothing" / "photo.png").write_bytes(b"\0\1")
+    with pytest.raises(UserError, match=said):
+        open_source(f"{mixed}/{spec}")
 
 
 def test_what_is_no_file_is_left_out(mixed: Path, documents) -> None:

@@ -46,11 +46,6 @@ def test_without_the_package_it_says_what_to_install(
     name: str, package: str, tmp_path: Path, documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / name).write_text("text")
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda asked, *more: None if asked == package else find(asked, *more)
-    )
-    with pytest.raises(
-        UserError, match=rf"{name}: .* takes {package}; install it with: pip install 'extrapolate\[texts\]'"
-    ):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda asked, *_: None if asked == package else 0)
+    with pytest.raises(UserError, match=rf"{name}: .* takes {package}; .* pip install 'extrapolate\[texts\]'"):
         documents(tmp_path)

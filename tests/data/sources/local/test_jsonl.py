@@ -1,6 +1,5 @@
 """JSON Lines, and every way in which a line can be unusable."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ from extrapolate.errors import UserError
 
 def test_a_row_is_a_document_named_by_its_line(tmp_path: Path, documents) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "one"}\n\n{"text": "two é", "other": 3}\n', encoding="utf-8")
+    path.write_text('{"text": "one", "body": "yes"}\n\n{"text": "two é", "other": 3}\n', encoding="utf-8")
     assert documents(path) == [Document("a.jsonl:1", "one"), Document("a.jsonl:3", "two é")]
-
-
-def test_another_field_can_be_named(tmp_path: Path, documents, write_jsonl) -> None:
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "no", "body": "yes"}])
-    assert [document.text for document in documents(path, "body")] == ["yes"]
+    path.write_text('{"text": "one", "body": "yes"}\n')
+    assert documents(path, "body") == [Document("a.jsonl:1", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -25,11 +21,8 @@ def test_another_field_can_be_named(tmp_path: Path, documents, write_jsonl) -> N
     [
         (b'{"body": "two", "title": "t"}', "has no 'text'; it has body, title.*`text_field`"),
         (b'{"text": null}', "'text' is NoneType, not text"),
-        (b'{"text": 3}', "'text' is int, not text"),
-        (b'{"text": ["a"]}', "'text' is list, not text"),
         (b'{"text": ', "is not valid JSON"),
         (b'["text"]', "is not a JSON object"),
-        (b"null", "is not a JSON object"),
         (b"NaN", "is not a JSON object"),
         (b'{"text": "caf\xe9"}', "is .*UTF-8"),
         (b'{"text": "\0"}', "is .*binary"),
@@ -50,12 +43,12 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(
 
 def test_a_line_for_which_memory_does_not_suffice_is_refused(tmp_path: Path, documents, monkeypatch) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
-    whole = json.loads
+    texts = iter([{"text": "one"}])
 
     def loads(text: str) -> object:
-        if "two" in text:
+        if (row := next(texts, None)) is None:
             raise MemoryError
-        return whole(text)
+        return row
 
     monkeypatch.setattr("extrapolate.data.sources.local.jsonl.json.loads", loads)
     with pytest.raises(UserError, match=r"a\.jsonl, line 2 is longer than memory suffices for"):

@@ -1,13 +1,10 @@
 """Text files, and every way in which one can be unusable."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from extrapolate.data.documents import Document
-from extrapolate.data.sources import open_source
-from extrapolate.data.sources.local.base import kinds
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".md"])
@@ -31,10 +28,3 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, said: str, d
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(ValueError, match=rf"a\.txt {said}"):
         documents(tmp_path / "a.txt")
-
-
-def test_another_kind_of_file_is_refused_with_those_that_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "table.xls").write_text("a,b")
-    expected = re.escape(", ".join(kinds.names()))
-    with pytest.raises(ValueError, match=rf"table\.xls: cannot read '\.xls' files; expected {expected}"):
-        open_source(str(tmp_path / "table.xls"))
