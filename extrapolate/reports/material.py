@@ -10,6 +10,7 @@ import pyarrow as pa
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
+from extrapolate.names import PROBES_TABLE
 from extrapolate.reports import probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.gather import Evaluated
@@ -116,7 +117,7 @@ def collect(
     every = of_all_checkpoints(frame_of(evals), only) if evals else pd.DataFrame()
     rows, warnings = _by_protocol(last_checkpoints(every)) if evals else ({}, [])
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
-    asked, of_probes = probes.comparable(evaluated.probes(), only)
+    asked, of_probes = probes.comparable(evaluated.rows(PROBES_TABLE), only)
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     documents_along = by_document = pd.DataFrame()
     if rows:
