@@ -40,4 +40,4 @@ def section(one: Described, heading: str, each: str) -> Iterator[str]:
 def _line(column: Column) -> str:
     unit = f", {column.unit}" if column.unit else ""
     empty = f" Empty if {column.empty}." if column.empty else ""
-    return f"- `{column.name}` ({kind(column)}{unit}). {column.meaning}{empty}"
+    return f"- `{column.name}` ({kind(column.type)}{unit}). {column.meaning}{empty}"

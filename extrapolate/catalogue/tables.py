@@ -73,6 +73,6 @@ def rows(one: Described) -> Iterator[dict[str, str]]:
     for group in one.groups:
         for c in group.columns:
             yield {
-                "table": one.name, "group": group.name, "column": c.name, "type": kind(c), "unit": c.unit,
+                "table": one.name, "group": group.name, "column": c.name, "type": kind(c.type), "unit": c.unit,
                 "meaning": c.meaning, "empty": c.empty,
             }  # fmt: skip

@@ -11,7 +11,6 @@ from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SE
 from extrapolate.statistics.comparable import unequal_training
 from extrapolate.statistics.comparison import Comparison, resampled
 
-INFINITE = "an infinite loss"
 MOST_NAMES = 3  # in a sentence; further models are counted
 
 
@@ -97,7 +96,7 @@ def _nothing_told(here: Sequence[Comparison], reference: str, others: Sequence[s
         return f"Whether {others[0]} is better or worse than {reference} {at} is undecided"
     alike = [one.model for one in here if one.word == EQUIVALENT]
     said = f"No model is shown to be better or worse than {reference} {at}"
-    return f"{said}, and {_listed(alike)} {_are(alike)} equivalent to it" if alike else f"{said}"
+    return f"{said}, and {_listed(alike)} {_are(alike)} equivalent to it" if alike else said
 
 
 def _by(one: Comparison, found: Family) -> str:
@@ -113,7 +112,7 @@ def _size(one: Comparison) -> str:
     """`0.15 nats (0.12 to 0.18)`."""
     found = one.difference
     if found is None or found.low is None or found.high is None or not math.isfinite(found.mean):
-        return INFINITE
+        return "an infinite loss"
     digits = 2 if abs(found.mean) >= 0.1 else 3
     low, high = sorted((abs(found.low), abs(found.high)))
     return f"{abs(found.mean):.{digits}f} nats ({low:.{digits}f} to {high:.{digits}f})"
@@ -175,10 +174,6 @@ def _are(models: Sequence[object]) -> str:
 
 def _listed(models: Sequence[str]) -> str:
     """`A, B and C`, `A, B and 4 others`."""
-    if len(models) <= MOST_NAMES:
-        return _and(models)
-    return f"{', '.join(models[: MOST_NAMES - 1])} and {len(models) - MOST_NAMES + 1} others"
-
-
-def _and(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    if len(models) > MOST_NAMES:
+        models = [*models[: MOST_NAMES - 1], f"{len(models) - MOST_NAMES + 1} others"]
+    return models[0] if len(models) == 1 else f"{', '.join(models[:-1])} and {models[-1]}"

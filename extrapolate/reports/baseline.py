@@ -106,13 +106,11 @@ def read_baseline(path: Path, out: Path) -> Baseline:
             f"the baseline {path} is in {out}, which this report replaces: what is worse would be the next baseline. "
             "Copy it to another place, or choose another `out`"
         )
-    if path.is_dir():
-        gathered = gather([path])
-        return Baseline(str(path), gathered.evals(), as_frame(gathered.documents(missing=True)))
-    if path.name == DOCUMENTS:
+    if path.name == DOCUMENTS and not path.is_dir():
         raise UserError(f"{path} holds the rows of documents: name the {TEXT} beside it, or their folder")
-    gathered = in_file(path)
-    documents = as_frame(gathered.documents(missing=True)) if path.name == TEXT else pd.DataFrame()
+    gathered = gather([path]) if path.is_dir() else in_file(path)
+    has_documents = path.is_dir() or path.name == TEXT
+    documents = as_frame(gathered.documents(missing=True)) if has_documents else pd.DataFrame()
     return Baseline(str(path), gathered.evals(), documents)
 
 

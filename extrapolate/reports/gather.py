@@ -96,10 +96,6 @@ class Evaluated:
         without = sorted(set(self.runs) - set(rows["run"]))
         return [f"left out, for they have no {what}{restricted}: {listed(without)}"] if without else []
 
-    def probes(self) -> list[Row]:
-        """The rows of every `eval_probes.parquet`, of a report `probes.parquet`. Raises UserError as `rows` does."""
-        return self.rows(PROBES_TABLE)
-
     def rows(self, file: str) -> list[Row]:
         """The rows of a file of all runs, under the runs' names. A row that several folders have is taken once.
 
@@ -223,7 +219,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         folders, unsearched = below(path)
         left_out += unsearched
         for folder in folders:
-            if not _has_tables(folder):
+            if all(table_in(folder, name) is None for name in results.KEPT):
                 unevaluated += [folder] if (folder / RUN_FILE).exists() else []
             elif folder != path and (folder / PAGE).exists() and not reports:
                 copies.append(folder)
@@ -312,7 +308,3 @@ def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
     named = told_apart({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
     return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()})
-
-
-def _has_tables(folder: Path) -> bool:
-    return any(table_in(folder, name) is not None for name in results.KEPT)

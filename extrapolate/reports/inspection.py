@@ -72,10 +72,20 @@ def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             yield what, table
 
 
+def measured(mine: pd.DataFrame, measurement: str) -> pd.DataFrame:
+    """The rows of one measurement that have a value."""
+    return mine[(mine["measurement"] == measurement) & mine["value"].notna()]
+
+
 def values(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
-    """The rows of one quantity that have a value."""
-    asked = (mine["measurement"] == measurement) & (mine["quantity"] == quantity)
-    return mine[asked & mine["value"].notna()]
+    """The same of one quantity."""
+    found = measured(mine, measurement)
+    return found[found["quantity"] == quantity]
+
+
+def nearest(found: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the least factor."""
+    return found[found["factor"] == found["factor"].min()]
 
 
 def reasons(mine: pd.DataFrame) -> list[str]:
@@ -122,7 +132,7 @@ def positional(mine: pd.DataFrame) -> pd.DataFrame:
 
     `alone`: the head attends there by position alone, which asks for both scores to be at least LEAST.
     """
-    found = mine[(mine["measurement"] == "heads") & mine["value"].notna()]
+    found = measured(mine, "heads")
     if found.empty:
         return pd.DataFrame()
     wide = found.pivot(index=["factor", "layer", "head"], columns="quantity", values="value").reset_index()
@@ -141,9 +151,9 @@ def heads(mine: pd.DataFrame) -> pd.DataFrame:
     found = positional(mine)
     if found.empty:
         return found
-    found = found[found["factor"] == found["factor"].min()]
+    found = nearest(found)
     least = found[["in text", "in random tokens"]].min(axis=1)
-    count = max(MOST_HEADS, int((found["alone"]).sum()))
+    count = max(MOST_HEADS, int(found["alone"].sum()))
     found = found.assign(least=least).sort_values("least", ascending=False, kind="stable").head(count)
     return pd.DataFrame(
         {
@@ -160,10 +170,9 @@ def heads(mine: pd.DataFrame) -> pd.DataFrame:
 
 def frequencies(mine: pd.DataFrame) -> pd.DataFrame:
     """A row for each frequency at the least factor, means over layers and heads."""
-    found = mine[(mine["measurement"] == "frequencies") & mine["value"].notna()]
+    found = nearest(measured(mine, "frequencies"))
     if found.empty:
         return pd.DataFrame()
-    found = found[found["factor"] == found["factor"].min()]
     wide = found.pivot_table(index="at", columns="quantity", values="value", aggfunc="mean")
     turns = wide["radians"] * found["seq_len"].iloc[0] / (2 * np.pi)
     return pd.DataFrame(
@@ -200,23 +209,19 @@ def _by_factor(table: pd.DataFrame, first: str) -> pd.DataFrame:
 
 def sizes(mine: pd.DataFrame) -> pd.DataFrame:
     """A row for each layer and one for what has none, at the least factor."""
-    found = _sizes(mine).assign(layer=lambda rows: rows["layer"].map(str, na_action="ignore").fillna("none"))
+    found = nearest(measured(mine, "scale"))
     if found.empty:
         return found
-    wide = found.pivot(index="layer", columns="quantity", values="value")
+    layers = found["layer"].map(str, na_action="ignore").fillna("none")
+    wide = found.assign(layer=layers).pivot(index="layer", columns="quantity", values="value")
     return _by_quantity(wide, "Layer")
 
 
 def sizes_of_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row for each model, at its least factor: means over layers."""
-    found = {title: _sizes(mine) for title, mine in by_model(rows)}
+    found = {title: nearest(measured(mine, "scale")) for title, mine in by_model(rows)}
     means = {title: some.groupby("quantity")["value"].mean() for title, some in found.items() if len(some)}
     return _by_quantity(pd.DataFrame(means).T, "Model") if means else pd.DataFrame()
-
-
-def _sizes(mine: pd.DataFrame) -> pd.DataFrame:
-    found = mine[(mine["measurement"] == "scale") & mine["value"].notna()]
-    return found[found["factor"] == found["factor"].min()]
 
 
 def _by_quantity(wide: pd.DataFrame, first: str) -> pd.DataFrame:

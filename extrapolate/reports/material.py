@@ -10,6 +10,7 @@ import pyarrow as pa
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
+from extrapolate.names import PROBES_TABLE
 from extrapolate.reports import probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.gather import Evaluated
@@ -115,7 +116,7 @@ def collect(
     Raises UserError if there is nothing to report, or rows cannot be compared.
     """
     every = of_all_checkpoints(frame_of(evals), only) if evals else pd.DataFrame()
-    asked, of_probes = probes.comparable(evaluated.probes(), only)
+    asked, of_probes = probes.comparable(evaluated.rows(PROBES_TABLE), only)
     # The rows of all tables together, and before seeds are left out: a model trained otherwise is no seed of another.
     found = pd.concat([rows[IDENTITY] for rows in (every, asked) if len(rows)] or [pd.DataFrame(columns=IDENTITY)])
     check_replicates(found)

@@ -24,19 +24,12 @@ from extrapolate.statistics.documents import belonging
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """Of a table whose rows are compared with those of other runs: the columns in which rows must be equal to score the
-    same targets, and the settings that decide these."""
-
-    place: tuple[str, ...]
-    settings: str
-
-
+# Of tables whose rows are compared with those of other runs: the columns in which rows must be equal to score the same
+# targets, and the settings that decide these.
 _COMPARED = {
-    TEXT: _Compared(("protocol",), "`factors` and `max_targets`"),
-    PROBES_TABLE: _Compared(("probe", "factor", "depth"), "`trials`"),
-    TASKS_TABLE: _Compared(("task", "metric", "filter", "shots"), "`limit`, on one edition of the task"),
+    TEXT: (["protocol"], "`factors` and `max_targets`"),
+    PROBES_TABLE: (["probe", "factor", "depth"], "`trials`"),
+    TASKS_TABLE: (["task", "metric", "filter", "shots"], "`limit`, on one edition of the task"),
 }
 
 
@@ -96,9 +89,9 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
 
 def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Iterator[str]:
     """Warnings on rows that can be compared. Raises UserError if they cannot, and says whose rows differ."""
-    kind, from_ = _COMPARED.get(file), rows["run"].map(sources)
-    if kind is None:
+    if file not in _COMPARED:
         return
+    (place, settings), from_ = _COMPARED[file], rows["run"].map(sources)
     for column in COMPARABLE:
         if column in rows and rows[column].nunique() > 1:
             parameter = {"corpus_hash": "corpus"}.get(column, column)
@@ -106,12 +99,11 @@ def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Itera
                 f"the rows differ in {column}, and their losses cannot be compared: {_whose(rows[column], from_)}. "
                 f"Choose with `{parameter}`, or leave out a folder"
             )
-    place = list(kind.place)
     for where, mine in rows.groupby(place):
         if mine["targets_hash"].nunique() > 1:
             raise UserError(
                 f"the rows of {where[0]} score different targets, and cannot be compared: "
-                f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {kind.settings}"
+                f"{_whose(mine['targets_hash'], from_)}. Evaluate every run with the same {settings}"
             )
     yield from unequal_training(last_checkpoints(rows))
     for column in ("version", "commit"):

@@ -10,6 +10,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from extrapolate.reports import escaping, tables
+from extrapolate.reports.escaping import one_line
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
@@ -41,8 +42,8 @@ class Heading(Block):
 
     def html(self) -> Markup:
         if self.level == 1:  # the page's title is the first heading; chapters have different names
-            return Markup('<h2 id="{}">{}</h2>').format(self.anchor, _line(self.text))
-        return Markup("<h3>{}</h3>").format(_line(self.text))
+            return Markup('<h2 id="{}">{}</h2>').format(self.anchor, one_line(self.text))
+        return Markup("<h3>{}</h3>").format(one_line(self.text))
 
     @property
     def anchor(self) -> str:
@@ -65,7 +66,7 @@ class Text(Block):
         return f"**{text}**" if self.strong else text
 
     def html(self) -> Markup:
-        text = str(escape(_line(self.text)))
+        text = str(escape(one_line(self.text)))
         if self.code:
             text = re.sub(f"`{_WORD}`", r"<code>\1</code>", text)
         return Markup("<p><strong>{}</strong></p>" if self.strong else "<p>{}</p>").format(Markup(text))
@@ -93,20 +94,16 @@ class Cell:
         kind = Markup(' class="{}"').format(self.kind) if self.kind else ""
         mark = Markup(' <span class="mark">{}</span>').format(MARKS[self.kind]) if self.kind in MARKS else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
-        return Markup("<td{}{}>{}{}{}</td>").format(value, kind, self._shown(), mark, note)
-
-    def _shown(self) -> Markup:
-        """The text, with an interval below its number."""
-        found = _INTERVAL.fullmatch(_line(self.text))
-        if found is None:
-            return escape(_line(self.text))
-        number, interval, rest = found.groups()
-        return Markup('{}{}<span class="interval">{}</span>').format(number, rest, interval)
+        text = escape(one_line(self.text))
+        if found := _INTERVAL.fullmatch(one_line(self.text)):  # the interval stands below its number
+            number, interval, rest = found.groups()
+            text = Markup('{}{}<span class="interval">{}</span>').format(number, rest, interval)
+        return Markup("<td{}{}>{}{}{}</td>").format(value, kind, text, mark, note)
 
     def head(self) -> Markup:
         """The cell as the name of a row."""
         dot = Markup('<i style="background: {}"></i>').format(self.colour) if self.colour else ""
-        return Markup('<th scope="row">{}{}</th>').format(dot, _line(self.text))
+        return Markup('<th scope="row">{}{}</th>').format(dot, one_line(self.text))
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,7 @@ class Grid(Block):
 
     def html(self) -> Markup:
         head = Markup().join(
-            Markup('<th scope="col"><button type="button">{}</button></th>').format(_line(name))
+            Markup('<th scope="col"><button type="button">{}</button></th>').format(one_line(name))
             for name in self.columns
         )
         body = Markup("\n").join(
@@ -176,7 +173,7 @@ class Grid(Block):
         return Markup(
             '<div class="table">{}<div class="scroll" tabindex="0" role="region" aria-label="{}">'
             "<table{}><caption>{}</caption><thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table></div></div>"
-        ).format(tools, _line(label), marked, _line(self.title), head, body)
+        ).format(tools, one_line(label), marked, one_line(self.title), head, body)
 
 
 @dataclass(frozen=True)
@@ -223,18 +220,17 @@ class Switch(Block):
     chosen: int = 0
 
     def markdown(self) -> str:
-        return markdown(list(self.views.values())[self.chosen]).rstrip("\n") if self.views else ""
+        return _markdown(list(self.views.values())[self.chosen]) if self.views else ""
 
     def html(self) -> Markup:
         buttons, panels = Markup(), Markup()
         for at, (name, blocks) in enumerate(self.views.items()):
             chosen = at == self.chosen
             buttons += Markup('<label><input type="radio" name="{}" value="{}"{}><span>{}</span></label>').format(
-                self.name, at, Markup(" checked") if chosen else "", _line(name)
+                self.name, at, Markup(" checked") if chosen else "", one_line(name)
             )
-            content = Markup("\n").join(block.html() for block in blocks)
             panels += Markup('<div class="view" data-view="{}"{}>{}</div>').format(
-                at, "" if chosen else Markup(" hidden"), content
+                at, "" if chosen else Markup(" hidden"), _html(blocks)
             )
         return Markup('<div class="switch"><fieldset><legend>{}</legend>{}</fieldset>{}</div>').format(
             self.label, buttons, panels
@@ -249,11 +245,12 @@ class Beside(Block):
     right: Sequence[Block]
 
     def markdown(self) -> str:
-        return markdown([*self.left, *self.right]).rstrip("\n")
+        return _markdown([*self.left, *self.right])
 
     def html(self) -> Markup:
-        columns = [Markup("\n").join(block.html() for block in side) for side in (self.left, self.right)]
-        return Markup('<div class="beside"><div>{}</div><div>{}</div></div>').format(*columns)
+        return Markup('<div class="beside"><div>{}</div><div>{}</div></div>').format(
+            _html(self.left), _html(self.right)
+        )
 
 
 @dataclass(frozen=True)
@@ -264,11 +261,10 @@ class Details(Block):
     summary: str = "How is this measured?"
 
     def markdown(self) -> str:
-        return markdown(self.blocks).rstrip("\n")
+        return _markdown(self.blocks)
 
     def html(self) -> Markup:
-        content = Markup("\n").join(block.html() for block in self.blocks)
-        return Markup("<details><summary>{}</summary>{}</details>").format(self.summary, content)
+        return Markup("<details><summary>{}</summary>{}</details>").format(self.summary, _html(self.blocks))
 
 
 @dataclass(frozen=True)
@@ -299,10 +295,15 @@ def within(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def markdown(blocks: Iterable[Block]) -> str:
     """The page in Markdown."""
-    return "\n\n".join(text for block in blocks if (text := block.markdown())) + "\n"
+    return _markdown(blocks) + "\n"
 
 
-_line = escaping.one_line
+def _markdown(blocks: Iterable[Block]) -> str:
+    return "\n\n".join(text for block in blocks if (text := block.markdown()))
+
+
+def _html(blocks: Iterable[Block]) -> Markup:
+    return Markup("\n").join(block.html() for block in blocks)
 
 
 def _number(value: object) -> float | None:

@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +50,7 @@ def draw(chart: Chart, path: Path) -> None:
     with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = _map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure
-    save(figure, path)
+        save(figure, path)
 
 
 class _Sheet:
@@ -280,14 +281,5 @@ def _map(heat: Heat) -> Any:
 
 def save(figure: Any, path: Path) -> None:
     """Writes a figure atomically. The file's suffix decides its format."""
-
-    def write(to: Path) -> None:
-        with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure.savefig(to, format=path.suffix[1:], dpi=DOTS, metadata=_undated(path))
-
-    files.write_atomically(path, write)
-
-
-def _undated(path: Path) -> dict[str, None] | None:
-    return {"Date": None} if path.suffix == ".svg" else None
+    undated = {"Date": None} if path.suffix == ".svg" else None
+    files.write_atomically(path, partial(figure.savefig, format=path.suffix[1:], dpi=DOTS, metadata=undated))

@@ -78,12 +78,12 @@ def by_depth(rows: pd.DataFrame) -> pd.DataFrame:
     """`Model`, `Depth`, `Accuracy (ev=1)`, ..., `Seeds`: means over seeds. `rows` are one probe's."""
     table = _pivot(rows, ["model", "depth"])
     order = list(dict.fromkeys(rows["model"]))
-    table = table.sort_values(["Model", "Depth"], key=lambda column: _order(column, order), ignore_index=True)
+    table = table.sort_values(
+        ["Model", "Depth"],
+        key=lambda column: column.map(order.index) if column.name == "Model" else column,
+        ignore_index=True,
+    )
     return table.assign(Depth=table["Depth"].map("{:g}".format))
-
-
-def _order(column: "pd.Series[Any]", order: list[str]) -> "pd.Series[Any]":
-    return column.map(order.index) if column.name == "Model" else column
 
 
 def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:

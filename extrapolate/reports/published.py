@@ -120,13 +120,10 @@ def _of_tasks(table: PublishedTable) -> bool:
 @cache
 def _tables() -> dict[str, PublishedTable]:
     raw = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return {name: _table(name, **found) for name, found in raw.items()}
-
-
-def _table(name: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]], **about: str) -> PublishedTable:
-    return PublishedTable(
-        name, **about, columns=[PublishedColumn(**one) for one in columns], rows=[PublishedRow(**one) for one in rows]
-    )
+    for found in raw.values():
+        found["columns"] = [PublishedColumn(**one) for one in found["columns"]]
+        found["rows"] = [PublishedRow(**one) for one in found["rows"]]
+    return {name: PublishedTable(name, **found) for name, found in raw.items()}
 
 
 def write_cells(folder: Path, names: Sequence[str], cells: Sequence[Repeating]) -> None:

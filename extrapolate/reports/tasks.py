@@ -46,7 +46,9 @@ def by_model(rows: pd.DataFrame) -> pd.DataFrame:
     The standard error is that over questions, of one seed.
     """
     names = zip(rows["task"], rows["metric"], rows["filter"], strict=True)
-    rows = rows.assign(column=[_column(*one) for one in names])
+    rows = rows.assign(
+        column=[f"{task} {metric}" + ("" if found == "none" else f" ({found})") for task, metric, found in names]
+    )
     lines = []
     for (model, length), mine in rows.groupby(["model", "length"], sort=False):
         cells = {column: _cell(found) for column, found in mine.groupby("column", sort=False)}
@@ -56,10 +58,6 @@ def by_model(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _examples(shots: Any) -> str:
     return f"{shots or 'no'} example{'' if shots == 1 else 's'}"
-
-
-def _column(task: str, metric: str, filtered: str) -> str:
-    return f"{task} {metric}" + ("" if filtered == "none" else f" ({filtered})")
 
 
 def _cell(rows: pd.DataFrame) -> str:

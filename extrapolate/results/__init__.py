@@ -16,24 +16,7 @@ from extrapolate.results.parquet import (
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSPECTIONS, KEPT, PROBES, TASKS
 
 __all__ = [
-    "EVALS",
-    "EVAL_DOCUMENTS",
-    "EVAL_TARGETS",
-    "INSPECTIONS",
-    "KEPT",
-    "PROBES",
-    "TASKS",
-    "Column",
-    "Group",
-    "Table",
-    "change",
-    "check_grows",
-    "merge",
-    "merge_columns",
-    "read",
-    "read_columns",
-    "read_frame",
-    "write",
-    "write_columns",
+    "EVALS", "EVAL_DOCUMENTS", "EVAL_TARGETS", "INSPECTIONS", "KEPT", "PROBES", "TASKS", "Column", "Group", "Table",
+    "change", "check_grows", "merge", "merge_columns", "read", "read_columns", "read_frame", "write", "write_columns",
     "write_frame",
-]
+]  # fmt: skip

@@ -26,6 +26,11 @@ class Described:
         """The columns of all groups."""
         return tuple(column for group in self.groups for column in group.columns)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
     def own(self) -> list[Group]:
         """The groups, with the columns that its base does not have; without those that it has whole."""
         said = [] if self.base is None else [vars(column) | {"type": None} for column in self.base.columns]
@@ -46,17 +51,13 @@ def plain(*columns: Column) -> tuple[Group, ...]:
     return (Group("", "", columns),)
 
 
-def kind(column: Column) -> str:
+def kind(type: pa.DataType) -> str:
     """A column's type in words."""
-    return _kind(column.type)
-
-
-def _kind(type: pa.DataType) -> str:
     if pa.types.is_dictionary(type):
         type = type.value_type
     if pa.types.is_list(type):
         inside = type.value_type
-        return "list of objects" if pa.types.is_struct(inside) else f"list of {_kind(inside)}s"
+        return "list of objects" if pa.types.is_struct(inside) else f"list of {kind(inside)}s"
     for test, text in (
         (pa.types.is_string, "text"),
         (pa.types.is_integer, "whole number"),

@@ -24,13 +24,13 @@ class Trained(NamedTuple):
 
 def trained(rows: pa.Table) -> set[Trained]:
     """The checkpoints of the rows."""
-    columns = [rows[name].cast(pa.string()) if _is_text(rows[name]) else rows[name] for name in Trained._fields]
-    found = pa.table(columns, names=list(Trained._fields)).group_by(list(Trained._fields)).aggregate([])
+    names = list(Trained._fields)
+    columns = [
+        column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        for column in rows.select(names).columns
+    ]
+    found = pa.table(columns, names=names).group_by(names).aggregate([])
     return {Trained(**row) for row in found.to_pylist()}
-
-
-def _is_text(column: pa.ChunkedArray) -> bool:
-    return pa.types.is_dictionary(column.type)
 
 
 def run_of(checkpoints: Collection[Trained]) -> Trained | None:

@@ -111,7 +111,7 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
     Raises UserError if the file is damaged, in another format, or lacks a required column.
     """
     with _damage(path, AGAIN):
-        return _columns(path, table, IN_ROWS).to_pylist()
+        return _complete(_opened(path, table, IN_ROWS), table).to_pylist()
 
 
 def read_columns(path: Path, table: Table) -> pa.Table:
@@ -119,18 +119,13 @@ def read_columns(path: Path, table: Table) -> pa.Table:
 
     Texts are dictionary-encoded, because they repeat.
     """
-    data = _columns(path, table)
     with _damage(path, AGAIN):
+        data = _complete(_opened(path, table, IN_COLUMNS), table)
         data.validate(full=True)  # of texts: they are UTF-8
     for at, column in enumerate(table.columns):
         if column.type == TEXT:
             data = data.set_column(at, column.name, data.column(at).dictionary_encode())
     return data
-
-
-def _columns(path: Path, table: Table, value_bytes: int = IN_COLUMNS) -> pa.Table:
-    with _damage(path, AGAIN):
-        return _complete(_opened(path, table, value_bytes), table)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":

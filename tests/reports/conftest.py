@@ -1,28 +1,21 @@
 """What tests of reports share: hostile names, blocks of every kind, and tables of runs that no test has to train."""
 
-import math
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from extrapolate import results
+from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
+from extrapolate.names import TEXT_TABLE as TEXT
+from extrapolate.reports import plots
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
-from extrapolate.reports.page import (
-    Block,
-    Cell,
-    Code,
-    Drawing,
-    Grid,
-    Heading,
-    Switch,
-    Table,
-    Text,
-)
+from extrapolate.reports.page import Block, Cell, Code, Drawing, Grid, Heading, Switch, Table, Text
+from extrapolate.reports.sections import provenance
 from extrapolate.reports.traces import Plot
 
 KEPT = Path(__file__).parents[1] / "fixtures/rope"
@@ -48,22 +41,36 @@ def blocks_about(name: str) -> list[Block]:
     ]  # fmt: skip
 
 
-@pytest.fixture(params=range(len(HOSTILE)))
-def hostile(request: pytest.FixtureRequest) -> str:
-    """A name that is not only a name."""
-    return HOSTILE[request.param]
-
-
 @pytest.fixture(scope="session")
 def hostile_names() -> list[str]:
-    """All of them."""
+    """Names that are not only names."""
     return HOSTILE
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw nothing: `test_plots.py` and the fixture `reported` do."""
+    monkeypatch.setattr(plots, "draw", lambda chart, path: path.touch())
+    monkeypatch.setattr(provenance, "svg", lambda protocol: "<svg></svg>")
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are drawn from here on, which are not encoded."""
+    saved: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
+    return saved
 
 
 @pytest.fixture(scope="session")
 def page() -> Callable[[str], list[Block]]:
     """Blocks of every kind, with a name wherever there can be one."""
     return blocks_about
+
+
+@cache
+def _kept(name: str, table: results.Table) -> list[Row]:
+    return results.read(KEPT / name, table)
 
 
 def _own_weights(row: Row, kept: Row) -> Row:
@@ -74,12 +81,11 @@ def _own_weights(row: Row, kept: Row) -> Row:
 
 def _write(folder: Path, change: Callable[[Row], Row | None] = dict, documents: bool = True) -> Path:
     folder.mkdir(parents=True)
-    tables = {"evals.parquet": results.EVALS}
-    if documents:
-        tables["eval_documents.parquet"] = results.EVAL_DOCUMENTS
-    for name, table in tables.items():
+    for name, table in {TEXT: results.EVALS, DOCUMENTS: results.EVAL_DOCUMENTS}.items():
+        if name == DOCUMENTS and not documents:
+            continue
         columns = {column.name for column in table.columns}
-        pairs = [(row, change(row)) for row in results.read(KEPT / name, table)]
+        pairs = [(row, change(dict(row))) for row in _kept(name, table)]
         changed = [_own_weights(new, row) for row, new in pairs if new is not None]
         rows = [{key: row[key] for key in row if key in columns} for row in changed]
         results.write(folder / name, rows, table)
@@ -95,42 +101,7 @@ def write_run() -> Callable[..., Path]:
     return _write
 
 
-# Encodings of a study, each with the run of the fixture `evaluated` whose tables it takes, and that run's model.
-STUDY = {
-    **dict.fromkeys(["RoPE", "p-RoPE", "xPos", "FoPE"], ("rope", "RoPE")),
-    **dict.fromkeys(["ALiBi", "KERPLE", "T5 bias", "FoX", "Sinusoidal"], ("none", "NoPE")),
-    **dict.fromkeys(["ExPE", "ExQPE"], ("expe", "ExPE")),
-    "Learned": ("learned", "Learned"),
-}
-
-
-@pytest.fixture
-def study(evaluated: Path, tmp_path: Path) -> Path:
-    """Runs of twelve encodings and two seeds with two checkpoints each: real tables, whose names and losses change."""
-    for number, (name, (base, model)) in enumerate(STUDY.items()):
-        for seed in (0, 1):
-            folder, rng = tmp_path / f"study/{name}-s{seed}", np.random.default_rng([number, seed])
-            folder.mkdir(parents=True)
-            own = {"run": folder.name, "encoding": name.lower(), "display": name, "config_hash": name, "seed": seed}
-            for file, table in (("evals", results.EVALS), ("eval_documents", results.EVAL_DOCUMENTS)):
-                rows: list[Row] = []
-                for row in results.read(evaluated / base / f"{file}.parquet", table):
-                    if row["protocol"] != "windows":
-                        continue  # one is enough, and half the work
-                    new = {key: own.get(key, row[key]) for key in row} | {"model": row["model"].replace(model, name)}
-                    if row["loss"] is not None:
-                        new["loss"] += 0.02 * number + (0.3 - 0.05 * number) * math.log2(row["factor"])
-                        new["loss"] += 0.05 * seed + 0.02 * math.cos(7 * number + 3 * seed + row["factor"])
-                    early = new | {"step": 1, "loss": row["loss"] and new["loss"] + 0.5}
-                    rows += [early | ({"tokens": 512} if "tokens" in row else {}), new]
-                results.write(folder / f"{file}.parquet", rows, table)
-            log = results.read_frame(evaluated / base / "metrics.parquet")
-            log["loss"] += 0.02 * number + rng.normal(0, 0.1, len(log))
-            results.write_frame(folder / "metrics.parquet", log)
-    return tmp_path / "study"
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def driver() -> Iterator[Any]:
     """Chromium, as Debian packages it, driven by its own driver."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):

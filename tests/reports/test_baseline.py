@@ -71,11 +71,15 @@ def verdicts(found) -> dict[tuple[str, float, str], str]:
 
 def test_a_loss_that_got_worse_ends_the_command_with_1_after_the_report_is_written(cli, write_run, before, tmp_path):
     write_run(tmp_path / "now/rope", adding(0.05))
-    ended = cli("report", "now", "--check", before)
+    ended = cli("report", "now", "--check", before, "--format", "md")  # as for a comment on a pull request
     assert ended.error(1) == (
         f"4 of 8 losses are worse than in {before} by more than 0.02 nats: RoPE at 2x (fixed-target) +0.050, "
         "RoPE + PI at 2x (fixed-target) +0.050, RoPE at 2x (windows) +0.050, RoPE + PI at 2x (windows) +0.050."
     )
+    assert ended.out.startswith("**4 of 8 losses are worse than in ")
+    assert "\n### Windows, loss in nats per token\n\n| Model | Loss (ev=1) | Loss (ev=2) |" in ended.out
+    assert "wrote report/" in ended.err
+    assert "wrote report/" not in ended.out
     table = pd.read_parquet(tmp_path / "report/check.parquet").set_index(["protocol", "factor", "model"])
     worse = table.loc["windows", 2.0, "RoPE"]
     assert worse["now"] - worse["before"] == pytest.approx(0.05)
@@ -83,7 +87,8 @@ def test_a_loss_that_got_worse_ends_the_command_with_1_after_the_report_is_writt
     assert set(table.xs(1.0, level="factor")["verdict"]) == {"equivalent"}
     page = (tmp_path / "report/report.md").read_text()
     assert "\n# Against the baseline\n\n**4 of 8 losses are worse" in page
-    assert "| RoPE | windows | 2 | 3.773 | 3.823 | +0.050 | [+0.050, +0.050] |" in page
+    for shown in (page, ended.out):
+        assert "| RoPE | windows | 2 | 3.773 | 3.823 | +0.050 | [+0.050, +0.050] |" in shown
     assert "With one seed, the interval is about these runs" in page
 
 
@@ -139,28 +144,23 @@ def test_the_family_is_all_rows_with_an_interval(write_run, before, tmp_path):
     assert alone.rows["verdict"].item() == "worse"
 
 
-def test_seeds_are_paired(write_run, tmp_path):
-    """Of seeds 0 and 1 now, and 1 and 2 before, seed 1 alone is compared."""
-    for side, losses in (("now", {0: 0.0, 1: 0.05}), ("before", {1: 0.0, 2: -9.0})):
+@pytest.mark.parametrize(
+    ("now", "before", "seeds", "verdict"),
+    [
+        ({0: 0.0, 1: 0.05}, {1: 0.0, 2: -9.0}, 1, "worse"),  # seed 1 alone is compared
+        ({0: 0.01, 1: 0.09}, {0: 0.0, 1: 0.0}, 2, "undecided"),  # two seeds that differ are not sure
+    ],
+)
+def test_seeds_are_paired(write_run, tmp_path, now, before, seeds, verdict):
+    for side, losses in (("now", now), ("before", before)):
         for seed, more in losses.items():
             run = f"rope-{seed}"
             write_run(tmp_path / side / run, adding(more, seed=seed, run=run))
     found = checked(tmp_path / "now", tmp_path / "before")
     at_2x = found.rows[found.rows["factor"] == 2]
     assert at_2x["difference"].to_numpy() == pytest.approx(0.05)
-    assert set(at_2x["seeds"]) == {1}
-    assert set(at_2x["verdict"]) == {"worse"}
-
-
-def test_two_seeds_that_differ_are_not_sure(write_run, tmp_path):
-    for seed, more in ((0, 0.01), (1, 0.09)):
-        changes = {"seed": seed, "run": f"rope-{seed}"}
-        write_run(tmp_path / "now" / changes["run"], adding(more, **changes))
-        write_run(tmp_path / "before" / changes["run"], adding(0.0, **changes))
-    found = checked(tmp_path / "now", tmp_path / "before")
-    at_2x = found.rows[found.rows["factor"] == 2]
-    assert at_2x["difference"].to_numpy() == pytest.approx(0.05)
-    assert set(at_2x["verdict"]) == {"undecided"}
+    assert set(at_2x["seeds"]) == {seeds}
+    assert set(at_2x["verdict"]) == {verdict}
 
 
 def test_what_is_not_compared_is_said(write_run, tmp_path):
@@ -184,15 +184,14 @@ def test_what_is_not_compared_is_said(write_run, tmp_path):
         assert words in said
 
 
-def test_a_model_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
-    write_run(tmp_path / "now/rope")
-    write_run(tmp_path / "before/rope")
+def test_a_model_that_is_gone_is_worse(write_run, before, tmp_path):
+    now = write_run(tmp_path / "now/rope")
     write_run(tmp_path / "before/gone", lambda row: row | {"run": "gone", "model": f"Gone {row['model']}"})
-    ended = cli("report", "now", "--check", "before")
-    said = ended.error(1)
-    assert said.startswith("8 of 16 losses are worse than in before by more than 0.02 nats, or gone: ")
-    assert "Gone RoPE at 1x (fixed-target) gone, " in said
-    table = pd.read_parquet(tmp_path / "report/check.parquet").set_index("model")
+    found = checked(now, tmp_path / "before")
+    assert found.summary().startswith("8 of 16 losses are worse than in ")
+    assert " by more than 0.02 nats, or gone: " in found.summary()
+    assert "Gone RoPE at 1x (fixed-target) gone, " in found.summary()
+    table = found.rows.set_index("model")
     assert table.loc["Gone RoPE", "now"].isna().all()
     assert set(table.loc["Gone RoPE", "verdict"]) == {"worse"}
     assert set(table.loc["RoPE", "verdict"]) == {"equivalent"}
@@ -219,7 +218,7 @@ def test_a_seed_that_is_gone_ends_the_command_with_1(cli, write_run, tmp_path):
     assert set(table.loc["RoPE", "verdict"]) == {"worse"}
     assert table.loc["NoPE", "seeds_gone"].isna().all()
     assert "1 (seed 1 gone)" in (tmp_path / "report/report.md").read_text()
-    cli("report", "before", "--check", "now").succeeded()
+    assert checked(tmp_path / "before", tmp_path / "now").worse.empty
 
 
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
@@ -287,17 +286,6 @@ def test_bad_input(cli, before, tmp_path, flags, words):
     (tmp_path / "report/report.md").touch()
     assert words in cli("report", "before", *flags).error()
     assert not (tmp_path / "report/check.parquet").exists()
-
-
-def test_markdown_for_a_pull_request(cli, write_run, before, tmp_path):
-    write_run(tmp_path / "now/rope", adding(0.05))
-    ended = cli("report", "now", "--check", before, "--format", "md")
-    assert ended.code == 1
-    assert ended.out.startswith("**4 of 8 losses are worse than in ")
-    assert "\n### Windows, loss in nats per token\n\n| Model | Loss (ev=1) | Loss (ev=2) |" in ended.out
-    assert "| RoPE | windows | 2 | 3.773 | 3.823 | +0.050 | [+0.050, +0.050] |" in ended.out
-    assert "wrote report/" in ended.err
-    assert "wrote report/" not in ended.out
 
 
 def test_the_commands_of_the_page_run(cli, write_run, tmp_path):

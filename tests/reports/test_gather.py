@@ -111,10 +111,19 @@ def test_a_run_in_the_folder_of_another_is_named(write_run, tmp_path):
 def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path):
     run = own(write_run(tmp_path / "ck/exp", called("exp")))
     other = write_run(tmp_path / "copy", called("exp", loss=1.0))
-    with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights, exp: the loss of RoPE at 1x"):
-        xt.report([run, other], tmp_path / "report")
-    with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights"):
-        xt.compare([run, other])
+    for read in (lambda: xt.report([run, other], tmp_path / "report"), lambda: xt.compare([run, other])):
+        with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights, exp: the loss of RoPE at"):
+            read()
+
+
+@pytest.mark.parametrize("changed", [{"loss": 3.0}, {"n_targets": 513}])
+def test_a_table_that_contradicts_its_documents_is_refused(cli, write_run, tmp_path, changed):
+    """It was edited after the evaluation, in a program that wrote it without damage."""
+    write_run(tmp_path / "ckpt/rope", lambda row: row | ({} if "document" in row else changed))
+    for command in ("report", "compare"):
+        said = cli(command, "ckpt").error()
+        assert "rope: evals.parquet and eval_documents.parquet contradict each other (RoPE" in said
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def report(write_run, tmp_path_factory) -> Path:
 
         write_run(folder / "runs" / str(at), change)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("extrapolate.reports.plots.save", lambda figure, path: path.touch())
+        patched.setattr("extrapolate.reports.plots.draw", lambda chart, path: path.touch())
         xt.report(folder / "runs", folder / "report")
     return folder / "report"
 

@@ -7,31 +7,17 @@ from pathlib import Path
 import pytest
 
 from extrapolate.reports.plots import own_settings
-
-SCRIPT = """
-import sys
-from pathlib import Path
 from extrapolate.reports.protocol_picture import svg
-sys.stdout.write(svg("windows"))
-"""
 
-
-def drawn(folder: Path) -> str:
-    ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True, check=True)
-    assert ended.stderr == ""
-    return ended.stdout
-
-
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The picture, drawn in an empty folder."""
-    return drawn(tmp_path_factory.mktemp("usual"))
+SCRIPT = "import sys; from extrapolate.reports.protocol_picture import svg; sys.stdout.write(svg('windows'))"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"font.size: 30\nsvg.hashsalt: other\naxes.grid: True"])
-def test_a_matplotlibrc_in_the_current_folder_changes_nothing(tmp_path: Path, content: bytes, usual: str) -> None:
+def test_a_matplotlibrc_in_the_current_folder_changes_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "matplotlibrc").write_bytes(content)
-    assert drawn(tmp_path) == usual
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout == svg("windows")
 
 
 def test_the_settings_of_a_program_that_draws_too_come_back() -> None:

@@ -8,7 +8,16 @@ import pytest
 from extrapolate import results
 from extrapolate.extensions import recipe
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.published import CELLS, FILE, Repeating, cell_rows, of_tasks, published, write_cells
+from extrapolate.reports.published import (
+    CELLS,
+    FILE,
+    PublishedTable,
+    Repeating,
+    cell_rows,
+    of_tasks,
+    published,
+    write_cells,
+)
 from extrapolate.runs.presets import preset
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
@@ -27,11 +36,10 @@ def repeating(file: Path, scale: str | None) -> list[Repeating]:
     return found
 
 
-@pytest.mark.parametrize("name", published())
-def test_a_table_is_whole(name: str) -> None:
-    table = published()[name]
+@pytest.mark.parametrize("table", [*published().values(), *of_tasks()], ids=lambda table: table.name)
+def test_a_table_is_whole(table: PublishedTable) -> None:
     assert table.title
-    assert table.source.startswith("arXiv ") or name == "depth"
+    assert table.source.startswith("arXiv ") or table.name == "depth"
     assert len({row.name for row in table.rows}) == len(table.rows)
     first: set[str] = set()
     for row in table.rows:
@@ -40,7 +48,7 @@ def test_a_table_is_whole(name: str) -> None:
             assert recipe.parse(row.extension).text == row.extension  # as rows of an evaluation have it
         for column, value in zip(table.columns, row.values, strict=True):
             assert value > 0
-            assert (column.factor is None) == (column.quantity == "time")
+            assert (column.factor is None) == (column.quantity in ("time", "accuracy"))
             if column.quantity == "time" and row.group not in first:
                 assert value == 1
                 first.add(row.group)
@@ -65,10 +73,6 @@ def test_a_table_of_benchmarks_names_a_task_for_each_column() -> None:
     assert table.name not in published()
     assert [column.task for column in table.columns] == ["hellaswag", "mmlu", "arc_challenge", "arc_easy"]
     assert {row.name: row.values for row in table.rows}["ExQPE M scaled"] == [0.32, 0.26, 0.25, 0.31]
-    for row in table.rows:
-        assert len(row.values) == len(table.columns)
-        if row.extension != AS_TRAINED:
-            assert recipe.parse(row.extension).text == row.extension
 
 
 @pytest.mark.parametrize("scale", [None, "tiny"])
@@ -90,28 +94,19 @@ def runs(table: str, *cells: Repeating) -> dict[str, set[str | None]]:
     return found
 
 
-def test_a_cell_of_the_papers_size_repeats_rows_of_that_size() -> None:
+def test_which_cells_repeat_which_rows() -> None:
     found = runs("expe-table-1", SMALL, MEDIUM)
     assert found["Llama Small"] == {"rope-s"}
     assert found["Llama Medium"] == {"rope-m"}
     assert found["ExPE Small"] == {None}
     assert runs("expe-table-1", SMALL)["Llama Medium"] == {None}
-
-
-def test_a_cell_of_another_scale_repeats_rows_of_all_sizes() -> None:
-    found = runs("expe-table-1", Repeating("rope-t", "rope", "tiny", 4, "t"))
+    found = runs("expe-table-1", Repeating("rope-t", "rope", "tiny", 4, "t"))  # at a scale that the paper does not have
     assert found["Llama Small"] == found["Llama Medium"] == {"rope-t"}
-
-
-def test_layers_and_arguments_tell_cells_apart() -> None:
     found = runs("depth", *(Repeating(f"rope-{n}", "rope", "gpt-256", n, "t") for n in (2, 4)))
     assert [found[f"RoPE ({n} layers)"] for n in (2, 4, 8)] == [{"rope-2"}, {"rope-4"}, {None}]
     found = runs("p-rope-table-2", Repeating("reversed", "p-rope:drop=fastest,p=0.75", "tiny", 4, "t"))
     assert found["0.75-RoPE reversed"] == {"reversed"}
     assert found["0.75-RoPE"] == {None}
-
-
-def test_seeds_and_rates_of_one_cell_all_repeat_its_row() -> None:
     cells = [Repeating(f"expe-s{seed}", "expe", "tiny", 4, "t") for seed in (0, 1)]
     assert runs("expe-table-2", *cells)["ExPE"] == {"expe-s0", "expe-s1"}
 

@@ -92,19 +92,13 @@ def losses_of(count: int, extensions: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_few_models_are_all_named() -> None:
-    rows = losses_of(MANY // 3, 3)
-    assert len(styles.named(styles.styles(rows, list(dict.fromkeys(rows["model"]))), rows)) == MANY
+def test_few_models_are_all_named_and_of_many_the_plain_ones_and_the_best_of_each_length() -> None:
+    def found(rows: pd.DataFrame) -> list[str]:
+        return styles.named(styles.styles(rows, list(dict.fromkeys(rows["model"]))), rows)
 
-
-def test_of_many_models_the_plain_ones_and_the_best_of_each_length_are_named() -> None:
-    rows = losses_of(5, 4)
-    style = styles.styles(rows, list(dict.fromkeys(rows["model"])))
-    assert styles.named(style, rows) == ["m0", "m0+2", "m1", "m2", "m3", "m4"]
-    rows = losses_of(100, 4)
-    style = styles.styles(rows, list(dict.fromkeys(rows["model"])))
-    found = styles.named(style, rows)
-    assert found == ["m0", "m0+2", *(f"m{run}" for run in range(1, MOST_NAMED - 1))]
+    assert len(found(losses_of(MANY // 3, 3))) == MANY
+    assert found(losses_of(5, 4)) == ["m0", "m0+2", "m1", "m2", "m3", "m4"]
+    assert found(losses_of(100, 4)) == ["m0", "m0+2", *(f"m{run}" for run in range(1, MOST_NAMED - 1))]
 
 
 def test_a_diverged_model_does_not_flatten_the_rest() -> None:

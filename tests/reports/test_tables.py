@@ -44,18 +44,30 @@ def test_the_papers_shape() -> None:
     ]
 
 
-def test_another_baseline_comes_first_and_has_time_one() -> None:
-    rows = frame(row("e", "ExPE", 1, 4.1, training_seconds=8.0), row("r", "RoPE", 1, 4.0))
-    table = tables.loss_by_ev(rows, "expe")
-    assert table["Model"].tolist() == ["ExPE", "RoPE"]
-    assert table["Training time"].tolist() == [1.0, 1.25]
+def times(*rows: dict[str, Any], baseline: str | None = None) -> dict[str, float | None]:
+    """The training times of models, in the order of the table; None where they are missing."""
+    table = tables.loss_by_ev(comparable(frame_of(list(rows)), {}), baseline)
+    return {
+        model: None if pd.isna(time) else time
+        for model, time in zip(table["Model"], table["Training time"], strict=True)
+    }
+
+
+def test_training_times_are_relative_to_a_baseline_that_comes_first() -> None:
+    fast, rope = row("e", "ExPE", 1, 4.1, training_seconds=8.0), row("r", "RoPE", 1, 4.0)
+    assert list(times(fast, rope, baseline="expe").items()) == [("ExPE", 1.0), ("RoPE", 1.25)]
+    assert times(fast) == {"ExPE": None}  # without RoPE, there is no baseline
+    assert times(fast | {"training_machine": "other"}, rope) == {"ExPE": None, "RoPE": 1.0}
+    unknown = imported("Small", 1, 4.0)  # no run is measured by a training time that is not known
+    assert times(unknown, rope | {"model": "RoPE(theta=500)"}) == {"RoPE(theta=500)": 1.0, "Small": None}
     with pytest.raises(ValueError, match="did you mean 'expe'"):
-        tables.loss_by_ev(rows, "exqpe")
-
-
-def test_without_rope_training_time_is_missing() -> None:
-    table = tables.loss_by_ev(frame(row("e", "ExPE", 1, 4.1)), None)
-    assert table["Training time"].isna().all()
+        times(fast, rope, baseline="exqpe")
+    # The baseline has no arguments, also where names have sizes.
+    assert times(
+        row("a", "RoPE(theta=1)", 1, 4.0, display="RoPE", encoding="rope"),
+        row("b", "RoPE", 1, 4.0, training_seconds=20.0),
+        row("c", "RoPE", 1, 3.9, layers=8, training_seconds=40.0),
+    ) == {"RoPE, 4 layers": 1.0, "RoPE(theta=1), 4 layers": 0.5, "RoPE, 8 layers": 2.0}
 
 
 def test_seeds_are_averaged_and_a_missing_loss_is_not_averaged_away() -> None:
@@ -70,9 +82,16 @@ def test_seeds_are_averaged_and_a_missing_loss_is_not_averaged_away() -> None:
     assert table["Loss (ev=2)"].isna().item()
 
 
-def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
-    with pytest.raises(ValueError, match="a, b are all RoPE but differ in more than their seed"):
-        tables.loss_by_ev(frame(row("a", "RoPE", 1, 4.0), row("b", "RoPE", 1, 4.4, seed=1)), None)
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"seed": 1}, "r0, r1 are all RoPE but differ in more than their seed"),
+        ({"config_hash": "r0"}, "one model with one seed"),  # the same seed twice is not a replicate
+    ],
+)
+def test_runs_that_are_no_seeds_of_one_model_are_not_averaged(other: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        tables.loss_by_ev(frame(row("r0", "RoPE", 1, 4.0), row("r1", "RoPE", 1, 4.4, **other)), None)
 
 
 def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
@@ -87,33 +106,10 @@ def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
     assert len(tables.loss_by_ev(named, None)) == 4
     by_width = comparable(rows.assign(layers=None), {})
     assert by_width["model"].tolist()[:2] == ["RoPE, 10 parameters", "RoPE, 20 parameters"]
+    seeds = comparable(rows.assign(layers=4, parameters=10, config_hash="r", seed=[0, 1, 1, 0]), {})
+    assert set(seeds["model"]) == {"RoPE", "RoPE + PI", "ALiBi"}  # seeds of one size keep their name
     by_preset = comparable(rows.assign(preset=["s", "m", "m", None], imported=[None, None, None, "x"]), {})
     assert by_preset["model"].tolist() == ["RoPE, s", "RoPE, m", "RoPE + PI, m", "ALiBi"]
-
-
-def test_times_are_relative_to_rope_without_arguments_also_where_names_have_sizes() -> None:
-    rows = frame(
-        row("a", "RoPE(theta=1)", 1, 4.0, display="RoPE", encoding="rope", config_hash="a"),
-        row("b", "RoPE", 1, 4.0, display="RoPE", config_hash="b", training_seconds=20.0),
-        row("c", "RoPE", 1, 3.9, display="RoPE", config_hash="c", layers=8, training_seconds=40.0),
-    )
-    table = tables.loss_by_ev(comparable(rows, {}), None)
-    assert table["Model"][0] == "RoPE, 4 layers"
-    assert table.set_index("Model")["Training time"].to_dict() == {
-        "RoPE, 4 layers": 1.0, "RoPE(theta=1), 4 layers": 0.5, "RoPE, 8 layers": 2.0,
-    }  # fmt: skip
-
-
-def test_seeds_of_one_size_keep_their_name() -> None:
-    rows = frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.4, config_hash="r", seed=1))
-    assert set(comparable(rows, {})["model"]) == {"RoPE"}
-
-
-def test_the_same_seed_twice_is_not_a_replicate() -> None:
-    with pytest.raises(ValueError, match="one model with one seed"):
-        tables.loss_by_ev(
-            frame(row("a", "RoPE", 1, 4.0, config_hash="r"), row("b", "RoPE", 1, 4.0, config_hash="r")), None
-        )
 
 
 @pytest.mark.parametrize(
@@ -126,12 +122,6 @@ def test_rows_that_cannot_be_compared_are_refused(column: str, value: Any) -> No
     assert comparable(rows, {column: value})["run"].tolist() == ["e"]
     with pytest.raises(ValueError, match=f"no row has {column} other"):
         comparable(rows, {column: "other"})
-
-
-def test_a_time_from_another_machine_is_not_compared() -> None:
-    rows = frame(row("e", "ExPE", 1, 4.1, training_machine="other"), row("r", "RoPE", 1, 4.0))
-    table = tables.loss_by_ev(rows, None)
-    assert table["Training time"].isna().tolist() == [False, True]
 
 
 def test_models_that_were_not_trained_alike_are_said() -> None:
@@ -188,13 +178,6 @@ def test_what_is_unknown_is_told_beside_what_is_known() -> None:
     [warning] = unequal_training(rows)
     assert "tokens 50, 1000, unknown" in warning
     assert "origin" not in warning
-
-
-def test_no_run_is_measured_by_a_training_time_that_is_not_known() -> None:
-    rows = frame_of([imported("Small", 1, 4.0), row("r", "RoPE(theta=500)", 1, 4.2, encoding="rope")])
-    table = tables.loss_by_ev(rows, None).set_index("Model")["Training time"]
-    assert table["RoPE(theta=500)"] == 1.0
-    assert pd.isna(table["Small"])
 
 
 def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None:

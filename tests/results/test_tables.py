@@ -24,20 +24,19 @@ def fill(table: Table, **values: Any) -> dict[str, Any]:
     return {column.name: made[column.type] for column in table.columns} | values
 
 
+def test_keys_are_required_columns_and_what_files_are_named_after_is_plain() -> None:
+    for table in (EVALS, EVAL_DOCUMENTS, PROBES, TASKS):
+        assert set(table.key) <= {column.name for column in table.columns if column.required}
+        assert all(group.name and group.meaning and group.columns for group in table.groups)
+        kind = {"protocol", "probe"} & set(table.key)
+        plain = {"precision"} | ({*kind, "split"} if kind else set())
+        assert {column.name for column in table.columns if column.pattern} == plain
+
+
 @pytest.mark.parametrize(
     "table", [EVALS, EVAL_DOCUMENTS, PROBES, TASKS], ids=["evals", "eval_documents", "eval_probes", "eval_tasks"]
 )
-class TestDeclaredTables:
-    def test_names_are_unique_and_keys_are_required_columns(self, table: Table) -> None:
-        names = [column.name for column in table.columns]
-        assert len(set(names)) == len(names)
-        assert set(table.key) <= {column.name for column in table.columns if column.required}
-
-    def test_groups_have_names_and_meanings(self, table: Table) -> None:
-        names = [group.name for group in table.groups]
-        assert len(set(names)) == len(names)
-        assert all(group.name and group.meaning and group.columns for group in table.groups)
-
+class TestRows:
     def test_a_full_row_survives_two_merges(self, tmp_path: Path, table: Table) -> None:
         number = next(column.name for column in table.columns if column.type == REAL and not column.required)
         rows = [fill(table, run="a"), fill(table, run="b", **{number: None})]

@@ -14,6 +14,8 @@ import pandas as pd
 from extrapolate import files, results, specs
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
+from extrapolate.reports import plots
+from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
 from extrapolate.results.described import Described
@@ -105,6 +107,11 @@ def suffix(protocol: str) -> str:
             "letters, digits and dashes"
         )
     return "" if is_papers(protocol) else f".{name}"
+
+
+def picture(chart: Chart) -> dict[str, Writer]:
+    """The picture of a chart, by the name of its file."""
+    return {chart.file: partial(plots.draw, chart)}
 
 
 def parquet(table: pd.DataFrame) -> Writer:

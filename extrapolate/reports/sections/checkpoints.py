@@ -1,17 +1,16 @@
 """How extrapolation changes along the training: losses and failure lengths of checkpoints, by the tokens seen."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import plots, styles
+from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot
@@ -78,7 +77,7 @@ class Checkpoints(Section):
         for column in dict.fromkeys([near, far, FAILS]):
             if table[column].notna().any():
                 blocks += [Text(f"{column}, by training tokens:"), Table(_by_tokens(table, column))]
-        return Part(blocks, {f"{stem}.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
+        return Part(blocks, {f"{stem}.parquet": parquet(table), **picture(drawn)})
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:

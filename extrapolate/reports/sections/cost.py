@@ -1,16 +1,14 @@
 """What each model costs, in training and in evaluation, and what loss it has for that."""
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 
-from extrapolate.reports import plots, styles
+from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix
 from extrapolate.reports.sections.losses import MODEL, SEEDS
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot
@@ -75,7 +73,7 @@ class Cost(Section):
         if table[TRAINING].nunique() > 1:
             drawn = chart(table, losses, material.styles, f"{stem}.png")
             blocks.append(Plot(drawn))
-            files[drawn.file] = partial(plots.draw, drawn)
+            files |= picture(drawn)
             for column in losses:
                 found = table[MODEL.name][front(table[TRAINING], table[column])]
                 blocks.append(Text(FRONT.format(float(column[len("Loss (ev=") : -1]), ", ".join(found))))
@@ -94,22 +92,17 @@ def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
         training_seconds=rows["training_seconds"].where(rows["training_machine"] == _most(rows["training_machine"])),
         tokens_per_s=rows["tokens_per_s"].where(rows["machine"] == _most(rows["machine"])),
     ).astype(dict.fromkeys(("training_seconds", "tokens", *MEASURED), float))
-    runs, placed = timed.drop_duplicates(["model", "run"]).groupby("model"), timed.groupby(["model", "factor"])
-    seconds, tokens = (runs[column].agg(strict_mean) for column in ("training_seconds", "tokens"))
-    means = {column: placed[column].agg(strict_mean).to_dict() for column in (*MEASURED, "loss")}
-    found = []
-    for model in order:
-        row: dict[str, object] = {
-            MODEL.name: model, TRAINING: seconds[model], SPEED: tokens[model] / seconds[model]
-        }  # fmt: skip
-        for column, name in MEASURED.items():
-            for factor in factors:
-                row[f"{name} (ev={factor:g})"] = means[column].get((model, factor), math.nan)
-        for factor in dict.fromkeys([factors[0], factors[-1]]):
-            row[f"Loss (ev={factor:g})"] = means["loss"].get((model, factor), math.nan)
-        found.append(row)
-    table = pd.DataFrame(found)
-    return table.assign(**{SEEDS.name: counts(rows)[list(order)].to_numpy()})
+    runs = timed.drop_duplicates(["model", "run"]).groupby("model")[["training_seconds", "tokens"]]
+    trained = runs.agg(strict_mean).loc[list(order)]
+    speed = trained["tokens"] / trained["training_seconds"]
+    placed = timed.groupby(["model", "factor"])[[*MEASURED, "loss"]].agg(strict_mean).unstack().loc[list(order)]
+    table = pd.DataFrame({MODEL.name: order, TRAINING: trained["training_seconds"].array, SPEED: speed.array})
+    for column, name in MEASURED.items():
+        for factor in factors:
+            table[f"{name} (ev={factor:g})"] = placed[column, factor].array
+    for factor in dict.fromkeys([factors[0], factors[-1]]):
+        table[f"Loss (ev={factor:g})"] = placed["loss", factor].array
+    return table.assign(**{SEEDS.name: counts(rows)[list(order)].array})
 
 
 def _most(machines: "pd.Series[str]") -> str | None:

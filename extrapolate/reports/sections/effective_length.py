@@ -63,7 +63,7 @@ class EffectiveLength(Section):
                 Table(_shown(found), f"the longest length at which every probe reaches {material.threshold:g}"),
                 Details([Text(EXPLAINED.format(asked, material.threshold))]),
             ],
-            {"effective_lengths.parquet": parquet(found[[column.name for column in EFFECTIVE_LENGTHS.columns]])},
+            {"effective_lengths.parquet": parquet(found[EFFECTIVE_LENGTHS.names])},
         )
 
 

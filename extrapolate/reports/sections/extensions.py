@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import pandas as pd
 
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import plots
 from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -73,7 +71,7 @@ class Extensions(Section):
             Table(texts),
             Details([Text(EXPLAINED)]),
         ]
-        return Part(blocks, {f"{stem}.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
+        return Part(blocks, {f"{stem}.parquet": parquet(table), **picture(drawn)})
 
 
 def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from extrapolate import results
 from extrapolate.names import INSPECTIONS_TABLE
-from extrapolate.reports import inspection, plots, styles
+from extrapolate.reports import inspection, styles
 from extrapolate.reports.chart import Axis, Chart, Heat, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, Writer, sections
+from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
 from extrapolate.reports.styles import COLOURS
 from extrapolate.reports.traces import Plot
 
@@ -52,7 +53,7 @@ class Inspection(Section):
 
         def add(chart: Chart) -> None:
             blocks.append(Plot(chart))
-            files[chart.file] = partial(plots.draw, chart)
+            files.update(picture(chart))
 
         for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
             blocks.append(Heading(2, f"How {title} uses position"))
@@ -92,12 +93,12 @@ def curves(mine: pd.DataFrame, file: str) -> Chart:
 
 def norms(mine: pd.DataFrame, file: str) -> Chart:
     """The mean norms of queries and keys by layer and frequency, means over heads, at the least factor."""
-    found = mine[(mine["measurement"] == "frequencies") & mine["quantity"].isin(NORMS) & mine["value"].notna()]
-    found = found[found["factor"] == found["factor"].min()]
+    found = inspection.measured(mine, "frequencies")
+    found = inspection.nearest(found[found["quantity"].isin(NORMS)])
     wide = found.pivot_table(index=["quantity", "layer"], columns="at", values="value", aggfunc="mean")
     wide = wide.reindex(list(NORMS), level="quantity")
     names = [f"{NORMS[quantity]}, layer {layer}" for quantity, layer in wide.index]
-    title, most = "Mean norms of queries and keys", float(wide.max(axis=None))
     columns, values_RC = [f"{at:.0f}" for at in wide.columns], wide.to_numpy(float)
+    title, most = "Mean norms of queries and keys", float(np.nanmax(values_RC))
     map_ = Heat(title, names, columns, values_RC, most, digits=2, below="frequency (0: the fastest)")
     return Chart("mean norms of queries and keys by layer and frequency", file, map_)

@@ -118,11 +118,6 @@ class Losses(Section):
         )
 
 
-def _means(rows: pd.DataFrame) -> "pd.Series[float]":
-    """The mean losses over seeds, by model and factor; missing where any seed has none."""
-    return pd.Series(rows.groupby(["model", "factor"])["loss"].agg(strict_mean), dtype=float)
-
-
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
     """The bands of the models that a picture names; None where they are too many."""
     found = seeds.bands(rows[rows["model"].isin(styles.named(style, rows))])
@@ -152,7 +147,8 @@ def chart(
     line sees its difference to the control. `rows` are one protocol's, on one set of targets.
     """
     named, factors = styles.named(style, rows), sorted(set(rows["factor"]))
-    bands, means = _bands(rows, style), _means(rows)
+    bands = _bands(rows, style)
+    means = pd.Series(rows.groupby(["model", "factor"])["loss"].agg(strict_mean), dtype=float)
     found = {(one.model, one.factor): one.difference for one in against if one.difference is not None}
     control = rows[rows["extension"] == AS_TRAINED].groupby("model")["control_loss"].mean()
     best = pd.Series([control.min()] * len(factors), dtype=float)

@@ -2,17 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.reports import plots, styles
+from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, Writer, parquet, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -105,12 +104,12 @@ class Positions(Section):
         losses = drawn.losses(f"loss_by_position{end}.png")
         blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]
         files: dict[str, Writer] = {
-            f"loss_by_position{end}.parquet": parquet(curves[_names(LOSS_BY_POSITION)]),
-            losses.file: partial(plots.draw, losses),
+            f"loss_by_position{end}.parquet": parquet(curves[LOSS_BY_POSITION.names]),
+            **picture(losses),
         }
         if found:  # else nothing beyond L was evaluated
             beyond = drawn.differences(f"failure_lengths{end}.png")
-            table = pd.DataFrame([vars(one) for one in found])[_names(FAILURE_LENGTHS)]
+            table = pd.DataFrame([vars(one) for one in found])[FAILURE_LENGTHS.names]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
                 Table(
@@ -120,8 +119,7 @@ class Positions(Section):
                 Details([Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len))]),
                 Plot(beyond),
             ]
-            files[f"failure_lengths{end}.parquet"] = parquet(table)
-            files[beyond.file] = partial(plots.draw, beyond)
+            files |= {f"failure_lengths{end}.parquet": parquet(table), **picture(beyond)}
         return Part(blocks, files)
 
 
@@ -186,10 +184,6 @@ class Curves:
     def _middle(self, position: Any) -> Any:
         """The middle of the buckets of inputs that begin at these positions, in training lengths."""
         return (position + self.rows["bucket"].iloc[0] / 2) / self.seq_len
-
-
-def _names(table: Described) -> list[str]:
-    return [column.name for column in table.columns]
 
 
 def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_len: int) -> str:

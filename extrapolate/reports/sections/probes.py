@@ -7,11 +7,11 @@ from functools import partial
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.reports import plots, probes
+from extrapolate.reports import probes
 from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.sections.base import Part, Section, picture, sections
 from extrapolate.reports.traces import Plot
 
 FEWER = "The picture has the first {} of {} rows."
@@ -33,7 +33,8 @@ class Probes(Section):
     def part(material: Material, subject: str) -> Part:
         rows = material.probes[material.probes["probe"] == subject]
         by_length, by_depth = probes.by_length(rows), probes.by_depth(rows)
-        map_, file = _map(by_depth, subject), f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
+        map_ = _map(by_depth, subject)
+        file = f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
         drawn = Chart("accuracy by depth and length", file, map_)
         blocks = [
             Heading(2, f"Probe {subject}"),
@@ -46,7 +47,7 @@ class Probes(Section):
         ]
         # One file for all probes.
         whole = partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
-        return Part(blocks, {"probes.parquet": whole, file: partial(plots.draw, drawn)})
+        return Part(blocks, {"probes.parquet": whole, **picture(drawn)})
 
 
 def _map(by_depth: pd.DataFrame, subject: str) -> Heat:

@@ -35,8 +35,18 @@ class Provenance(Section):
         blocks: list[Block] = []
         for protocol in material.rows:
             blocks += _protocol(protocol)
-        rows = pd.concat(material.rows.values())
-        blocks += [Heading(2, "Runs"), Table(_runs(rows)), *_left_out(material), *_again(material, rows)]
+        left_out = material.warnings or ["Nothing was left out."]
+        blocks += [
+            Heading(2, "Runs"),
+            Table(_runs(pd.concat(material.rows.values()))),
+            Heading(2, "What was left out"),
+            *(Text(text[0].upper() + text[1:], code=True) for text in left_out),
+            Heading(2, "How to make it again"),
+            Text("This page, from the tables of the runs:"),
+            Code(material.command),
+            Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:", code=True),
+            Code("extrapolate train --config RUN/config.json --out NEW"),
+        ]
         return Part(blocks)
 
 
@@ -65,18 +75,3 @@ def _text(value: Any) -> str:
     if pd.isna(value):
         return "unknown"
     return value if isinstance(value, str) else f"{value:,.0f}"
-
-
-def _left_out(material: Material) -> list[Block]:
-    said = material.warnings or ["Nothing was left out."]
-    return [Heading(2, "What was left out"), *(Text(text[0].upper() + text[1:], code=True) for text in said)]
-
-
-def _again(material: Material, rows: pd.DataFrame) -> list[Block]:
-    return [
-        Heading(2, "How to make it again"),
-        Text("This page, from the tables of the runs:"),
-        Code(material.command),
-        Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:", code=True),
-        Code("extrapolate train --config RUN/config.json --out NEW"),
-    ]

@@ -227,15 +227,10 @@ def _side_by_side(values: Sequence[Value]) -> pd.DataFrame:
     """The table in the paper's shape, with a line for the paper and a line for ours in each row."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for value in values:
-        for whose in ("paper", "ours"):
-            name = value.row if whose == "paper" else ""
-            line = lines.setdefault((value.row, whose), {"Row": name, "": whose})
-            line[value.column] = str(value.published) if whose == "paper" else _number_text(value.ours)
+        ours = "n/a" if value.ours is None else f"{value.ours:.3f}"
+        for whose, name, text in (("paper", value.row, str(value.published)), ("ours", "", ours)):
+            lines.setdefault((value.row, whose), {"Row": name, "": whose})[value.column] = text
     return pd.DataFrame(lines.values())
-
-
-def _number_text(number: float | None) -> str:
-    return "n/a" if number is None else f"{number:.3f}"
 
 
 def _differences(pairs: Sequence[Pair]) -> pd.DataFrame:
@@ -261,7 +256,7 @@ def _order_text(pair: Pair) -> str:
 
 
 def _number(table: str, value: Value) -> dict[str, object]:
-    return {"table": table} | {name: getattr(value, name) for name in _names(PUBLISHED) if name != "table"}
+    return {"table": table} | {name: getattr(value, name) for name in PUBLISHED.names if name != "table"}
 
 
 def _difference(table: str, pair: Pair) -> dict[str, object]:
@@ -276,8 +271,4 @@ def _difference(table: str, pair: Pair) -> dict[str, object]:
 def _frame(described: Described, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     """Rows in the columns of a table, with their types also where nothing has a value."""
     types = {column.name: float if column.type == REAL else object for column in described.columns}
-    return pd.DataFrame(rows, columns=_names(described)).astype(types)
-
-
-def _names(described: Described) -> list[str]:
-    return [column.name for column in described.columns]
+    return pd.DataFrame(rows, columns=described.names).astype(types)

@@ -1,7 +1,6 @@
 """How the models were trained: the loss against the tokens seen, the last losses, and the time of a step."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,12 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports import plots, styles
+from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
+from extrapolate.reports.gather import METRICS
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot, most_points
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -22,7 +22,6 @@ from extrapolate.results.described import Described, plain
 from extrapolate.results.speed import step_rates
 from extrapolate.statistics.comparable import strict_mean
 
-METRICS = "metrics.parquet"  # of a run
 KEPT = 0.9  # of the moving average, at each logged step
 SETTLED = 0.3  # of the tokens: from there on the averages decide the scale of the picture
 NEEDED = ("step", "tokens", "loss")
@@ -87,7 +86,7 @@ class Training(Section):
             Table(shown),
             Details([Text(EXPLAINED), Text(THINNED.format(most_points(drawn)))]),
         ]
-        return Part(blocks, {"training.parquet": parquet(table), drawn.file: partial(plots.draw, drawn)})
+        return Part(blocks, {"training.parquet": parquet(table), **picture(drawn)})
 
 
 def _logs(material: Material) -> dict[str, list[Path]]:
@@ -153,7 +152,9 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
     The runs of models without a name are in their mean alone.
     """
     averages = {model: smoothed(_mean(logs[model]), KEPT) for model in style if model in logs}
-    named, lines = styles.named(style, _ends(averages)), []
+    last = [_last(average) for average in averages.values()]
+    ends = pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})
+    named, lines = styles.named(style, ends), []
     for model in averages:
         timed, own = [_timed(log) for log in logs[model]], style[model] if model in named else None
         for steps in timed if own else []:
@@ -185,9 +186,3 @@ def _settled(
     each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for log in logs)]
     since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
     return pd.concat([average[average.index >= since] for average in each], ignore_index=True), since
-
-
-def _ends(averages: Mapping[str, "pd.Series[float]"]) -> pd.DataFrame:
-    """The last average of each model, as rows that `styles.named` reads."""
-    last = [_last(average) for average in averages.values()]
-    return pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})

@@ -65,12 +65,11 @@ metrics: specs.Registry[Metric] = specs.Registry("metric")
 
 def columns() -> tuple[Column, ...]:
     """The column of every metric."""
-    return tuple(_column(name, metrics[name]) for name in metrics.names())
-
-
-def _column(name: str, metric: type[Metric]) -> Column:
-    empty = f"{ENDS}, or {metric.empty}" if metric.empty else ENDS
-    return sometimes(name, REAL, metric.unit, metric.meaning, empty)
+    found = {name: metrics[name] for name in metrics.names()}
+    return tuple(
+        sometimes(name, REAL, one.unit, one.meaning, f"{ENDS}, or {one.empty}" if one.empty else ENDS)
+        for name, one in found.items()
+    )
 
 
 def values(scored: Scored | None) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ from extrapolate import results
 from extrapolate.reports import plots, styles
 from extrapolate.reports.sections import checkpoints
 from extrapolate.reports.sections.checkpoints import Checkpoints, by_checkpoint, in_words
+from extrapolate.reports.sections.extensions import Extensions
 from extrapolate.statistics.positions import Failure
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
@@ -87,11 +88,9 @@ def test_a_checkpoint_that_a_model_does_not_have_is_empty_and_no_failure_that_wa
     assert shown.to_numpy().tolist() == [["RoPE", "not found", "96", "not found"], ["ALiBi", "not found", "", ""]]
 
 
-def test_each_model_is_a_line_in_its_colour(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_model_is_a_line_in_its_colour(figures: list[Any], tmp_path: Path) -> None:
     made = rows(RISING, seeds=2)
     style = styles.styles(made, list(RISING))
-    figures: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     chart = checkpoints.chart(made, by_checkpoint(made, list(RISING), {}), style, "made.png")
     plots.draw(chart, tmp_path / "made.png")
     for panel, at in zip(figures[0].axes, (0, 1), strict=True):
@@ -118,7 +117,7 @@ def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, 
         for factor in (1, 4):
             losses = own[own["factor"] == factor].sort_values("tokens")["loss"]
             assert mine[f"Loss (ev={factor})"].tolist() == losses.tolist()
-    columns = [column.name for column in Checkpoints.tables[0].columns]
+    columns = Checkpoints.tables[0].names
     assert list(table.columns) == [*columns[:2], "Loss (ev=1)", "Loss (ev=4)", *columns[3:]]
     assert table[table["Model"] == "NoPE"]["Tokens"].tolist() == [kept[-1]]
     lengths = results.read_frame(tmp_path / "report/failure_lengths.parquet").set_index(["model", "factor"])
@@ -131,9 +130,15 @@ def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, 
     # The tables of the last checkpoints are as without those along the way.
     losses = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
     assert losses.loc["RoPE", "Loss (ev=4)"] == last.loc["RoPE", "Loss (ev=4)"]
-
-
-def test_without_kept_checkpoints_there_is_no_section(cli, ckpt: Path, without_pictures: None, tmp_path: Path) -> None:
-    cli("eval-lengths", "ckpt/rope", "--factors", "1,2", "--max-targets", 512).succeeded()
-    cli("report", "ckpt").succeeded()
-    assert "Extrapolation by training tokens" not in (tmp_path / "report/report.md").read_text()
+    of_last = evals[evals["tokens"] == kept[-1]].set_index(["extension", "factor"])
+    changes = results.read_frame(tmp_path / "report/extensions.parquet")
+    for factor in (1.0, 4.0):
+        difference = of_last.loc[("pi:factor=2", factor), "loss"] - of_last.loc[("as-trained", factor), "loss"]
+        assert changes[f"Difference (ev={factor:g})"].tolist() == [pytest.approx(difference)]
+    columns = Extensions.tables[0].names
+    assert list(changes.columns) == [*columns[:2], "Difference (ev=1)", "Difference (ev=4)", *columns[3:]]
+    assert "![the change of the loss by extension and length](extensions.png)" in page
+    assert "## Cost and loss, protocol windows" in page
+    cost = results.read_frame(tmp_path / "report/cost.parquet").set_index("Model")
+    assert cost.loc["RoPE", "Training seconds"] == of_last["training_seconds"].iloc[0]
+    assert cost.loc["RoPE + PI(2)", "Evaluation MiB (ev=4)"] == of_last.loc[("pi:factor=2", 4.0), "peak_mib"]

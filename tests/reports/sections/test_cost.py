@@ -48,25 +48,19 @@ def test_on_the_front_is_what_no_other_beats_in_both() -> None:
     assert front(seconds, loss).tolist() == [True, True, False, True, False, False]
 
 
-def test_the_models_on_a_front_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_models_on_a_front_are_named(figures: list[Any], tmp_path: Path) -> None:
     models = {f"m{at}": (100.0 + at, 5.0 + at, 5.0 + at) for at in range(12)}
     rows = rows_of(models | {"cheap": (50.0, 9.0, 9.0), "good": (90.0, 4.0, 4.5), "far": (95.0, 4.6, 4.0)})
     table = costs(rows, list(dict.fromkeys(rows["model"])))
     style = styles.styles(rows, list(table["Model"]))
-    figures: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     chart = cost.chart(table, [NEAR, FAR], style, "cost.png")
     plots.draw(chart, tmp_path / "made.png")
     texts = [text.get_text() for text in figures[0].texts]
     assert {text.split("  ")[0] for text in texts[:-1]} == {"front", "cheap", "good", "far"}
     assert texts[-1].startswith("Grey: 12 models")
     made = figure(chart)
-    assert [trace["name"] for trace in made["traces"] if trace.get("showlegend", True)] == [
-        "front",
-        "cheap",
-        "good",
-        "far",
-    ]
+    legend = [trace["name"] for trace in made["traces"] if trace.get("showlegend", True)]
+    assert legend == ["front", "cheap", "good", "far"]
     assert [trace["y"] for trace in made["traces"] if trace["name"] == "front"] == [[9, 4], [9, 4.5, 4]]
     others = {trace["name"] for trace in made["traces"] if "legendgroup" not in trace}
     assert others == {f"m{at}" for at in range(12)}

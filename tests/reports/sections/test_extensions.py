@@ -1,12 +1,9 @@
-"""What extensions change, from rows made by hand and of real runs."""
-
-from pathlib import Path
+"""What extensions change, from rows made by hand: `test_checkpoints.py` has those of real runs."""
 
 import pandas as pd
 import pytest
 
-from extrapolate import results
-from extrapolate.reports.sections.extensions import Extensions, against_plain
+from extrapolate.reports.sections.extensions import against_plain
 
 
 def rows_of(losses: dict[tuple[str, str, int], list[float | None]]) -> pd.DataFrame:
@@ -39,22 +36,3 @@ def test_differences_are_of_the_same_run_and_say_where_an_extension_helps() -> N
     assert table.loc["RoPE + YaRN", ["As trained", "Helps at", "Harms at", "Seeds"]].tolist() == ["RoPE", "4x", "1x", 2]
     assert pd.isna(table.loc["RoPE + PI", "Difference (ev=4)"])  # one seed has no loss there
     assert table.loc["RoPE + PI", ["Helps at", "Harms at"]].tolist() == ["none", "none"]
-
-
-def test_a_report_on_real_runs(cli, ckpt: Path, without_pictures: None, tmp_path: Path) -> None:
-    few = ["--factors", "1,4", "--max-targets", 512, "--protocol", "windows"]
-    cli("eval-lengths", "ckpt/rope", *few, "--extend", "pi:factor=2").succeeded()
-    cli("report", "ckpt").succeeded()
-    table = results.read_frame(tmp_path / "report/extensions.parquet")
-    evals = pd.DataFrame(results.read(ckpt / "rope/evals.parquet", results.EVALS)).set_index(["extension", "factor"])
-    for factor in (1.0, 4.0):
-        difference = evals.loc[("pi:factor=2", factor), "loss"] - evals.loc[("as-trained", factor), "loss"]
-        assert table[f"Difference (ev={factor:g})"].tolist() == [pytest.approx(difference)]
-    columns = [column.name for column in Extensions.tables[0].columns]
-    assert list(table.columns) == [*columns[:2], "Difference (ev=1)", "Difference (ev=4)", *columns[3:]]
-    page = (tmp_path / "report/report.md").read_text()
-    assert "![the change of the loss by extension and length](extensions.png)" in page
-    assert "## Cost and loss, protocol windows" in page
-    cost = results.read_frame(tmp_path / "report/cost.parquet").set_index("Model")
-    assert cost.loc["RoPE", "Training seconds"] == evals["training_seconds"].iloc[0]
-    assert cost.loc["RoPE + PI(2)", "Evaluation MiB (ev=4)"] == evals.loc[("pi:factor=2", 4.0), "peak_mib"]

@@ -52,12 +52,6 @@ def test_a_rank_and_its_interval_at_each_length(cli, models, tmp_path):
     assert "extrapolate report ckpt --leaderboard" in page
 
 
-def test_without_the_flag_there_is_none(models, tmp_path):
-    written = xt.report(models({"A": 0.0, "B": 0.1}), tmp_path / "report")
-    assert "leaderboard.parquet" not in written.files
-    assert "Leaderboard" not in (tmp_path / "report/report.md").read_text()
-
-
 def test_models_that_share_no_seed_have_ranks_without_intervals(models, tmp_path):
     written = xt.report(models({"A": 0.1, "B": 0.0}, {"A": 0, "B": 1}), tmp_path / "report", leaderboard=True)
     table = pd.read_parquet(tmp_path / "report/leaderboard.parquet")

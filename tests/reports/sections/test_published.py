@@ -12,7 +12,7 @@ from extrapolate import results
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text, markdown
-from extrapolate.reports.published import CELLS, FILE, Repeating, published, write_cells
+from extrapolate.reports.published import CELLS, FILE, Repeating, write_cells
 from extrapolate.reports.sections.base import Part
 from extrapolate.reports.sections.published import Published
 
@@ -130,19 +130,20 @@ def test_what_one_interval_tells_and_the_correction_does_not_has_no_mark(tmp_pat
     assert "* marks an order that remains after Holm's correction" in " ".join(said[-1].split())
 
 
-def test_what_is_no_order_is_equivalent_or_undecided(tmp_path: Path) -> None:
-    made = part(tmp_path, EXPE | {"ExPE": [3.88, 3.87, 3.879]}, seeds=3)
-    assert orders(made, "ev=1")["RoPE below ExPE"] == "equivalent"
-    assert orders(made, "ev=1 to ev=4") == {
-        "Sinusoidal worse": "same *", "RoPE worse": "same *", "ExPE better": "equivalent"
-    }  # fmt: skip
-    made = part(tmp_path, EXPE | {"ExPE": [3.88, 3.87, 3.879]}, seeds=3, deviation=0.2)
-    assert orders(made, "ev=1")["RoPE below ExPE"] == "undecided"
-
-
-def test_a_model_that_gets_worse_where_the_papers_gets_better(tmp_path: Path) -> None:
-    made = part(tmp_path, EXPE | {"ExPE": [3.93, 3.87, 4.26]})
-    assert orders(made, "ev=1 to ev=4")["ExPE better"] == "reversed (this run) *"
+@pytest.mark.parametrize(
+    ("losses", "given", "where", "pair", "said"),
+    [
+        ([3.88, 3.87, 3.879], {"seeds": 3}, "ev=1", "RoPE below ExPE", "equivalent"),
+        ([3.88, 3.87, 3.879], {"seeds": 3}, "ev=1 to ev=4", "ExPE better", "equivalent"),
+        ([3.88, 3.87, 3.879], {"seeds": 3, "deviation": 0.2}, "ev=1", "RoPE below ExPE", "undecided"),
+        # A model that gets worse where the paper's gets better.
+        ([3.93, 3.87, 4.26], {}, "ev=1 to ev=4", "ExPE better", "reversed (this run) *"),
+    ],
+)
+def test_what_is_no_order_is_equivalent_or_undecided(
+    tmp_path: Path, losses: list[float], given: dict[str, Any], where: str, pair: str, said: str
+) -> None:
+    assert orders(part(tmp_path, EXPE | {"ExPE": losses}, **given), where)[pair] == said
 
 
 def test_the_table_has_the_papers_shape(tmp_path: Path) -> None:
@@ -211,12 +212,8 @@ def test_times_are_ratios(tmp_path: Path, seconds: list[float], order: str) -> N
     pairs = saved(made, "published_pairs.parquet", tmp_path).set_index(["lower", "higher"])
     assert pairs.loc[("Absolute (4 layers)", "RoPE (4 layers)"), "order"] == order
     assert "Absolute (2 layers)" not in {lower for lower, _ in pairs.index}  # 0.981 is too near to 1
-
-
-def test_times_that_were_not_measured_are_said_to_be_missing(tmp_path: Path) -> None:
-    cells = dict(encodings={"Learned": "learned", "RoPE": "rope"}, factors=(1,), table="depth")
-    made = part(tmp_path, {"Learned": [1.0], "RoPE": [1.0]}, **cells, training_seconds=np.nan)
-    assert any("A sweep with --jobs 1 measures them" in said for said in texts(made))
+    unmeasured = part(tmp_path, losses, **cells, training_seconds=np.nan)
+    assert any("A sweep with --jobs 1 measures them" in said for said in texts(unmeasured))
 
 
 def test_a_scale_without_the_papers_sizes_stands_beside_all_of_them(tmp_path: Path) -> None:
@@ -286,10 +283,19 @@ def test_a_study_of_sizes_that_repeats_a_table(store: Path, tmp_path: Path) -> N
     assert (out / FILE).is_file()
 
 
-def test_a_table_needs_the_protocol_that_it_was_made_with(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"windows"', '"sliding"', "toml, line 24: the published table depth .* add 'windows' to protocols"),
+        ('"depth"', '["depth", "expe-table-22"]', "toml, line 2: unknown published table 'expe-table-22'; did you mea"),
+    ],
+)
+def test_a_study_that_cannot_repeat_a_table_is_refused_with_its_line(
+    store: Path, tmp_path: Path, old: str, new: str, words: str
+) -> None:
     file = tmp_path / "study.toml"
-    file.write_text(STUDY.format(published='"depth"', store=store).replace('"windows"', '"sliding"'))
-    with pytest.raises(xt.UserError, match=r"toml, line 24: the published table depth .* add 'windows' to protocols"):
+    file.write_text(STUDY.format(published='"depth"', store=store).replace(old, new))
+    with pytest.raises(xt.UserError, match=words):
         xt.sweep(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -304,11 +310,3 @@ def test_a_damaged_table_of_cells_is_one_message(tmp_path: Path, content: bytes 
         (tmp_path / FILE).write_bytes(content)
     with pytest.raises(xt.UserError, match=r"published_cells.parquet is damaged"):
         Published.subjects(made)
-
-
-def test_an_unknown_table_is_said_with_its_line(store: Path, tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.format(published='["depth", "expe-table-22"]', store=store))
-    with pytest.raises(xt.UserError, match=r"toml, line 2: unknown published table 'expe-table-22'; did you mean 'ex"):
-        xt.sweep(file, tmp_path / "out")
-    assert "expe-table-2" in published()

@@ -72,25 +72,24 @@ def test_the_time_of_a_step_is_by_the_median_speed() -> None:
     assert training._row("RoPE", [one])["Seconds per 1,000 steps"] == pytest.approx(500)
 
 
-def test_the_scale_holds_every_seeds_average(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def style_of(*models: str) -> dict[str, styles.Style]:
+    rows = pd.DataFrame({"model": models, "run": models, "extension": "as-trained"})
+    return styles.styles(rows, models)
+
+
+def test_the_scale_holds_every_seeds_average(figures: list[Any], tmp_path: Path) -> None:
     logs = {"RoPE": [log([9.0] + [4.0 + off] * 30) for off in (-1.0, 0.0, 1.0)], "ExPE": [log([9.0] + [4.1] * 30)]}
-    rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
-    style = styles.styles(rows, list(logs))
-    figures: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    plots.draw(training.chart(logs, style), tmp_path / "made.png")
+    chart = training.chart(logs, style_of("RoPE", "ExPE"))
+    plots.draw(chart, tmp_path / "made.png")
     low, high = figures[0].axes[0].get_ylim()
     assert low < 3.1
     assert 5.0 < high < 6.5
-    assert figure(training.chart(logs, style))["layout"]["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
+    assert figure(chart)["layout"]["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
 
 
-def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_steps_are_thin_and_the_average_is_thick(figures: list[Any], tmp_path: Path) -> None:
     logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
-    rows = pd.DataFrame({"model": ["RoPE", "ExPE"], "run": ["a", "b"], "extension": "as-trained"})
-    style = styles.styles(rows, list(logs))
-    figures: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    style = style_of("RoPE", "ExPE")
     plots.draw(training.chart(logs, style), tmp_path / "made.png")
     lines = figures[0].axes[0].get_lines()
     *thin, thick = [line for line in lines if line.get_color() == style["RoPE"]["color"]]
@@ -103,15 +102,15 @@ def test_steps_are_thin_and_the_average_is_thick(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.filterwarnings("error")
 def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
-    rows = pd.DataFrame({"model": ["RoPE"], "run": ["a"], "extension": "as-trained"})
-    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.nan], [np.nan], [4.0]):
-        made = training.chart({"RoPE": [log(losses)]}, styles.styles(rows, ["RoPE"]))
+    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.inf, np.nan], [5.0, np.nan], [np.nan], [4.0]):
+        made = training.chart({"RoPE": [log(losses)]}, style_of("RoPE"))
         plots.draw(made, tmp_path / "made.png")
         assert (tmp_path / "made.png").stat().st_size
+        assert json.dumps(figure(made)["traces"], allow_nan=False)
 
 
 def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
-    cli("report", evaluated).succeeded()
+    ended = cli("report", evaluated).succeeded()
     table = results.read_frame(tmp_path / "report/training.parquet").set_index("Model")
     assert set(table.index) == {"RoPE", "ExPE", "Learned", "NoPE"}
     rows = [json.loads(line) for line in (evaluated / "rope/metrics.jsonl").read_text().splitlines()]
@@ -119,7 +118,14 @@ def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp
     assert table.loc["RoPE", "Validation loss"] == validation
     losses = pd.Series([row["loss"] for row in rows if "loss" in row])
     assert table.loc["RoPE", "Training loss"] == pytest.approx(smoothed(losses, KEPT).iloc[-1])
-    assert "![training loss against tokens](training_loss.png)" in (tmp_path / "report/report.md").read_text()
+    page = (tmp_path / "report/report.md").read_text()
+    assert "![training loss against tokens](training_loss.png)" in page
+    assert "Extrapolation by training tokens" not in page  # no checkpoint along the way was evaluated
+    title, sentences, rest, *_ = page.split("\n\n")
+    assert title == "# The answer"
+    assert sentences.startswith("**In these runs, ")
+    assert rest.startswith("Protocol fixed-target.")
+    assert " ".join(ended.out.split()).startswith(sentences.strip("*").split("(")[0].strip())
 
 
 def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:
