@@ -9,10 +9,10 @@ from torch import Tensor
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.precision import storage_of
-from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
@@ -20,7 +20,7 @@ from extrapolate.names import AS_TRAINED
 
 
 def check_run(
-    run: Subject,
+    run: AnyRun,
     model: LanguageModel,
     split: Split,
     lengths: Sequence[int],
@@ -46,7 +46,7 @@ def check_run(
 
 @torch.inference_mode()
 def check_plan(
-    run: Subject,
+    run: AnyRun,
     model: LanguageModel,
     plan: Plan,
     tokens_BT: Tensor,
