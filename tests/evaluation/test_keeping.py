@@ -152,6 +152,12 @@ def test_rows_of_other_weights_of_the_same_settings_go_too(cli, filled, steps):
     assert {row["step"] for row in rows_of(filled, DOCUMENTS_TABLE)} == {max(kept)}
 
 
+def test_rows_of_other_weights_of_a_step_that_is_there_go(cli, filled):
+    change_weights(filled, {4})
+    assert "dropped" in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {8, 10}
+
+
 def stop_after(filled, step):
     """Leaves the rows of one step, as an evaluation of all checkpoints does that is stopped after the first."""
     for file, table in ALL.items():
