@@ -13,9 +13,9 @@ import pandas as pd
 
 from extrapolate.api.evaluated_runs import Runs, subjects
 from extrapolate.errors import UserError, reason_of
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
-from extrapolate.evaluation.subject import Subject
 from extrapolate.folders import unique_names
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.distributed import ALONE, Ranks
@@ -123,7 +123,7 @@ class InTurn:
 
 
 def applying(
-    runs: Sequence[Subject], extensions: Sequence[str], progress: Progress
+    runs: Sequence[AnyRun], extensions: Sequence[str], progress: Progress
 ) -> tuple[list[tuple[str, ...]], list[str]]:
     """Of each run, the extensions that apply to it; and lines on what is left out, which `progress` says too.
 

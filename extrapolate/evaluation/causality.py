@@ -10,10 +10,10 @@ from torch import Tensor
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.precision import storage_of
-from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
@@ -25,7 +25,7 @@ UNKNOWN = 10**8  # parameters of a model that does not say how many it has
 
 
 def check_run(
-    run: Subject,
+    run: AnyRun,
     model: LanguageModel,
     split: Split,
     lengths: Sequence[int],
@@ -62,7 +62,7 @@ def check_run(
 
 
 @torch.inference_mode()
-def _check_forgets(run: Subject, model: Model, plan: Plan, tokens_BT: Tensor) -> None:
+def _check_forgets(run: AnyRun, model: Model, plan: Plan, tokens_BT: Tensor) -> None:
     """Raises UserError if an encoding keeps something from other tokens."""
     if causality.remembers(model, plan, "fp32", to_device(tokens_BT, model.device)):
         wrong = causality.REMEMBERS
@@ -71,7 +71,7 @@ def _check_forgets(run: Subject, model: Model, plan: Plan, tokens_BT: Tensor) ->
 
 @torch.inference_mode()
 def check_plan(
-    run: Subject,
+    run: AnyRun,
     model: LanguageModel,
     plan: Plan,
     tokens_BT: Tensor,

@@ -26,11 +26,9 @@ def fitted(
 ) -> Recipe:
     """The recipe with the constant that gives the lowest loss on the validation split at this length.
 
-    `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length.
-
-    Nothing depends on the constant up to the training length, and nothing is tried there. `progress` is told the inputs
-    of every batch. Raises UserError if no
-    document of the split holds a window of `length` tokens.
+    `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length, up to which
+    nothing depends on the constant, and nothing is tried. `progress` is called with the inputs of every batch. Raises
+    UserError if no document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:
         return recipe.fitted(0.0)
@@ -51,7 +49,7 @@ def inputs_of_fit(split: Split, length: int) -> int:
 
 
 def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
-    """Where a function with one valley in low..high is lowest, by a golden section with so many steps."""
+    """Where a function with one valley in low..high is lowest, by a golden section."""
     golden = (5**0.5 - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)

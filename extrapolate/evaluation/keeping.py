@@ -6,8 +6,8 @@ from typing import Any
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.plans import parsed, users_files
-from extrapolate.evaluation.subject import Subject
 from extrapolate.folders import listed
 from extrapolate.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Say
@@ -22,11 +22,11 @@ _KEY = [name for name in results.EVALS.key if name != "run"]
 
 
 @contextlib.contextmanager
-def keeping_rows(run: Subject, extensions: Sequence[str], say: Say) -> Iterator[None]:
+def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[None]:
     """Holds the folder of a run for an evaluation with extensions.
 
     Rows that an earlier training left in the folder, or another version of an extension's file, are dropped from all of
-    its tables, and `say` is told. The others are called as the folder is called now. Raises InUse if another process
+    its tables, and `say` says so. The others are called as the folder is called now. Raises InUse if another process
     writes there.
     """
     with files.locked(run.path):
@@ -38,7 +38,7 @@ def keeping_rows(run: Subject, extensions: Sequence[str], say: Say) -> Iterator[
         yield
 
 
-def _keep_own(run: Subject, versions: Mapping[str, str | None], say: Say) -> None:
+def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None:
     """versions: the hashes of the files of extensions, by what rows call them."""
     tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
     found = {path: results.read_columns(path, table) for path, table in tables.items()}
@@ -81,7 +81,7 @@ def _keep_own(run: Subject, versions: Mapping[str, str | None], say: Say) -> Non
         say(f"{run.path}: dropped results of another version of {listed(list(versions))}, from {names}")
 
 
-def _of_others(run: Subject, left: set[Trained]) -> set[Trained]:
+def _of_others(run: AnyRun, left: set[Trained]) -> set[Trained]:
     """Which of the checkpoints that rows are of belong to an earlier training.
 
     Rows of steps whose weights are gone are this training's where there are rows of its last weights too, and none of
@@ -94,7 +94,7 @@ def _of_others(run: Subject, left: set[Trained]) -> set[Trained]:
     return set() if mine == left - here and last in left else left - here
 
 
-def _weights(run: Subject) -> list[Checkpoint]:
+def _weights(run: AnyRun) -> list[Checkpoint]:
     """All checkpoints that are there; where one of those along the way is damaged, the last alone."""
     try:
         return run.checkpoints("all")

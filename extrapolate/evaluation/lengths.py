@@ -1,17 +1,20 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from extrapolate import specs
-from extrapolate.data.store import HELDOUT, Split, Store
+from extrapolate.data.store import HELDOUT, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
@@ -20,15 +23,14 @@ from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import (
     CONTROL,
     Key,
-    Layout,
+    Protocol,
     lengths_of,
     parse_protocol,
     protocols,
     targets_hash,
 )
-from extrapolate.evaluation.rows import Scores, common, label_of, plan_hash, reason_of
+from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, plan_hash, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.evaluation.subject import Subject
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
@@ -46,7 +48,7 @@ Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 MOST_LOSSES = 2**23  # of targets, in the file of a run
 
 
-def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
+def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if nothing at all can be evaluated of a run: it is damaged, or of another text."""
     check_text(run, store)
     run.checkpoints(settings.checkpoint)
@@ -59,7 +61,7 @@ def check_run(run: Subject, store: Store, settings: EvaluationSettings) -> None:
     run.build_model()
 
 
-def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
+def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if anything asked for cannot be evaluated, before any work is done."""
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
@@ -100,7 +102,7 @@ def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
 
 
 def evaluate(
-    run: Subject,
+    run: AnyRun,
     store: Store,
     settings: EvaluationSettings,
     *,
@@ -110,35 +112,24 @@ def evaluate(
 ) -> Iterator[Rows]:
     """Yields rows for the tables of an evaluation, a setting at a time.
 
-    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
-    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` is told.
+    The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
+    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` says so.
     """
-    split = store.split(settings.split)
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint, loaded, precision, model in models(run, store, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
+        shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for protocol in map(parse_protocol, settings.protocols):
-            layout = settings.layout(protocol.text, split, model.seq_len)
-            bos = beginning_token(run, store) if protocol.bos else None
-            layout = layout if bos is None else layout.beginning_with(bos)
-            targets = Targets.of(layout.control, split, bytes_of, store.lossless)
             evaluation = _ProtocolEvaluation(
-                run, store, split, settings, loaded, model, precision, layout, bos, targets, progress, say
+                run, store, bytes_of, settings, loaded, model, precision, protocol, progress, say
             )
-            shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
-            shared |= {"protocol": protocol.text, "stride": protocol.stride_at(model.seq_len), "bos_token": bos}
-            shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
             for text, applied in chosen.items():
-                shared |= {
-                    "extension": text,
-                    "model": label_of(run.config, loaded, applied.joined(), applied.taken_off),
-                }
-                shared["extension_sha256"] = applied.sha256()
-                yield evaluation.rows(shared, applied, chosen[AS_TRAINED])
+                setting = shared | evaluation.shared | of_extension(run, loaded, text, applied)
+                yield evaluation.rows(setting, applied, chosen[AS_TRAINED])
 
 
 def models(
-    run: Subject, store: Store, settings: EvaluationSettings, device: str
+    run: AnyRun, store: Store, settings: EvaluationSettings, device: str
 ) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
     """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it.
 
@@ -156,7 +147,7 @@ def models(
             yield checkpoint, loaded, precision, model
 
 
-def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
+def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
     model, split = run.build_model(), store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)
@@ -186,34 +177,42 @@ def _by_plan(model: LanguageModel, plans: Mapping[int, Plan], control_plan: Plan
     return wanted
 
 
+@dataclass
 class _ProtocolEvaluation:
-    """One run's evaluation by one protocol, each window computed once: settings whose plans are equal share them."""
+    """One run's evaluation by one protocol, each window computed once: settings whose plans are equal share them.
 
-    def __init__(
-        self,
-        run: Subject,
-        store: Store,
-        split: Split,
-        settings: EvaluationSettings,
-        loaded: LanguageModel,
-        model: LanguageModel,
-        precision: str,
-        layout: Layout,
-        bos: int | None,
-        targets: Targets,
-        progress: Advance,
-        say: Say,
-    ) -> None:
-        self.say, self.settings = say, settings
-        self.run, self.store, self.split, self.targets = run, store, split, targets
-        self.loaded, self.model, self.precision, self.progress = loaded, model, precision, progress
-        self.lengths = sorted(layout.rows)
-        self.windows, self.bos = layout.by_key(), bos
+    loaded: the model as its weights say; model: as `precision` runs it. shared: what all rows have of the protocol.
+    """
+
+    run: AnyRun
+    store: Store
+    bytes_of: np.ndarray | None  # see `token_bytes`
+    settings: EvaluationSettings
+    loaded: LanguageModel
+    model: LanguageModel
+    precision: str
+    protocol: Protocol
+    progress: Advance
+    say: Say
+
+    def __post_init__(self) -> None:
+        self.split = split = self.store.split(self.settings.split)
+        layout = self.settings.layout(self.protocol.text, split, self.model.seq_len)
+        self.bos = beginning_token(self.run, self.store) if self.protocol.bos else None
+        layout = layout if self.bos is None else layout.beginning_with(self.bos)
+        self.windows, self.lengths = layout.by_key(), sorted(layout.rows)
+        self.targets = Targets.of(layout.control, split, self.bytes_of, self.store.lossless)
+        self.shared = {
+            "protocol": self.protocol.text,
+            "stride": self.protocol.stride_at(self.model.seq_len),
+            "bos_token": self.bos,
+            "targets_hash": targets_hash(layout.control, self.store.corpus_hash, self.settings.split),
+        }
         self._known: dict[tuple[Plan, Key], Measured] = {}
         self._looks_at_length: set[tuple[Plan, Key]] = set()
         self._too_long: set[tuple[Plan, Key]] = set()  # memory did not suffice
         # What is best after a token that is not of the text, no process says.
-        process = process_of(store) if bos is None else None
+        process = process_of(self.store) if self.bos is None else None
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
             for length, groups in layout.rows.items()
@@ -240,7 +239,7 @@ class _ProtocolEvaluation:
             here = setting | {"length": length, "factor": length / model.seq_len}
             measured = self._known.get((plans[length], length)) if length in plans else None
             groups = self.windows[length]
-            scores = Scores(
+            scores = TargetsAtLength(
                 self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length]
             )
             reason = reason_of(measured, self.model, length, plans.get(length))

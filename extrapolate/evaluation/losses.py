@@ -34,32 +34,19 @@ def target_losses(
     windows: Windows,
     plan: Plan = PLAIN,
     *,
+    places_P: np.ndarray | None = None,
     precision: str = "fp32",
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
-    """The loss of each target, nats, float32 [W, scored]. `progress` is told the inputs of every batch."""
-    places_P = np.arange(windows.length - windows.scored, windows.length)
-    return losses_at(
-        model, split, windows, places_P, plan, precision=precision, batch_tokens=batch_tokens, progress=progress
-    )
+    """The loss of each target, nats, float32 [W, scored]; or, at places_P of every window, [W, P]: see `scores_at`.
 
-
-def losses_at(
-    model: LanguageModel,
-    split: Split,
-    windows: Windows,
-    places_P: np.ndarray,
-    plan: Plan = PLAIN,
-    *,
-    precision: str = "fp32",
-    batch_tokens: int = BATCH_TOKENS,
-    progress: Callable[[int], None] = lambda tokens: None,
-) -> np.ndarray:
-    """The loss at some places of every window, nats, float32 [W, P]: see `scores_at`."""
-    count = len(windows.start_W)
+    `progress` is called with the inputs of every batch.
+    """
+    if places_P is None:
+        places_P = np.arange(windows.length - windows.scored, windows.length)
     return scores_at(
-        model, partial(windows.tokens, split), count, windows.length, places_P, plan,
+        model, partial(windows.tokens, split), len(windows.start_W), windows.length, places_P, plan,
         precision=precision, batch_tokens=batch_tokens, progress=progress,
     ).loss_WP  # fmt: skip
 

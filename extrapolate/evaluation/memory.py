@@ -28,7 +28,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Room:
-    """How much is computed at a time: so many windows, with the model's setting."""
+    """How much is computed at a time: a number of windows, with the model's setting."""
 
     def __init__(self, length: int, windows: int, setting: Any) -> None:
         """`length` is that of the windows, tokens; `setting` is what the model made of a plan."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import fitted
-from extrapolate.evaluation.subject import Subject
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
@@ -40,18 +40,18 @@ class AppliedExtensions:
         """The hash of the user's own file that the other is from, where it is from one."""
         return None if self.extra is None else self.extra.sha256()
 
-    def plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
+    def plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
         """The run's own counts from the L of its line, the other from the length that the run was trained at."""
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
         return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
-    def fits(self, run: Subject, length: int) -> bool:
+    def fits(self, run: AnyRun, length: int) -> bool:
         """Whether a constant is to be fitted at this length."""
         return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
 
-    def expected_plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
+    def expected_plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
         """As `plan`, before anything is fitted: a plan that stands for the one that the fit will give."""
         if self.extra is None or self.extra.to_fit is None:
             return self.plan(run, model, length)
@@ -60,7 +60,7 @@ class AppliedExtensions:
 
     def fitted_plan(
         self,
-        run: Subject,
+        run: AnyRun,
         model: LanguageModel,
         store: Store,
         length: int,
@@ -79,7 +79,7 @@ class AppliedExtensions:
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
-def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
+def plan_for_texts(run: AnyRun, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
     """The plan for texts of any origin, of at most `length` tokens, whatever length each of them has.
 
     Raises UserError if there is none: nothing can be fitted to such texts.
@@ -98,7 +98,7 @@ def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtension
 
 
 def extensions_to_evaluate(
-    run: Subject, model: LanguageModel, extensions: Sequence[str]
+    run: AnyRun, model: LanguageModel, extensions: Sequence[str]
 ) -> dict[str, AppliedExtensions]:
     """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
 
@@ -123,14 +123,14 @@ def extensions_to_evaluate(
     return found
 
 
-def extension_to_apply(run: Subject, model: LanguageModel, text: str) -> AppliedExtensions:
+def extension_to_apply(run: AnyRun, model: LanguageModel, text: str) -> AppliedExtensions:
     """One of them. Raises UserError as `extensions_to_evaluate`, and on `all`."""
     if text == ALL:
         raise UserError(f"`extend={ALL}` stands for several extensions: name one")
     return list(extensions_to_evaluate(run, model, [text]).values())[-1]
 
 
-def left_out(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
+def left_out(run: AnyRun, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
     """Those extensions that do not apply to a run, each with the reason. Raises UserError on unknown ones."""
     found = {}
     for text in extensions:

@@ -17,15 +17,15 @@ from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import models
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
-from extrapolate.evaluation.rows import common, label_of, reason_of
+from extrapolate.evaluation.rows import common, of_extension, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.evaluation.subject import Subject
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
@@ -39,7 +39,7 @@ BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and 
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def check(run: Subject, store: Store, settings: EvaluationSettings) -> None:
+def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if a probe cannot be evaluated; the rest is checked with the settings as a whole."""
     if settings.trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.trials}")
@@ -141,7 +141,7 @@ def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int
 
 
 def evaluate(
-    run: Subject,
+    run: AnyRun,
     store: Store,
     settings: EvaluationSettings,
     *,
@@ -151,26 +151,22 @@ def evaluate(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
 
-    The plain model is always evaluated. All that `progress` is told adds up to `expected_inputs`. A length for which
-    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` is told.
+    The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
+    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` says so.
     """
     for checkpoint, loaded, precision, model in models(run, store, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
+        shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for probe in settings.parsed_probes():
-            evaluation = _ProbeEvaluation(model, probe, store, settings, precision, control_plan, progress, say)
-            shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
-            shared["probe"] = probe.text
+            evaluation = _ProbeEvaluation(run, model, probe, store, settings, precision, control_plan, progress, say)
             for text, applied in chosen.items():
-                shared |= {
-                    "extension": text,
-                    "model": label_of(run.config, loaded, applied.joined(), applied.taken_off),
-                }
-                shared["extension_sha256"] = applied.sha256()
-                yield _rows(evaluation, run, shared, applied)
+                yield evaluation.rows(
+                    shared | {"probe": probe.text} | of_extension(run, loaded, text, applied), applied
+                )
 
 
-def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) -> int:
+def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
     """How many inputs `evaluate` computes, for its progress."""
     if not settings.probes:
         return 0
@@ -189,28 +185,47 @@ def expected_inputs(run: Subject, store: Store, settings: EvaluationSettings) ->
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 
+@dataclass
 class _ProbeEvaluation:
     """Scores of one probe, each computed once: settings whose plans are equal share them."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        probe: Probe,
-        store: Store,
-        settings: EvaluationSettings,
-        precision: str,
-        control_plan: Plan,
-        progress: Advance,
-        say: Say = QUIET.say,
-    ) -> None:
-        self.say = say
-        self.model, self.probe, self.store, self.precision = model, probe, store, precision
-        self.settings, self.progress = settings, progress
-        self.split = store.split(settings.split)
-        self.control_plan = control_plan
+    run: AnyRun
+    model: LanguageModel
+    probe: Probe
+    store: Store
+    settings: EvaluationSettings
+    precision: str
+    control_plan: Plan
+    progress: Advance
+    say: Say
+
+    def __post_init__(self) -> None:
+        self.split = self.store.split(self.settings.split)
         self._sequences: dict[tuple[int, float], tuple[Sequences, Answers]] = {}
         self._known: dict[tuple[int, float, Plan], tuple[Answers, float, float | None]] = {}
         self._too_long: set[tuple[int, Plan]] = set()
+
+    def rows(self, shared: dict[str, Any], applied: AppliedExtensions) -> list[dict[str, Any]]:
+        """The rows of one recipe at every length and depth."""
+        model, rows = self.model, []
+        for length in lengths_of(self.settings.factors, model.seq_len):
+            factor = length / model.seq_len
+            what = f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x"
+            advance = partial(self.progress, what)
+            plan: Plan | None = None
+            try:
+                plan = applied.fitted_plan(self.run, model, self.store, length, self.precision, advance)
+            except OutOfMemoryError as error:
+                self.say(f"{what}: {error}; it is n/a")
+            for depth in DEPTHS:
+                sequences, control = self.sequences(length, depth, advance)
+                setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
+                measured = None
+                if plan is not None and model.defined_at(length, plan):
+                    measured = self.scores(length, depth, plan, advance, what)
+                reason = reason_of(measured, model, length, plan)
+                rows.append(_row(setting | {"reason": reason}, self.probe, measured, control))
+        return rows
 
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
         """The windows, and the control's scores of them."""
@@ -224,9 +239,9 @@ class _ProbeEvaluation:
         return self._sequences[length, depth]
 
     def scores(
-        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str = ""
+        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str
     ) -> tuple[Answers, float, float | None] | None:
-        """The scores, the inputs per second, and the most memory that was held, MiB; None where memory fell short."""
+        """The scores, the inputs per second, and the most memory that was held, MiB; None if memory fell short."""
         if (length, plan) in self._too_long:
             return None
         if (length, depth, plan) not in self._known:
@@ -247,32 +262,6 @@ class _ProbeEvaluation:
             rate = len(made.tokens_WN) * length / (time.perf_counter() - began)
             self._known[length, depth, plan] = found, rate, peak_mib(where)
         return self._known[length, depth, plan]
-
-
-def _rows(
-    evaluation: _ProbeEvaluation, run: Subject, shared: dict[str, Any], applied: AppliedExtensions
-) -> list[dict[str, Any]]:
-    """The rows of one recipe at every length and depth."""
-    model = evaluation.model
-    rows = []
-    for length in lengths_of(evaluation.settings.factors, model.seq_len):
-        factor = length / model.seq_len
-        what = f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x"
-        advance = partial(evaluation.progress, what)
-        plan: Plan | None = None
-        try:
-            plan = applied.fitted_plan(run, model, evaluation.store, length, evaluation.precision, advance)
-        except OutOfMemoryError as error:
-            evaluation.say(f"{what}: {error}; it is n/a")
-        for depth in DEPTHS:
-            sequences, control = evaluation.sequences(length, depth, advance)
-            setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
-            measured = None
-            if plan is not None and model.defined_at(length, plan):
-                measured = evaluation.scores(length, depth, plan, advance, what)
-            reason = reason_of(measured, model, length, plan)
-            rows.append(_row(setting | {"reason": reason}, evaluation.probe, measured, control))
-    return rows
 
 
 def _row(

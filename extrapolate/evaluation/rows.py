@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import MEMORY
-from extrapolate.evaluation.subject import Subject
+from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
@@ -32,7 +33,7 @@ from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.version import __version__
 
-# Documents' rows are kept for stretches of so many times L, by where a target's window begins in its document: where
+# Documents' rows are kept for stretches of this many times L, by where a target's window begins in its document: if
 # documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.
 BLOCK_FACTOR = 16
 # And for buckets of a share of L, unless asked otherwise, by a target's place in its window: losses by position are
@@ -41,7 +42,7 @@ POSITION_SHARE = 2
 
 
 @dataclass(frozen=True)
-class Scores:
+class TargetsAtLength:
     """What is known of every target of a protocol at one length, [N]: index_N is its last input's in the window.
 
     window_N is the number of its window. optimum_N is the least loss that is possible, nats, where the text's origin
@@ -79,7 +80,7 @@ class Scores:
     def document_rows(
         self, setting: dict[str, Any], measured: Measured | None, split: Split, bucket: int | None = None
     ) -> list[dict[str, Any]]:
-        """The rows of `eval_documents.parquet`, by buckets of so many positions; None: L/2."""
+        """The rows of `eval_documents.parquet`, by buckets of `bucket` positions, or of L/2."""
         seq_len = setting["seq_len"]
         width = bucket or max(1, seq_len // POSITION_SHARE)
         targets = self.targets
@@ -133,7 +134,7 @@ def _known(value: float) -> float | None:
 
 
 def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | None) -> str | None:
-    """Why nothing was measured at a length, tokens; None where something was. `plan` is None where none was found."""
+    """Why nothing was measured at a length, tokens; None if something was. `plan` is None if none was found."""
     if measured is not None:
         return None
     if plan is None or model.defined_at(length, plan):
@@ -144,7 +145,7 @@ def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | 
 def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
     """What `plan_hash` says of a plan and the token before a window, if there is one: equal ones are spelled alike.
 
-    None where a window's length matters in itself.
+    None if a window's length matters in itself.
     """
     if not prefixes_agree:
         return None
@@ -172,6 +173,12 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
     return label if origin.label == model.label() else f"{label}, from {origin.label}"
 
 
+def of_extension(run: AnyRun, model: LanguageModel, name: str, applied: AppliedExtensions) -> dict[str, Any]:
+    """What the rows of an extension, by its name in tables, share beside `common`."""
+    label = label_of(run.config, model, applied.joined(), applied.taken_off)
+    return {"extension": name, "model": label, "extension_sha256": applied.sha256()}
+
+
 def _usual(config: TrainedConfig) -> str:
     """The optimiser that the run's preset has."""
     usual = PRESETS.get(config.preset, {}).get("training", {})
@@ -179,7 +186,7 @@ def _usual(config: TrainedConfig) -> str:
 
 
 def common(
-    run: Subject, model: LanguageModel, checkpoint: Checkpoint, precision: str, split: str, corpus_hash: str
+    run: AnyRun, model: LanguageModel, checkpoint: Checkpoint, precision: str, split: str, corpus_hash: str
 ) -> dict[str, Any]:
     """What every row of a run, checkpoint and precision shares."""
     config = run.config
@@ -216,8 +223,8 @@ def _imported_from(config: RunConfig) -> str | None:
     return config.imported.source if isinstance(config, ImportedConfig) else None
 
 
-def _training(run: Subject, checkpoint: Checkpoint) -> dict[str, Any]:
-    """How the weights were made: None where they were made elsewhere, for it is not known."""
+def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
+    """How the weights were made: None if they were made elsewhere, for it is not known."""
     config, provenance = run.config, run.provenance
     if not isinstance(config, TrainedConfig):
         names = (

@@ -16,7 +16,7 @@ from extrapolate.evaluation.protocols.base import Windows
 class Targets:
     """Every target once, by document and then by place: arrays [N].
 
-    bytes_N are the bytes of text it stands for, NaN where that is not known.
+    bytes_N are the bytes of text it stands for, NaN if that is not known.
     """
 
     document_N: np.ndarray

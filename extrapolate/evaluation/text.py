@@ -8,11 +8,11 @@ from tokenizers import Tokenizer
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.data.tokenizer import bos_id, eos_id
 from extrapolate.errors import UserError
-from extrapolate.evaluation.subject import Subject
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.runs.config import TrainedConfig
 
 
-def check_text(run: Subject, store: Store) -> None:
+def check_text(run: AnyRun, store: Store) -> None:
     """Raises UserError unless a store holds the corpus that a run was trained on; or, where it was trained elsewhere,
     unless the text that the store holds out is in the run's own tokens.
     """
@@ -37,7 +37,7 @@ def check_text(run: Subject, store: Store) -> None:
         )
 
 
-def beginning_token(run: Subject, store: Store) -> int:
+def beginning_token(run: AnyRun, store: Store) -> int:
     """The token to put before every window, where that is asked for.
 
     A run that was trained here has seen the end-of-text token before every document. Other models have seen their

@@ -35,7 +35,7 @@ def validation_loss(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> float:
-    """The mean loss of a model's targets, nats. `progress` is told the inputs of every batch."""
+    """The mean loss of a model's targets, nats. `progress` is called with the inputs of every batch."""
     losses = [
         target_losses(model, split, group, plan, precision=precision, batch_tokens=batch_tokens, progress=progress)
         for group in windows

@@ -15,7 +15,7 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.losses import losses_at
+from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.protocols.base import Key, Windows
 from extrapolate.evaluation.targets import in_order
@@ -86,10 +86,10 @@ def measure(
     share: bool,
     progress: Callable[[int], None],
 ) -> dict[Key, Measured]:
-    """The losses of the windows under every key, all under one plan. `progress` is told the inputs of every batch.
+    """The losses of the windows under every key, all under one plan.
 
-    With `share`, windows that start at one place are computed once, at the longest of their lengths. Raises
-    OutOfMemoryError where memory does not suffice for one of them.
+    With `share`, windows that start at one place are computed once, at the longest of their lengths. `progress` is
+    called with the inputs of every batch. Raises OutOfMemoryError if memory does not suffice for one of them.
     """
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
@@ -105,7 +105,7 @@ def measure(
         )
         forget_peak(device)
         began = time.perf_counter()
-        found_BP = losses_at(model, split, windows, places_P, plan, precision=precision, progress=progress)
+        found_BP = target_losses(model, split, windows, plan, places_P=places_P, precision=precision, progress=progress)
         inputs[key] += length * len(batch)
         seconds[key] += time.perf_counter() - began
         peak[key] = max(peak[key], peak_mib(device) or 0.0)

@@ -13,14 +13,14 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
-from extrapolate.evaluation.memory import OutOfMemoryError, of_memory
+from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError, of_memory
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
-from extrapolate.evaluation.rows import common, label_of, reason_of
-from extrapolate.evaluation.subject import Subject
-from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.evaluation.rows import common, of_extension, reason_of
+from extrapolate.inspection.inspected import Inspected
+from extrapolate.inspection.measurements.base import Measurement, measurements
 from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
-from extrapolate.inspection.subject import Inspected
 from extrapolate.machine.devices import to_device
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import INSPECTIONS_TABLE
@@ -45,13 +45,13 @@ def layout_of(settings: InspectionSettings, split: Split, seq_len: int) -> Layou
     return protocols[PROTOCOL]().layout(split.lengths, seq_len, found, targets)
 
 
-def check_run(run: Subject, store: Store, settings: InspectionSettings) -> None:
+def check_run(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError if nothing at all can be measured of a run: it is damaged, or of another text."""
     lengths.check_run(run, store, settings.evaluation())
     check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
 
 
-def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
+def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError if anything asked for cannot be measured, before any work is done."""
     chosen(settings)
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
@@ -61,7 +61,7 @@ def check(run: Subject, store: Store, settings: InspectionSettings) -> None:
         raise UserError("a window of 1 token shows no use of position: give larger `factors`")
 
 
-def expected_inputs(run: Subject, store: Store, settings: InspectionSettings) -> float:
+def expected_inputs(run: AnyRun, store: Store, settings: InspectionSettings) -> float:
     """About how many inputs `inspect` computes, for its progress."""
     model = run.build_model()
     recipes = len(extensions_to_evaluate(run, model, settings.extend))
@@ -74,7 +74,7 @@ def expected_inputs(run: Subject, store: Store, settings: InspectionSettings) ->
 
 
 def inspect(
-    run: Subject, store: Store, settings: InspectionSettings, *, device: str = "cpu", progress: Advance = unseen
+    run: AnyRun, store: Store, settings: InspectionSettings, *, device: str = "cpu", progress: Advance = unseen
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `inspections.parquet` (see `results.tables`), an extension and a length at a time.
 
@@ -88,26 +88,21 @@ def inspect(
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
         for text, applied in extensions_to_evaluate(run, loaded, settings.extend).items():
-            label = label_of(run.config, loaded, applied.joined(), applied.taken_off)
-            shared |= {"extension": text, "model": label, "extension_sha256": applied.sha256()}
+            shared |= of_extension(run, loaded, text, applied)
             for length, (windows,) in layout.rows.items():
-                what = f"{shared['run']} {label} {length / model.seq_len:g}x"
+                what = f"{shared['run']} {shared['model']} {length / model.seq_len:g}x"
                 plan = _plan(applied, run, model, store, length)
-                undefined = reason_of(None, model, length, plan)
                 inspected = None
                 if plan is not None and model.defined_at(length, plan):
                     inspected = _inspected(model, plan, split, windows)
-                at_length = shared | {
-                    "length": length,
-                    "factor": length / model.seq_len,
-                    "n_windows": len(windows.start_W),
-                }
+                count, factor = len(windows.start_W), length / model.seq_len
+                at_length = shared | {"length": length, "factor": factor, "n_windows": count}
                 rows: list[dict[str, Any]] = []
                 for name, measurement in chosen(settings).items():
                     here = at_length | {"measurement": name}
                     if inspected is None:
-                        progress(what, measurement.inputs(model.seq_len, length, len(windows.start_W)))
-                        rows += _without_values(here, measurement, str(undefined))
+                        progress(what, measurement.inputs(model.seq_len, length, count))
+                        rows += _without_values(here, measurement, str(reason_of(None, model, length, plan)))
                     else:
                         rows += _rows(
                             here, measurement, replace(inspected, advance=partial(progress, f"{what} {name}"))
@@ -115,8 +110,8 @@ def inspect(
                 yield rows
 
 
-def _plan(applied: AppliedExtensions, run: Subject, model: LanguageModel, store: Store, length: int) -> Plan | None:
-    """The plan at a length; None where memory does not suffice to fit a constant of it."""
+def _plan(applied: AppliedExtensions, run: AnyRun, model: LanguageModel, store: Store, length: int) -> Plan | None:
+    """The plan at a length; None if memory does not suffice to fit a constant of it."""
     try:
         return applied.fitted_plan(run, model, store, length, "fp32")
     except OutOfMemoryError:
@@ -124,9 +119,8 @@ def _plan(applied: AppliedExtensions, run: Subject, model: LanguageModel, store:
 
 
 def _inspected(model: LanguageModel, plan: Plan, split: Split, windows: Windows) -> Inspected:
-    starts = split.offsets[windows.document_W] + windows.start_W
-    tokens_WN = np.stack([split.slice(start, start + windows.length + 1) for start in starts]).astype(np.int64)
-    return Inspected(model, model.setting(plan), model.seq_len, to_device(torch.from_numpy(tokens_WN), model.device))
+    tokens_WN = torch.from_numpy(windows.tokens(split, slice(None)).astype(np.int64))
+    return Inspected(model, model.setting(plan), model.seq_len, to_device(tokens_WN, model.device))
 
 
 def _rows(here: dict[str, Any], measurement: type[Measurement], inspected: Inspected) -> list[dict[str, Any]]:
@@ -137,20 +131,16 @@ def _rows(here: dict[str, Any], measurement: type[Measurement], inspected: Inspe
     except (MemoryError, RuntimeError) as error:
         if not of_memory(error):
             raise
-        return _without_values(here, measurement, "memory does not suffice")
-    return [_row(here, value) for value in values]
-
-
-def _row(here: dict[str, Any], value: Value) -> dict[str, Any]:
-    return here | {
-        "quantity": value.quantity,
-        "layer": value.layer,
-        "head": value.head,
-        "at": value.at,
-        "value": value.mean,
-        "error": value.error,
-        "evaluated_at": datetime.now(UTC).replace(microsecond=0),
-    }
+        return _without_values(here, measurement, MEMORY)
+    evaluated_at = datetime.now(UTC).replace(microsecond=0)
+    return [
+        here
+        | {
+            "quantity": value.quantity, "layer": value.layer, "head": value.head, "at": value.at,
+            "value": value.mean, "error": value.error, "evaluated_at": evaluated_at,
+        }
+        for value in values
+    ]  # fmt: skip
 
 
 def _without_values(here: dict[str, Any], measurement: type[Measurement], reason: str) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class View:
 
 @torch.no_grad()
 def views(model: Model, length: int) -> list[View]:
-    """Every place in the first layer where position enters, in windows of so many tokens; none where there is none.
+    """Every place in the first layer where position enters, in windows of `length` tokens; none if nowhere.
 
     What is added to or written over the residual stream is shown where that is zero, what is done to queries and keys
     on those whose channels are all 1. What is added to scores is shown for the last query of the window.
@@ -75,7 +75,7 @@ def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
 
     Queries and keys are the same constant vectors everywhere, but for what the encoding makes of the position: in
     channels that it writes before W_q and W_k, what it writes, and 1 in the others, with W_q and W_k the identity.
-    NaN where the last token does not see one; None where windows of this length are not defined. `plan` is what is
+    NaN if the last token does not see one; None if windows of this length are not defined. `plan` is what is
     applied at inference.
     """
     if not model.defined_at(length, plan):

@@ -19,11 +19,11 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import check_plan
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
-from extrapolate.evaluation.subject import Subject
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
 from extrapolate.model.causality import random_windows
@@ -50,7 +50,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
 
     def __init__(
         self,
-        run: "str | Path | Subject",
+        run: "str | Path | AnyRun",
         *,
         length: int | None = None,
         extend: str | AppliedExtensions = AS_TRAINED,
@@ -59,7 +59,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         advance: Callable[[int], None] = lambda inputs: None,
     ) -> None:
         super().__init__()
-        self.run: Subject = Run.open(Path(run)) if isinstance(run, str | Path) else run
+        self.run: AnyRun = Run.open(Path(run)) if isinstance(run, str | Path) else run
         self.max_length = self.run.config.trained_length if length is None else length
         self.precision, self.advance = precision, advance
         self.checkpoint = self.run.checkpoints("last")[-1]

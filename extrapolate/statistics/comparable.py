@@ -70,7 +70,7 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:
-    """A warning where models differ in more than their encoding: what is compared is then not the encoding alone."""
+    """A warning if models differ in more than their encoding: what is compared is then not the encoding alone."""
     if rows["setting_hash"].nunique() <= 1:
         return []
     told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
@@ -117,7 +117,7 @@ def newest_of_most(rows: pd.DataFrame, place: list[str]) -> "pd.Series[bool]":
 
 
 def strict_mean(losses: "pd.Series[float]") -> float:
-    """The mean, missing where any value is: an encoding that does not reach a length has no mean there."""
+    """The mean, missing if any value is: an encoding that does not reach a length has no mean there."""
     return float(losses.mean(skipna=False))
 
 

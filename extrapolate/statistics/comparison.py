@@ -31,12 +31,12 @@ MARK = "*"  # a difference that is sure after the correction
 class Comparison:
     """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
 
-    Both are means over `seeds`, which both have; it is empty where a checkpoint's seed is unknown. There is no
+    Both are means over `seeds`, which both have; it is empty if a checkpoint's seed is unknown. There is no
     difference where both have seeds and share none. least: the least difference that matters, nats.
     by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
     documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
     other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
-    `compared` comparisons that are shown together, None where they are not corrected. confidence: of the interval.
+    `compared` comparisons that are shown together, None if they are not corrected. confidence: of the interval.
     estimate: what the interval is made of.
     """
 

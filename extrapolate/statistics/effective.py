@@ -38,9 +38,9 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
     """The effective length of each model: up to it, every probe surely has an accuracy of the threshold or more.
 
     Surely: the lower end of its interval does. `rows` are those of `Material.probes`. Returns, a row a model:
-    `model`; `threshold`; `length`, tokens, and `factor`: missing where a probe fails at the shortest length; `probes`,
+    `model`; `threshold`; `length`, tokens, and `factor`: missing if a probe fails at the shortest length; `probes`,
     how many it was asked; `ends_at`, the next length, `fails`, the probe that has the lowest accuracy there, and its
-    `accuracy`, `low` and `high`: missing where no probe fails up to the longest length.
+    `accuracy`, `low` and `high`: missing if no probe fails up to the longest length.
     """
     found = accuracies(rows)
     table = []

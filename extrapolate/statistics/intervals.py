@@ -31,7 +31,7 @@ FEWEST_SEEDS = 3  # with two, Student's t is three times as wide
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over all targets, nats, and where it lies with some confidence; None where nothing can be said."""
+    """A mean over all targets, nats, and where it lies with some confidence; None if nothing can be said."""
 
     mean: float
     low: float | None
@@ -75,7 +75,7 @@ class Needed:
 class Estimate:
     """A mean over targets, nats, and how far it may be from the truth: for its documents, and for its seeds.
 
-    clusters: how many were resampled. error: the standard error that comes from them, nats; None where nothing can be
+    clusters: how many were resampled. error: the standard error that comes from them, nats; None if nothing can be
     said. deviation_R: the resamples' deviations, each divided by its own standard error, in rising order. by_seed: each
     seed's mean, nats.
     """
@@ -103,7 +103,7 @@ class Estimate:
         return Interval(self.mean, low, high, self.clusters)
 
     def p(self) -> float | None:
-        """The least 1 - confidence at which the interval leaves out zero; None where there is no interval."""
+        """The least 1 - confidence at which the interval leaves out zero; None if there is no interval."""
         if self.error is None:
             return None
         side, away = (1, self.mean) if self.mean > 0 else (-1, -self.mean)
@@ -138,7 +138,7 @@ class Estimate:
         return Needed(seeds, times * self.clusters)
 
     def _power(self, seeds: int, times: float, tail: float, least: float) -> float:
-        """How often a study with so many seeds, and `times` as many clusters, decides, with the spreads known."""
+        """How often a study with `seeds` seeds, and `times` as many clusters, decides, with the spreads known."""
         assert self.error is not None
         documents, of_mean = self.error / math.sqrt(times), self.seed_error * math.sqrt(len(self.by_seed) / seeds)
         reach = math.hypot(
@@ -271,7 +271,7 @@ def holm(p: Sequence[float]) -> list[float]:
 class Band:
     """Means over targets in each of several buckets, nats, [B], and a band that holds all the true ones at once.
 
-    The band is None where there are too few clusters.
+    The band is None if there are too few clusters.
     """
 
     mean_B: np.ndarray
@@ -349,7 +349,7 @@ def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
 
 
 def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of so many independent trials (Wilson 1927).
+    """Wilson's 95 % interval of a share of independent trials (Wilson 1927).
 
     Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
     """

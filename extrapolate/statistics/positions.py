@@ -23,9 +23,9 @@ class Failure:
     how long its window is; else those of one length, `16x`, and a model has a failure for each. factor and length,
     tokens, are the longest. fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more,
     and surely above it; holds_to the end of the last of those, from L on, that are surely less than LEAST above it.
-    Both are tokens, None where there is no such bucket, and surely is said of all buckets of all models at once.
+    Both are tokens, None if there is no such bucket, and surely is said of all buckets of all models at once.
     Neither is known of too few clusters. Both are of the mean over seeds, and so of these runs. by_seed is fails_from
-    of each of them, in words, and empty where there is one.
+    of each of them, in words, and empty if there is one.
     """
 
     model: str

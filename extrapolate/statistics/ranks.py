@@ -28,7 +28,7 @@ def rank_intervals(
     seeds, and an interval adds a part over the seeds where there are two or more. Each interval stands for itself.
 
     A difference below LEAST is never sure. A model that is infinite with every seed is surely worse than all that are
-    finite. None where there are fewer than FEWEST clusters.
+    finite. None if there are fewer than FEWEST clusters.
     """
     held_C = targets_C > 0
     if held_C.sum() < FEWEST:

@@ -26,7 +26,7 @@ def of_seeds(rows: pd.DataFrame, seeds: Iterable[int]) -> pd.DataFrame:
 
 
 def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of the seeds that every model has at every length, and a warning where that leaves rows out.
+    """The rows of the seeds that every model has at every length, and a warning if that leaves rows out.
 
     A mean over some seeds beside a mean over others shows the seeds, not the models. Where no seed is shared by all,
     the rows stay as they are, and the warning says so. `what` begins the warning.

@@ -7,7 +7,7 @@ _STEPS = 100  # far more than Newton's method needs
 
 
 def beyond(t: float, freedom: int) -> float:
-    """The probability of a value above `t`, which is not negative, with so many degrees of freedom.
+    """The probability of a value above `t`, which is not negative, with `freedom` degrees of freedom.
 
     By finite sums (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4), to about 1e-15.
     """

@@ -26,7 +26,7 @@ class Sums:
         self._at, self._sum_RC = at, sum_RC
 
     def of(self, seeds: tuple[int, ...], name: str) -> np.ndarray:
-        """The sums of one column, [S, C], of the runs with these seeds; NaN where a run has no such cluster.
+        """The sums of one column, [S, C], of the runs with these seeds; NaN if a run has no such cluster.
 
         A run whose seed is unknown goes with each of them.
         """
@@ -69,7 +69,7 @@ def settings(rows: pd.DataFrame) -> list[Setting]:
 def difference(ours: Sums, own: str, theirs: Sums, other: str, seeds: tuple[int, ...]) -> Estimate | None:
     """One column of a model minus one of another, of the runs with these seeds, which both have.
 
-    None where the runs do not have the same clusters, or one has no loss of that name.
+    None if the runs do not have the same clusters, or one has no loss of that name.
     """
     held_SC = ~np.isnan(np.concatenate([ours.of(seeds, "n_targets"), theirs.of(seeds, "n_targets")]))
     if (held_SC != held_SC[0]).any():

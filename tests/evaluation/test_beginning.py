@@ -77,18 +77,6 @@ def test_the_token_is_part_of_what_computed_the_loss(rows: pd.DataFrame) -> None
     assert all(losses[name] != losses[f"{name}:bos=true"] for name in protocols.names())
 
 
-def test_what_would_be_best_after_it_is_not_known(tmp_path: Path) -> None:
-    spec = "synthetic:markov:states=4,documents=80,length=70"
-    data = xt.tokenize(spec, out=tmp_path / "markov", min_heldout_tokens=20)
-    run = xt.train(
-        "rope", seq_len=8, data=data, out=tmp_path / "rope", layers=1, tokens=1024, batch_tokens=512,
-        precision="fp32", device="cpu", compile=False,
-    )  # fmt: skip
-    rows = xt.evaluate(run, protocols=["windows", "windows:bos=true"], factors=(1, 2), max_targets=64, device="cpu")
-    known = rows.groupby("protocol")["optimum_loss"].agg(lambda found: found.notna().all())
-    assert known.to_dict() == {"windows": True, "windows:bos=true": False}
-
-
 def test_which_token_it_is(trained: Path, store: Path, word_store: Store) -> None:
     """Of a run that was trained here the end-of-text token; else a beginning-of-text token, or the end-of-text one."""
     opened = Store.open(store)

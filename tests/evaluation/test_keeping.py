@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.runs.run import Run
@@ -37,12 +38,19 @@ def fill(run):
         results.write(run / file, [{name: (row | own).get(name) for name in columns} for row in losses], ALL[file])
 
 
+@pytest.fixture(scope="module")
+def filled_once(trained, tmp_path_factory):
+    """The run `rope`, evaluated at all checkpoints, with tables of every kind. Not to be changed: see `filled`."""
+    run = shutil.copytree(trained / "rope", tmp_path_factory.mktemp("filled") / "rope")
+    xt.evaluate(run, factors=(1, 2), max_targets=64, protocols=["windows"], checkpoint="all", device="cpu")
+    fill(run)
+    return run
+
+
 @pytest.fixture
-def filled(cli, ckpt):
-    """The run `rope`, evaluated at all checkpoints, with tables of every kind."""
-    evaluate(cli, ckpt / "rope", "--checkpoint", "all")
-    fill(ckpt / "rope")
-    return ckpt / "rope"
+def filled(filled_once, tmp_path):
+    """A copy of `filled_once` in the test's own folder."""
+    return shutil.copytree(filled_once, tmp_path / "ckpt" / "rope")
 
 
 def change_weights(run, steps):
@@ -77,7 +85,9 @@ def test_results_of_an_earlier_training_are_in_no_report(cli, filled, tiny, tmp_
     assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
     weights = (filled / "model.safetensors").rename(filled / "state.safetensors")  # as if it were not at its end
     assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
-    weights.rename(filled / "model.safetensors")
+    kept = weights.rename(filled.parent / "weights")  # the configuration alone says whose results are there
+    assert f"rope: {stale}; evaluate again" in cli("report", filled).error()
+    kept.rename(filled / "model.safetensors")
     filled.rename(tmp_path / "both" / "rope")
     assert f"left out, for {stale}" in cli("report", tmp_path / "both").succeeded().err
     evaluate(cli, tmp_path / "both" / "rope")
@@ -117,13 +127,6 @@ def test_results_are_not_those_of_a_training_that_was_killed_at_its_end(cli, fil
     assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
     cli("train", *flags, "--resume").succeeded()
     assert results.read_frame(filled / "metrics.parquet")["step"].max() == 2
-
-
-def test_without_weights_the_configuration_says_whose_results_are_there(cli, filled, tiny):
-    (filled / "model.safetensors").unlink()
-    cli("train", "--pe", "rope", *tiny, "--tokens", 1024, "--out", filled).succeeded()
-    (filled / "model.safetensors").unlink()
-    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
 
 
 def test_results_are_not_those_of_weights_that_another_program_wrote(cli, filled):
@@ -170,27 +173,31 @@ def test_rows_of_other_weights_of_the_same_settings_go_too(cli, filled, steps):
     assert {row["step"] for row in rows_of(filled, DOCUMENTS_TABLE)} == {max(kept)}
 
 
+def test_rows_of_other_weights_of_a_step_that_is_there_go(cli, filled):
+    change_weights(filled, {4})
+    assert "dropped" in evaluate(cli, filled).err
+    assert {row["step"] for row in rows_of(filled)} == {8, 10}
+
+
 def stop_after(filled, step):
     """Leaves the rows of one step, as an evaluation of all checkpoints does that is stopped after the first."""
     for file, table in ALL.items():
         results.change(filled / file, table, lambda row: row if row["step"] == step else None)
 
 
-def test_rows_of_an_early_step_alone_go_with_their_weights(cli, filled):
-    """Which training they are of, no row of its last weights says, nor a file of their own."""
-    stop_after(filled, 4)
-    shutil.rmtree(filled / "checkpoints")
-    assert "dropped results of an earlier training" in evaluate(cli, filled).err
-    assert {row["step"] for row in rows_of(filled)} == {10}
-
-
-def test_rows_of_an_early_step_alone_stay_with_their_weights(cli, filled):
-    stop_after(filled, 4)
+def test_rows_of_an_early_step_alone_stay_or_go_with_their_weights(cli, filled):
+    """Which training they are of, no row of its last weights says, nor, at the end, a file of their own."""
+    gone = shutil.copytree(filled, filled.with_name("gone"))
+    for run in (filled, gone):
+        stop_after(run, 4)
     assert "dropped" not in evaluate(cli, filled).err
     assert {row["step"] for row in rows_of(filled)} == {4, 10}
-    shutil.rmtree(filled / "checkpoints")
+    for run in (filled, gone):
+        shutil.rmtree(run / "checkpoints")
     assert "dropped" not in evaluate(cli, filled).err
     assert {row["step"] for row in rows_of(filled)} == {4, 10}
+    assert "dropped results of an earlier training" in evaluate(cli, gone).err
+    assert {row["step"] for row in rows_of(gone)} == {10}
 
 
 def test_a_damaged_checkpoint_along_the_way_is_not_in_the_way_of_the_last(cli, filled):
@@ -216,11 +223,8 @@ def test_a_renamed_folder_keeps_its_rows_under_its_name(cli, filled):
     assert [row["loss"] for row in rows_of(run) if row["extension"] == "as-trained"] == pytest.approx(old)
 
 
-@pytest.mark.parametrize(
-    "command", [["inspect", "--factors", "1", "--windows", "2", "--measure", "truncation"], ["eval-lengths", *FEW]]
-)
-def test_every_command_that_writes_rows_drops_others(cli, filled, command):
+def test_an_inspection_drops_rows_of_other_weights_too(cli, filled):
     change_weights(filled, {4, 8, 10})
-    name, *flags = command
-    assert "dropped results of an earlier training" in cli(name, filled, *flags).succeeded().err
+    flags = ["--factors", "1", "--windows", "2", "--measure", "truncation"]
+    assert "dropped results of an earlier training" in cli("inspect", filled, *flags).succeeded().err
     assert not (filled / PROBES_TABLE).exists()

@@ -1,60 +1,65 @@
-"""The rows of an evaluation: exact counts, the control, documents that add up, what is shared and what is n/a."""
+"""An evaluation's rows: the control, what is shared and what is n/a; what is refused; what its progress says."""
 
-import math
+import copy
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
+from extrapolate.data.synthetic.base import parse_process
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, probes
-from extrapolate.evaluation.lengths import evaluate
+from extrapolate.evaluation.lengths import check, evaluate, expected_inputs, models
 from extrapolate.evaluation.losses import target_losses
-from extrapolate.evaluation.protocols.base import CONTROL, protocols
+from extrapolate.evaluation.optimum import optimal_losses
+from extrapolate.evaluation.protocols.base import CONTROL, protocols, targets_hash
 from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model
-from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, write
 from extrapolate.runs.run import Run
 
 L = 16
+MARKOV = "markov:states=4,concentration=0.3,documents=120,length=70"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["très", "rouge", "vert", "pierre", "été", "nuage", "chante", "tombe"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 250 + 20 * i))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=290, min_heldout_tokens=200)
-    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
+def store(word_store: Store) -> Store:
+    return word_store
+
+
+@pytest.fixture
+def run_of(store: Store, random_run: Callable[..., Run]) -> Callable[..., Run]:
+    """A run of an encoding on the words."""
+    return lambda pe, **options: random_run(store, pe, **options)
 
 
 @pytest.fixture(scope="module")
-def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
-    """A run with random weights, scaled up so that losses differ between tokens."""
+def markov(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("synthetic") / "markov"
+    return build_store(parse_process(MARKOV), StoreSettings(source=f"synthetic:{MARKOV}"), folder)
 
-    def make(pe: str, **model_sizes: float) -> Run:
-        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48, **model_sizes}
-        config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, (store.path / "tokenizer.json").read_bytes())
-        torch.manual_seed(0)
-        model = run.build_model()
-        with torch.no_grad():
-            model.head.weight.mul_(20)
-            model.blocks[0].attention.qkv.weight.mul_(10)
-        run.save_weights(model, 32, 8192, final=True)
-        return run
 
-    return make
+@pytest.fixture
+def short(markov: Store, random_run: Callable[..., Run]) -> Run:
+    """A run of L = 8 on that text."""
+    return random_run(markov, seq_len=8)
+
+
+def settings_of(**more: Any) -> EvaluationSettings:
+    return EvaluationSettings(**{"factors": (1, 4), "max_targets": 256} | more)
 
 
 def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -62,37 +67,8 @@ def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.Da
     return tuple(pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
 
 
-def test_rows_are_exact(store: Store, run_of) -> None:
-    """Loss, counts and bytes against sums over the documents' own tokens and text."""
-    run = run_of("rope")
-    settings = EvaluationSettings(factors=(1, 4), protocols=tuple(protocols.names()), max_targets=640)
-    rows, documents = rows_of(run, store, settings)
-    split, tokenizer = store.split("test"), store.tokenizer()
-    model = run.load_model(run.checkpoints("last")[0])
-    for protocol in protocols.names():
-        layout = settings.layout(protocol, split, L)
-        for length, groups in layout.rows.items():
-            row = rows[(rows["protocol"] == protocol) & (rows["length"] == length)].iloc[0]
-            targets = np.concatenate([g.targets().reshape(-1, 2) for g in groups])
-            total = sum(target_losses(model, split, g).astype(np.float64).sum() for g in groups)
-            assert row["n_targets"] == len(targets)
-            assert row["n_documents"] == len(set(targets[:, 0]))
-            assert row["loss"] == pytest.approx(total / len(targets), rel=1e-6)
-            assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
-            ids = [int(split.slice(split.offsets[d] + p, split.offsets[d] + p + 1)[0]) for d, p in targets]
-            # A byte-level token's name has a character a byte: decoding single tokens would break "été".
-            assert row["n_bytes"] == sum(len(tokenizer.id_to_token(i)) for i in ids)
-            assert row["bits_per_byte"] == pytest.approx(total / math.log(2) / row["n_bytes"], rel=1e-6)
-            mine = documents[(documents["protocol"] == protocol) & (documents["length"] == length)]
-            assert mine["n_targets"].sum() == row["n_targets"]
-            assert (mine["loss"] * mine["n_targets"]).sum() / row["n_targets"] == pytest.approx(row["loss"])
-            assert (mine["control_loss"] * mine["n_targets"]).sum() / row["n_targets"] == pytest.approx(
-                row["control_loss"]
-            )
-
-
 def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of) -> None:
-    settings = EvaluationSettings(factors=(1, 2, 4), extend=("pi", "pi:factor=2"), max_targets=640)
+    settings = EvaluationSettings(factors=(1, 2, 4), extend=("pi", "pi:factor=2"), max_targets=128)
     rows, _ = rows_of(run_of("rope"), store, settings)
     fixed = rows[rows["protocol"] == "fixed-target"]
     plain = fixed[(fixed["extension"] == "as-trained") & (fixed["factor"] == 1)]["loss"].item()
@@ -101,14 +77,6 @@ def test_the_control_of_fixed_target_is_the_plain_row_at_1x(store: Store, run_of
     assert fixed[(fixed["extension"] == "pi:factor=2") & (fixed["factor"] == 1)]["loss"].item() != plain
     assert set(rows["model"]) == {"RoPE", "RoPE + PI", "RoPE + PI(2)"}
     assert rows.groupby("protocol")["targets_hash"].nunique().tolist() == [1, 1]
-
-
-def test_equal_plans_are_computed_once(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = computed_by(monkeypatch)
-    settings = EvaluationSettings(factors=(1, 2), extend=("pi",), protocols=("fixed-target",), max_targets=320)
-    rows_of(run_of("rope"), store, settings)
-    # Pi at 1x is the plain row at 1x, and the control comes with that row.
-    assert [set(keys) for _, keys in calls] == [{CONTROL, L, 2 * L}, {2 * L}]
 
 
 @pytest.mark.parametrize(("pe", "shares"), [("rope", True), ("random:max=128", False)])
@@ -144,7 +112,7 @@ def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monk
 
 
 def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:
-    run = run_of("rope")
+    run = run_of("rope", fresh=True)
     model = run.build_model()
     run.save_weights(model, 8, 2048, final=False)
     kept, last = run.checkpoints("all")
@@ -165,24 +133,6 @@ def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
     assert rows["loss"].tolist() == again["loss"].tolist()
     plain, _ = rows_of(run_of("rope"), store, settings)  # the same weights
     assert rows["loss"].tolist() == plain["loss"].tolist()
-
-
-def test_losses_by_position_are_those_of_that_place_in_the_window(store: Store, run_of) -> None:
-    """By the index of the last input: a bucket of L/2 = 8 begins with the one that it is named after."""
-    run = run_of("rope")
-    model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
-    settings = EvaluationSettings((4,), protocols=("windows", "fixed-target"), max_targets=512)
-    _, documents = rows_of(run, store, settings)
-    (group,) = settings.layout("windows", split, L).rows[4 * L]
-    losses_WN = target_losses(model, split, group)
-    tiled = documents[documents["protocol"] == "windows"]
-    assert sorted(set(tiled["position"])) == list(range(0, 4 * L, 8))
-    for position, mine in tiled.groupby("position"):
-        assert mine["n_targets"].sum() == 8 * len(losses_WN)
-        total = (mine["loss"] * mine["n_targets"]).sum()
-        assert total == pytest.approx(losses_WN[:, position : position + 8].sum(), rel=1e-5)
-    # Blocks of L/2 at the end of their windows.
-    assert set(documents.loc[documents["protocol"] == "fixed-target", "position"]) == {4 * L - 8}
 
 
 def test_losses_by_position_are_kept_for_buckets_of_any_size(store: Store, run_of) -> None:
@@ -241,46 +191,34 @@ def test_the_loss_of_every_target_is_kept_where_it_was_asked_for(store: Store, r
             assert found[place] == (position, pytest.approx(loss, rel=1e-5))
 
 
+@pytest.mark.usefixtures("causality_unasked")
 @pytest.mark.parametrize(
     ("pe", "extension", "alike"),
     [
-        ("rope", "as-trained", True), ("rope", "pi:factor=4", True), ("rope", "log-n", True), ("rope", "pi", False),
-        ("rope", "dynamic-ntk", False), ("random", "as-trained", False),
+        ("rope", "pi:factor=4", True), ("rope", "log-n", True), ("rope", "pi", False), ("rope", "dynamic-ntk", False),
+        ("random", "as-trained", False),
     ],
 )  # fmt: skip
 def test_rows_say_whether_their_length_matters_in_itself(store, run_of, pe: str, extension: str, alike: bool) -> None:
-    """Also where each length is evaluated by itself."""
+    """Also where a length is evaluated by itself."""
     hashes = []
-    for factors in ((2, 4), (2,), (4,)):
-        asked = EvaluationSettings(factors, (extension,), protocols=("windows",), max_targets=256)
+    for factors in ((2, 4), (4,)):
+        asked = EvaluationSettings(factors, (extension,), protocols=("windows",), max_targets=64)
         rows, _ = rows_of(run_of(pe), store, asked)
         hashes += rows[rows["extension"] == extension]["plan_hash"].tolist()
-    assert hashes[:2] == hashes[2:]
+    assert hashes[1] == hashes[2]
     assert (hashes[0] == hashes[1] and hashes[0] is not None) == alike
     assert (hashes[0] is None) == (pe == "random")
 
 
-def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, list[int]]]:
-    """Fills with the plan and the keys of every measurement."""
-    calls: list[tuple[Plan, list[int]]] = []
-
-    def counted(model, split, wanted, plan, **options):
-        calls.append((plan, list(wanted)))
-        return measure(model, split, wanted, plan, **options)
-
-    monkeypatch.setattr(lengths, "measure", counted)
-    return calls
-
-
 def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of) -> None:
-    rows, documents = rows_of(run_of("learned"), store, EvaluationSettings(factors=(1, 2), max_targets=320))
-    beyond = rows[rows["factor"] == 2]
-    assert beyond["loss"].isna().all()
-    assert set(beyond["reason"]) == {f"the encoding is not defined at {length} tokens" for length in beyond["length"]}
-    assert rows[rows["factor"] == 1]["reason"].isna().all()
-    assert beyond["perplexity"].isna().all()
+    rows, documents = rows_of(run_of("learned"), store, EvaluationSettings(factors=(1, 2), max_targets=64))
+    within, beyond = (rows[rows["factor"] == factor] for factor in (1, 2))
+    assert set(beyond["reason"]) == {f"the encoding is not defined at {2 * L} tokens"}
+    assert beyond[["loss", "perplexity"]].isna().all(axis=None)
     assert beyond["control_loss"].notna().all()
-    assert rows[rows["factor"] == 1]["loss"].notna().all()
+    assert within["reason"].isna().all()
+    assert within["loss"].notna().all()
     assert documents[documents["factor"] == 2]["loss"].isna().all()
 
 
@@ -291,22 +229,25 @@ def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Pa
         lengths.check(run_of("none"), other, EvaluationSettings(factors=(1,)))
 
 
-def test_extensions_share_the_model_the_control_and_what_they_do_not_change(
-    store: Store, run_of, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("causality_unasked")
+def test_settings_share_the_model_the_control_and_equal_plans(store: Store, run_of, monkeypatch) -> None:
     """Up to L these extensions change nothing: at 1x they have the plain run's numbers without computing them."""
-    run = run_of("rope")
-    loaded = []
+    loaded, computed = [], []
     load = Run.load_model
+
+    def noted(model, split, wanted, plan, **options):
+        computed.append(set(wanted))
+        return measure(model, split, wanted, plan, **options)
+
     monkeypatch.setattr(Run, "load_model", lambda self, c: loaded.append(c) or load(self, c))
-    computed = computed_by(monkeypatch)
-    extensions = ("log-n", "window", "yarn", "self-extend", "sinks")
+    monkeypatch.setattr(lengths, "measure", noted)
+    extensions = ("pi", "log-n", "window", "yarn", "self-extend", "sinks")
     settings = EvaluationSettings((1, 4), extensions, protocols=("windows",), max_targets=256)
-    rows, _ = rows_of(run, store, settings)
+    rows, _ = rows_of(run_of("rope"), store, settings)
     assert len(rows) == 2 * (1 + len(extensions))
     assert len(loaded) == 1
     # Plain at both lengths with the control; each extension at 4x.
-    assert [keys for _, keys in computed] == [[L, 4 * L, CONTROL]] + [[4 * L]] * len(extensions)
+    assert computed == [{L, 4 * L, CONTROL}] + [{4 * L}] * len(extensions)
 
 
 class TestMaxTargets:
@@ -332,15 +273,15 @@ class TestMaxTargets:
         assert found == lowered | {"windows": 262_144, "fixed-target": 16_384}
 
 
+@pytest.mark.usefixtures("causality_unasked")
 @pytest.mark.parametrize(
     ("pe", "extensions"),
-    [("rope", ("pi", "dynamic-ntk", "temperature", "window")), ("learned", ("log-n",)), ("random", ())],
+    [("rope", ("pi", "temperature", "window")), ("learned", ("log-n",)), ("random", ())],
 )
 def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
-    """Of two precisions, probes and constants that are fitted; and where windows of an encoding share nothing."""
+    """With probes, constants that are fitted, lengths that are not reached, and where windows share nothing."""
     settings = EvaluationSettings(
-        (1, 2, 4), extensions, protocols=tuple(protocols.names()), max_targets=256, precisions=("fp32", "bf16"),
-        probes=("needle,copy",), trials=3,
+        (1, 2, 4), extensions, protocols=tuple(protocols.names()), max_targets=128, probes=("copy",), trials=2
     )  # fmt: skip
     run = run_of(pe)
     told: list[tuple[str, float]] = []
@@ -353,3 +294,107 @@ def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, ex
     told.clear()
     list(probes.evaluate(run, store, settings, progress=advance))
     assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings)
+
+
+def test_what_can_be_evaluated_is_not_refused(short: Run, markov: Store) -> None:
+    check(short, markov, settings_of())
+    check(short, markov, settings_of(protocols=("sliding",), split="validation", precisions=("bf16",)))
+    check(short, markov, settings_of(extend=("pi", "temperature", "temperature:c=0.1")))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"protocols": ("fixed_target",)}, "unknown protocol 'fixed_target'; did you mean 'fixed-target'"),
+        ({"protocols": ()}, f"name at least one protocol: {', '.join(protocols.names())}"),
+        ({"factors": (1, 1e308)}, "factor 1e.308 of a training length of 8 makes windows of more than 16777216 tokens"),
+        ({"factors": (1, 1e9)}, "makes windows of more than 16777216 tokens"),
+        ({"max_targets": 10**400}, "`max_targets` must be from 1 to 9007199254740992"),
+        ({"max_targets": {"windows": 2**53 + 1}}, "`max_targets` must be from 1 to"),
+        ({"max_targets": {"windows": 0}}, "`max_targets` must be from 1 to"),
+        ({"split": "train"}, "no held-out split 'train': choose from"),
+        ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
+        ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),
+        ({"extend": ("expe-scale",)}, "expe-scale means nothing for RoPE"),
+        ({"extend": ("temperature:c=-0.9",)}, "makes the scores' factor"),
+        ({"extend": ("temperature",), "factors": (1, 9), "protocols": ("sliding",)}, "no validation document"),
+        ({"factors": (1, 9)}, "no held-out document holds a span of 72"),
+        ({"max_targets": 31}, "holds no span of 32"),
+        ({"protocols": ("windows", "fixed-target"), "factors": (0.25,)}, "an evaluation length of 2 is too short"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(short: Run, markov: Store, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(short, markov, settings_of(**asked))
+
+
+def test_a_run_that_is_not_finished_or_has_tables_that_cannot_be_added_to_is_refused(markov: Store, random_run) -> None:
+    run = random_run(markov, seq_len=8, fresh=True)
+    pieces = list(evaluate(run, markov, settings_of(factors=(1,))))
+    for at, (name, table) in enumerate((("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS))):
+        rows = [row for piece in pieces for row in piece[at]]
+        write(run.path / name, rows, table)
+        check(run, markov, settings_of())
+        (run.path / name).write_bytes(b"no table")
+        with pytest.raises(ValueError, match=name):
+            check(run, markov, settings_of())
+        pd.DataFrame(rows).drop(columns="control_loss").to_parquet(run.path / name)
+        with pytest.raises(ValueError, match=name):
+            check(run, markov, settings_of())
+        (run.path / name).unlink()
+    (run.path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="is not finished"):
+        check(run, markov, settings_of())
+
+
+def test_what_would_be_best_after_a_token_that_is_not_of_the_text_is_not_known(short: Run, markov: Store) -> None:
+    rows, _ = rows_of(short, markov, settings_of(protocols=("windows", "windows:bos=true"), max_targets=32))
+    known = rows.groupby("protocol")["optimum_loss"].agg(lambda found: found.notna().all())
+    assert known.to_dict() == {"windows": True, "windows:bos=true": False}
+
+
+@pytest.mark.parametrize("split_name", ["test", "validation"])
+def test_rows_have_their_targets_hash_and_optimum_and_documents_add_up_to_it(
+    short: Run, markov: Store, split_name: str
+) -> None:
+    settings = settings_of(split=split_name)
+    rows, found = rows_of(short, markov, settings)
+    assert len(rows) == 4
+    split = markov.split(split_name)
+    for row in rows.to_dict("records"):
+        layout = settings.layout(row["protocol"], split, 8)
+        assert row["targets_hash"] == targets_hash(layout.control, markov.corpus_hash, split_name)
+        assert (row["split"], row["corpus_hash"]) == (split_name, markov.corpus_hash)
+        optimum_N = optimal_losses(parse_process(MARKOV), split, layout.rows[row["length"]])
+        assert row["optimum_loss"] == pytest.approx(optimum_N.mean())
+        assert row["factor"] == row["length"] / 8
+        mine = found[(found["protocol"] == row["protocol"]) & (found["length"] == row["length"])]
+        assert (mine["optimum_loss"] * mine["n_targets"]).sum() == pytest.approx(optimum_N.sum())
+        targets = Targets.of(layout.control, split, None)
+        assert row["n_documents"] == len(set(targets.document_N.tolist())) == mine["document"].nunique()
+
+
+def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(short: Run, markov: Store) -> None:
+    told: dict[str, float] = defaultdict(float)
+
+    def progress(what: str, inputs: float) -> None:
+        told[what] += inputs
+
+    settings = settings_of(protocols=("windows",), extend=("pi", "temperature"), precisions=("fp32", "bf16"))
+    list(evaluate(short, markov, settings, progress=progress))
+    # What pi does at 1x is nothing, so that only 4x is measured again: 256 targets, each window's inputs all new.
+    plain, pi, warm = (f"the-run windows RoPE{name}" for name in ("", " + PI", " + Temperature"))
+    assert set(told) == {f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting"}
+    assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
+    assert sum(told.values()) == expected_inputs(short, markov, settings)
+
+
+def test_models_are_where_they_are_wanted(short: Run, markov: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was loaded, and the copy that a precision runs; "meta" is a device that every machine has."""
+    monkeypatch.setattr(lengths, "in_precision", lambda model, precision: copy.deepcopy(model))
+    monkeypatch.setattr(lengths.causality, "check_run", lambda *_, **__: None)  # nothing is computed on that device
+    found = list(models(short, markov, settings_of(precisions=("fp32", "int8")), "meta"))
+    assert [precision for _, _, precision, _ in found] == ["fp32", "int8"]
+    for _, loaded, _, model in found:
+        assert loaded is not model
+        assert loaded.head.weight.device.type == model.head.weight.device.type == "meta"

@@ -1,4 +1,7 @@
-"""Losses of targets against one forward pass a target."""
+"""Losses of targets, against one forward pass a target; and in which batches a model is run."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,11 +12,12 @@ from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
-from extrapolate.evaluation.protocols.base import protocols
+from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 
-V = 47
+V = 50
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +39,16 @@ def model(name: str) -> Model:
 
 
 @pytest.mark.parametrize("plan", [PLAIN, Plan(position_scale=0.25)], ids=["plain", "pi"])
-@pytest.mark.parametrize("protocol", protocols.names())
 @pytest.mark.parametrize("name", ["rope", "alibi", "expe"])
-def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_target_alone(name: str, plan: Plan, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and chunks of logits of any size give what a window by itself gives, on the document's own tokens."""
     monkeypatch.setattr(losses, "BATCH_TOKENS", 50)
     monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 7 * V)
     made = model(name)
     documents = [split.slice(split.offsets[d], split.offsets[d + 1]).astype(np.int64) for d in range(3)]
-    layout = protocols[protocol]().layout(split.lengths, 8, [8, 32], 200)
-    for group in [*layout.control, *layout.rows[32]]:
-        actual = losses.target_losses(made, split, group, plan)
+    layouts = [protocols[protocol]().layout(split.lengths, 8, [8, 32], 64) for protocol in protocols.names()]
+    for group in [group for layout in layouts for group in (*layout.control, *layout.rows[32])]:
+        actual = target_losses(made, split, group, plan)
         assert actual.shape == (len(group.start_W), group.scored)
         for row, (d, start) in enumerate(zip(group.document_W, group.start_W, strict=True)):
             window = torch.from_numpy(documents[d][start : start + group.length + 1])
@@ -55,28 +58,12 @@ def test_each_target_alone(name: str, protocol: str, plan: Plan, split: Split, m
             np.testing.assert_allclose(actual[row], by_hand.numpy(), rtol=0, atol=2e-4)
 
 
-def test_end_of_text_is_never_a_target(split: Split) -> None:
-    for protocol in protocols.names():
-        layout = protocols[protocol]().layout(split.lengths, 8, [8, 16], 10_000)
-        for group in [*layout.control, *layout.rows[16]]:
-            d, p = group.targets().reshape(-1, 2).T
-            assert (p < split.lengths[d]).all()
-
-
-def test_precision_changes_the_numbers_a_little(split: Split) -> None:
-    made = model("rope")
-    group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
-    exact = losses.target_losses(made, split, group)
-    rounded = losses.target_losses(made, split, group, precision="bf16")
-    assert 0 < np.abs(exact - rounded).max() < 0.2
-
-
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str) -> None:
     """As the model does by hand, under the same autocast."""
     made = model("sinusoidal")
     group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
-    found = losses.target_losses(made, split, group, precision=precision)
+    found = target_losses(made, split, group, precision=precision)
     starts = split.offsets[group.document_W] + group.start_W
     tokens = torch.from_numpy(np.stack([split.slice(start, start + 9) for start in starts]).astype(np.int64))
     by_hand = {}
@@ -92,7 +79,7 @@ def test_int8_is_not_under_autocast(split: Split) -> None:
     """It rounds what enters its linear layers, and what an encoding stores: a model that has neither is as it was."""
     made = model("none")
     group = protocols["windows"]().layout(split.lengths, 8, [8], 64).control[0]
-    exact, int8 = (losses.target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
+    exact, int8 = (target_losses(made, split, group, precision=precision) for precision in ("fp32", "int8"))
     assert np.array_equal(exact, int8)
 
 
@@ -109,13 +96,6 @@ def test_several_tokens_at_the_last_place_are_those_of_as_many_windows() -> None
         np.testing.assert_allclose(found.loss_WP[:, [0, 1 + at]], own.loss_WP, rtol=0, atol=1e-6)
         assert np.array_equal(found.likeliest_WP[:, [0, 1 + at]], own.likeliest_WP)
     assert found.likeliest_WP[0, 1]
-
-
-def test_progress_counts_every_input(split: Split) -> None:
-    seen: list[int] = []
-    group = protocols["windows"]().layout(split.lengths, 8, [16], 64).rows[16][0]
-    losses.target_losses(model("none"), split, group, progress=seen.append)
-    assert sum(seen) == len(group.start_W) * 16
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "expe"])
@@ -140,3 +120,87 @@ def test_memory_of_a_long_window_grows_with_its_length(name: str) -> None:
             made.hidden(torch.zeros(1, length, dtype=torch.long))
         sizes.append(largest.elements)
     assert sizes[1] <= 8.5 * sizes[0]
+
+
+PLAN = Plan(position_scale=0.5)
+DOCUMENTS = [list(range(2, 40)), [7] * 30, list(range(30, 10, -1))]
+
+
+class Counting:
+    """Stands in for a model: token t is followed by t + 1, and by nothing else; what it is given is noted."""
+
+    device, vocab_size = torch.device("cpu"), V
+
+    def __init__(self) -> None:
+        self.inputs: list[list[list[int]]] = []
+        self.asked: list[tuple[Any, ...]] = []
+        self.logits: list[int] = []
+
+    def setting(self, plan: Plan, storage: str | None) -> Plan:
+        return plan
+
+    def hidden(self, tokens_BT: torch.Tensor, plan: Plan, first: int = 0) -> torch.Tensor:
+        self.inputs.append(tokens_BT.tolist())
+        self.asked.append((plan, first, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+        return tokens_BT[:, first:, None].float()
+
+    def head(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        self.logits.append(len(hidden_ND))
+        return 10.0 * torch.nn.functional.one_hot(hidden_ND[:, 0].long() + 1, V)
+
+
+RIGHT = float(np.log1p((V - 1) * np.exp(-10.0)))  # the loss of what it expects, and of anything else 10 more
+
+
+@pytest.fixture
+def counted() -> SimpleNamespace:
+    """DOCUMENTS as a split."""
+    stream = np.concatenate(DOCUMENTS).astype(np.uint16)
+    offsets = np.cumsum([0, *(len(document) for document in DOCUMENTS)])
+    return SimpleNamespace(offsets=offsets, slice=lambda start, end: stream[start:end])
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3, 4, 5, 6, 7], [5, 6, 7], [1, 4], [7]])
+@pytest.mark.parametrize(
+    ("batch_tokens", "batches"), [(1000, [5]), (24, [3, 2]), (23, [2, 2, 1]), (8, [1] * 5), (1, [1] * 5)]
+)
+def test_every_window_is_read_once_in_batches_of_so_many_inputs(
+    counted: SimpleNamespace, monkeypatch, batch_tokens: int, batches: list[int], places: list[int]
+) -> None:
+    monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 3 * V)
+    windows = Windows(np.array([0, 0, 1, 2, 2]), np.array([0, 9, 3, 0, 11]), 8, 8)
+    model, told = Counting(), []
+    options = {"precision": "bf16", "batch_tokens": batch_tokens, "progress": told.append}
+    found = target_losses(model, counted, windows, PLAN, places_P=np.array(places), **options)
+    read = [DOCUMENTS[d][s : s + 9] for d, s in zip(windows.document_W.tolist(), windows.start_W.tolist(), strict=True)]
+    assert [row for batch in model.inputs for row in batch] == [window[:8] for window in read]
+    assert [len(batch) for batch in model.inputs] == batches
+    assert told == [8 * batch for batch in batches]
+    assert model.asked == [(PLAN, places[0], False, True)] * len(batches)
+    assert sum(model.logits) == 5 * len(places)
+    assert max(model.logits) <= 3
+    expected = [[RIGHT + 10 * (window[p + 1] != window[p] + 1) for p in places] for window in read]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert found.dtype == np.float32
+
+
+def test_bf16_alone_is_under_autocast_and_is_bfloat16_whatever_its_default(counted: SimpleNamespace) -> None:
+    """On GPUs the default is float16."""
+    kinds = []
+
+    class Noting(Counting):
+        def hidden(self, tokens_BT: torch.Tensor, plan: Plan, first: int = 0) -> torch.Tensor:
+            kinds.append(torch.get_autocast_dtype("cpu"))
+            return super().hidden(tokens_BT, plan, first)
+
+    before = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cpu", torch.float16)
+    windows = Windows(np.array([0]), np.array([0]), 8, 8)
+    exact, rounded = Noting(), Noting()
+    try:
+        target_losses(exact, counted, windows)
+        target_losses(rounded, counted, windows, precision="bf16")
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+    assert [model.asked[0][3] for model in (exact, rounded)] == [False, True]
+    assert kinds[1] == torch.bfloat16

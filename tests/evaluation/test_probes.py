@@ -1,6 +1,8 @@
-"""Probes are scored right: planted readers, the control's sight, the same windows for all, intervals."""
+"""Probes are scored right: planted readers, the control's sight, the same windows for all, and rows by hand."""
 
-import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -8,49 +10,30 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.build import StoreSettings, build_store
-from extrapolate.data.documents import Document
 from extrapolate.data.probes.base import Vocabulary, parse_probe
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import DEPTHS, Sequences, check, control_score, evaluate, score
+from extrapolate.evaluation.probes import DEPTHS, Answers, Sequences, check, control_score, evaluate, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.results import PROBES, write
-from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.statistics.intervals import wilson
 
+pytestmark = pytest.mark.usefixtures("causality_unasked")
 L = 32
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    rng = np.random.default_rng(0)
-    words = ["red", "green", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
-    documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
-    settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
-    return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
+@pytest.fixture
+def store(word_store: Store) -> Store:
+    return word_store
 
 
-@pytest.fixture(scope="module")
-def run_of(store: Store, tmp_path_factory: pytest.TempPathFactory):
-    """A run with random weights, scaled up so that tokens differ."""
-
-    def make(pe: str, seed: int = 0) -> Run:
-        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
-        config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-        run = Run.create(tmp_path_factory.mktemp("runs") / pe, config, (store.path / "tokenizer.json").read_bytes())
-        torch.manual_seed(seed)
-        model = run.build_model()
-        with torch.no_grad():
-            model.head.weight.mul_(20)
-            model.blocks[0].attention.qkv.weight.mul_(10)
-        run.save_weights(model, 32, 8192, final=True)
-        return run
-
-    return make
+@pytest.fixture
+def run_of(store: Store, random_run: Callable[..., Run]) -> Callable[..., Run]:
+    """A run of an encoding on the words."""
+    return lambda pe, **options: random_run(store, pe, L, **options)
 
 
 def settings_of(spec: str, factors: tuple[float, ...] = (1, 4), **more) -> EvaluationSettings:
@@ -85,8 +68,8 @@ class Reader:
 
     def hidden(self, tokens_BT: torch.Tensor, plan, first: int = 0) -> torch.Tensor:
         self.seen.append(tokens_BT.shape[1])
-        rows = [[self.says(row[: t + 1]) for t in range(len(row))] for row in tokens_BT.numpy()]
-        return torch.nn.functional.one_hot(torch.tensor(rows), self.vocabulary.size)[:, first:].float() * 100
+        rows = [[self.says(row[: t + 1]) for t in range(first, len(row))] for row in tokens_BT.numpy()]
+        return torch.nn.functional.one_hot(torch.tensor(rows), self.vocabulary.size).float() * 100
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         return hidden
@@ -109,13 +92,9 @@ def test_a_perfect_reader_is_right_and_cut_back_sees_the_last_l_alone(store: Sto
             assert control.right_WA.shape == found.right_WA.shape
             assert set(reader.seen) <= set(range(L // 2, L + 1)) | {L}
             first = np.flatnonzero(made.tokens_WN[0] == vocabulary.marker(probe.marker))[0]
-            if spec != "copy":  # one window of L inputs: the block is in it, whole, or its marker is not
-                assert control.right_WA.all() == (first >= length - L)
-                assert control.right_WA.any() == (first >= length - L)
-            elif length == L:
-                assert control.right_WA.all()
-            else:
-                # Sixteen tokens apart or more, the string begins beyond the last L of most windows.
+            if spec != "copy" or length == L:  # one window of L inputs: the block is in it, whole, or its marker is not
+                assert (control.right_WA == (first >= length - L)).all()
+            else:  # sixteen tokens apart or more, the string begins beyond the last L of most windows
                 assert control.right_WA.mean() < 0.5
 
 
@@ -179,13 +158,13 @@ def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) ->
 
 
 def test_all_runs_and_extensions_see_the_same_windows(store: Store, run_of) -> None:
-    settings = settings_of("copy", extend=("log-n",))
+    settings = settings_of("copy", factors=(1, 2), extend=("log-n",))
     one, other = frame(run_of("rope"), store, settings), frame(run_of("none", seed=3), store, settings)
     where = ["extension", "length", "depth"]
     hashes = [rows.set_index(where)["targets_hash"].sort_index() for rows in (one, other)]
     assert hashes[0].equals(hashes[1])
     assert one["targets_hash"].nunique() == 2 * len(DEPTHS)
-    fewer = frame(run_of("rope"), store, settings_of("copy", trials=5))
+    fewer = frame(run_of("rope"), store, settings_of("copy", factors=(1, 2), trials=5))
     assert not set(fewer["targets_hash"]) & set(one["targets_hash"])
 
 
@@ -208,59 +187,23 @@ def test_beyond_its_table_an_encoding_has_no_accuracy_but_a_control(store: Store
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_precision_and_what_is_fitted_reach_the_probes(store: Store, run_of, precision: str) -> None:
-    settings = settings_of("needle", extend=("temperature",), precisions=("fp32", precision))
-    rows = frame(run_of("rope"), store, settings)
-    here = (
-        rows[rows["extension"] == "as-trained"].set_index(["precision", "length", "depth"])["loss"].unstack("precision")
-    )
-    assert (here["fp32"] != here[precision]).any()
-    np.testing.assert_allclose(here["fp32"], here[precision], rtol=0.1)
-
-
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_the_control_has_the_precision_of_its_row(store: Store, run_of, precision: str) -> None:
+def test_a_row_and_its_control_have_its_precision(store: Store, run_of, precision: str) -> None:
     """What the encoding stores included: at 1x the plain model is its own control."""
-    rows = frame(run_of("rope"), store, settings_of("needle", factors=(1,), precisions=(precision,)))
+    rows = frame(run_of("rope"), store, settings_of("needle", factors=(1,), precisions=("fp32", precision)))
     assert rows["loss"].tolist() == rows["control_loss"].tolist()
+    exact, rounded = (rows[rows["precision"] == one]["loss"].to_numpy() for one in ("fp32", precision))
+    assert (exact != rounded).any()
+    np.testing.assert_allclose(exact, rounded, rtol=0.1)
 
 
-def test_only_bf16_is_scored_under_autocast(store: Store, run_of) -> None:
-    """A model that is not quantised, and whose encoding stores nothing, has the same scores in int8."""
-    run = run_of("none")
-    model = run.load_model(run.checkpoints("last")[0])
-    made = Sequences.make(parse_probe("mqar"), L, 0.5, 4, store, store.split("test"))
-    exact, int8, bf16 = (
-        score(model, made.tokens_WN, made.answers_A, precision=precision).loss_WA
-        for precision in ("fp32", "int8", "bf16")
-    )
-    assert (exact == int8).all()
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        logits = model(torch.from_numpy(made.tokens_WN[:, :-1]))[:, made.answers_A - 1].float()
-    by_hand = torch.nn.functional.cross_entropy(
-        logits.mT, torch.from_numpy(made.tokens_WN[:, made.answers_A]), reduction="none"
-    )
-    np.testing.assert_allclose(bf16, by_hand.numpy(), rtol=2e-2)
-    assert np.abs(bf16 - by_hand.numpy()).mean() < 0.5 * np.abs(exact - by_hand.numpy()).mean()
-
-
-def test_an_interval_is_of_independent_trials(store: Store, run_of) -> None:
-    """Windows are; the many answers of one are not."""
-    rows = frame(run_of("rope"), store, settings_of("copy", factors=(1,)))
-    assert (rows["n_answers"] > rows["n_trials"]).all()
-    for row in rows.to_dict("records"):
-        assert (row["low"], row["high"]) == wilson(row["accuracy"], 12)
-
-
-def test_wilson_is_the_interval_of_those_shares_that_the_score_test_keeps() -> None:
-    """By its definition: at the ends |p - accuracy| = z sqrt(p (1 - p) / n)."""
-    for right, trials in ((1, 64), (20, 64), (63, 64), (5, 10)):
-        accuracy = right / trials
-        for end in wilson(accuracy, trials):
-            assert abs(end - accuracy) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / trials), rel=1e-6)
-    assert wilson(0.0, 64)[0] == 0.0
-    assert wilson(1.0, 64)[1] == 1.0
-    assert wilson(0.0, 64)[1] == pytest.approx(0.0566, abs=1e-4)
+def test_a_rate_is_of_the_time_that_scoring_takes(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "score", lambda *a, **k: time.sleep(0.02) or score(*a, **k))
+    monkeypatch.setattr(probing, "peak_mib", lambda device: 3.5 if device == "cpu" else None)
+    began = time.perf_counter()
+    rows = frame(run_of("none"), store, settings_of("copy", factors=(1,), trials=4))
+    elapsed = time.perf_counter() - began
+    assert ((4 * L / elapsed < rows["tokens_per_s"]) & (rows["tokens_per_s"] <= 4 * L / 0.02)).all()
+    assert set(rows["peak_mib"]) == {3.5}
 
 
 def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
@@ -275,3 +218,81 @@ def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             check(run, store, settings_of(spec, factors, **more))
+
+
+RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
+LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize("name", ["passkey", "copy"])
+def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
+    probe = parse_probe(name)
+    assert probe.whole == (name == "passkey")
+    scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
+    row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
+    accuracy = 1 / 3 if probe.whole else 7 / 12
+    assert row["run"] == "r"
+    assert row["accuracy"] == pytest.approx(accuracy)
+    assert (row["low"], row["high"]) == pytest.approx(wilson(accuracy, 3))
+    assert row["loss"] == pytest.approx(5.5)
+    assert row["control_accuracy"] == pytest.approx(1 / 3 if probe.whole else 5 / 12)
+    assert row["control_loss"] == pytest.approx(6.5)
+    assert row["chance"] == probe.chance
+    assert (row["n_trials"], row["n_answers"]) == (3, 12)
+    assert (row["tokens_per_s"], row["peak_mib"]) == (250.0, 12.5)
+    assert row["evaluated_at"].utcoffset() == timedelta(0)
+    assert abs(datetime.now(UTC) - row["evaluated_at"]) < timedelta(minutes=1)
+
+
+def test_a_row_without_scores_has_its_control_alone() -> None:
+    row = probing._row({}, parse_probe("copy"), None, Answers(RIGHT_WA, LOSS_WA))
+    for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
+        assert row[name] is None, name
+    assert row["control_loss"] == pytest.approx(5.5)
+
+
+class Spy:
+    """Stands in for a model: notes the inputs of every window, and finds 0 the likeliest of two tokens."""
+
+    device, vocab_size = torch.device("cpu"), 2
+
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
+
+    def setting(self, plan: Plan, storage: str) -> Plan:
+        return plan
+
+    def hidden(self, tokens_BT: torch.Tensor, plan: object, first: int = 0) -> torch.Tensor:
+        self.seen.extend(tokens_BT.tolist())
+        return torch.tensor([1.0, 0.0]).expand(len(tokens_BT), tokens_BT.shape[1] - first, 2)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "answers", "windows"),
+    [
+        # The last input is 19, which predicts 20.
+        (8, [20], [range(12, 20)]),
+        (8, [17, 20], [range(12, 20)]),
+        # Answers at 16 and before have fewer than L/2 inputs in the last window: another ends at 16.
+        (8, [16, 17, 20], [range(12, 20), range(8, 16)]),
+        (8, [12, 16, 20], [range(12, 20), range(8, 16), range(4, 12)]),
+        # The window that ends there begins with the text.
+        (8, [4, 20], [range(12, 20), range(4)]),
+        (30, [2, 20], [range(20), range(2)]),
+        (1, [19, 20], [range(19, 20), range(18, 19)]),
+    ],
+)
+def test_the_control_sees_windows_of_l_that_end_at_the_answers(
+    seq_len: int, answers: list[int], windows: list[range]
+) -> None:
+    tokens_WN = np.arange(21)[None].copy()
+    tokens_WN[0, answers] = 0  # every answer is right
+    model, told = Spy(), []
+    control = control_score(model, Sequences(tokens_WN, np.array(answers), ""), seq_len, progress=told.append)
+    assert control.right_WA.tolist() == [[True] * len(answers)]
+    expected = [[0 if place in answers else place for place in window] for window in windows]
+    assert sorted(model.seen) == sorted(expected)
+    assert sum(told) == sum(len(window) for window in windows)

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import torch
 
 from extrapolate.data.probes.base import parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.evaluation import fitting, lengths, probes
+from extrapolate.evaluation import lengths, probes
 from extrapolate.evaluation import plans as planning
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.losses import target_losses
@@ -25,41 +24,31 @@ from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe
 from extrapolate.model.model import layer_encodings
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
-from extrapolate.runs.config import OriginConfig
-from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.run import Run
 
+pytestmark = pytest.mark.usefixtures("causality_unasked")
 L, TUNED = 16, 64
 LENGTHS = (L, TUNED, 2 * TUNED)
 FACTORS = tuple(length / L for length in LENGTHS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def store(word_store: Store) -> Store:
     return word_store
 
 
-@pytest.fixture(scope="module")
-def tuned(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | None], Run]:
-    """A run with random weights, scaled up so that losses differ between positions."""
+@pytest.fixture
+def tuned(store: Store, random_run: Callable[..., Run]) -> Callable[[str | None], Run]:
+    """A run that was tuned with an extension of its own, or with none."""
+    origin = OriginConfig(run="rope", weights_sha256="0", config_hash="0", label="RoPE", seq_len=L)
 
     def make(extension: str | None) -> Run:
-        sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
-        config, _ = resolve(TrainingRequest(pe="rope", model=sizes, training={"seq_len": L, "tokens": 8192}), store)
-        origin = OriginConfig(run="rope", weights_sha256="0", config_hash="0", label="RoPE", seq_len=L)
-        training = config.training.model_copy(update={"seq_len": TUNED})
-        config = config.model_copy(update={"origin": origin, "extension": extension, "training": training})
-        run = Run.create(
-            tmp_path_factory.mktemp("runs") / "tuned", config, (store.path / "tokenizer.json").read_bytes()
-        )
-        torch.manual_seed(0)
-        model = run.build_model()
-        with torch.no_grad():
-            model.head.weight.mul_(20)
-            for block in model.blocks:
-                block.attention.qkv.weight.mul_(10)
-        run.save_weights(model, 32, 8192, final=True)
-        return run
+        def change(config: TrainedConfig) -> TrainedConfig:
+            training = config.training.model_copy(update={"seq_len": TUNED})
+            return config.model_copy(update={"origin": origin, "extension": extension, "training": training})
+
+        return random_run(store, change=change)
 
     return make
 
@@ -160,34 +149,15 @@ class TestFitting:
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
 
-    def test_a_constant_is_fitted_to_windows_of_the_length_that_it_is_for(
-        self, store: Store, tuned: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tried = []
-        loss_of = fitting.validation_loss
-        monkeypatch.setattr(
-            fitting,
-            "validation_loss",
-            lambda model, split, windows, *others, **options: (
-                tried.extend(windows) or loss_of(model, split, windows, *others, **options)
-            ),
-        )
-        settings = EvaluationSettings(FACTORS, ("temperature",), protocols=("windows",), max_targets=256)
-        list(lengths.evaluate(tuned(None), store, settings))
-        assert {group.length for group in tried} == {2 * TUNED}
-
     def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
     ) -> None:
-        run, precisions = tuned(None), ("bf16",)
+        run = tuned(None)
         settings = EvaluationSettings(
-            (8,), ("temperature",), protocols=("windows",), max_targets=128, precisions=precisions
-        )
-        list(lengths.evaluate(run, store, settings))
-        assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
-        asked.clear()
-        settings = EvaluationSettings(
-            (8,), ("temperature",), protocols=(), precisions=precisions, probes=("needle",), trials=1
-        )
-        list(probes.evaluate(run, store, settings))
-        assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
+            (8,), ("temperature",), protocols=("windows",), max_targets=128, precisions=("bf16",), probes=("needle",),
+            trials=1,
+        )  # fmt: skip
+        for evaluate in (lengths.evaluate, probes.evaluate):
+            list(evaluate(run, store, settings))
+            assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
+            asked.clear()

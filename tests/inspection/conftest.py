@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Value, measurements
-from extrapolate.inspection.subject import Inspected
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 

@@ -1,9 +1,11 @@
 """Intervals: their coverage, by simulation, the bootstrap by its formula, and what they do at the edges."""
 
+import math
+
 import numpy as np
 import pytest
 
-from extrapolate.statistics.intervals import FEWEST, RESAMPLES, Interval, band, interval, standard_error
+from extrapolate.statistics.intervals import FEWEST, RESAMPLES, Interval, band, interval, standard_error, wilson
 
 TRUTH = 0.05
 
@@ -17,18 +19,14 @@ def drawn(
     return targets * effect + np.sqrt(targets) * rng.normal(0, 0.5, clusters), targets
 
 
-@pytest.mark.parametrize("spread", [0.7, 1.0])
-@pytest.mark.parametrize(("clusters", "trials"), [(30, 1500), (100, 1000), (300, 500)])
+@pytest.mark.parametrize(
+    ("clusters", "trials", "spread"), [(30, 1500, 0.7), (30, 1500, 1.0), (100, 1000, 1.0), (300, 300, 0.7)]
+)
 def test_an_interval_holds_the_truth_as_often_as_it_says(clusters: int, trials: int, spread: float) -> None:
     rng = np.random.default_rng([clusters, round(10 * spread)])
     found = [interval(*drawn(rng, clusters, spread=spread), resamples=500, seed=trial) for trial in range(trials)]
     held = [i.low is not None and i.high is not None and i.low <= TRUTH <= i.high for i in found]
     assert 0.93 <= np.mean(held) <= 0.97
-
-
-def test_the_standard_error_of_equal_shares_is_that_of_a_mean() -> None:
-    effect = np.random.default_rng(0).normal(size=12)
-    assert standard_error(effect, np.full(12, 1 / 12)) == pytest.approx(effect.std(ddof=1) / 12**0.5)
 
 
 def test_the_standard_error_against_a_loop() -> None:
@@ -39,6 +37,8 @@ def test_the_standard_error_against_a_loop() -> None:
     for total, size, own in zip(sums, targets, leverage, strict=True):
         squares += ((total - mean * size) / (1 - own) ** 0.5) ** 2
     assert standard_error(sums / targets, targets / targets.sum()) == pytest.approx(squares**0.5 / targets.sum())
+    equal = standard_error(sums, np.full(15, 1 / 15))
+    assert equal == pytest.approx(sums.std(ddof=1) / 15**0.5)  # that of a mean
 
 
 def test_the_standard_error_of_many_at_once_is_that_of_each() -> None:
@@ -53,6 +53,7 @@ def test_the_standard_error_of_many_at_once_is_that_of_each() -> None:
 def test_clusters_without_targets_count_for_nothing() -> None:
     sums, targets = drawn(np.random.default_rng(0), 40)
     assert interval(np.append(sums, 0.0), np.append(targets, 0.0)) == interval(sums, targets)
+    assert interval(sums, targets).low != interval(sums, targets, seed=1).low
 
 
 def test_an_effect_in_one_cluster_alone_has_a_finite_interval() -> None:
@@ -63,67 +64,38 @@ def test_an_effect_in_one_cluster_alone_has_a_finite_interval() -> None:
     assert -1 < found.low <= found.mean <= found.high < 10
 
 
-def test_equal_clusters_leave_no_doubt() -> None:
-    assert interval(np.full(20, 2.0), np.full(20, 4.0)) == Interval(0.5, 0.5, 0.5, 20)
-    targets = np.arange(1.0, 31.0)
-    found = interval(0.1 * targets, targets)
-    assert found.low == found.high == found.mean == pytest.approx(0.1)
-
-
-def test_too_few_clusters_have_no_interval() -> None:
-    found = interval(*drawn(np.random.default_rng(0), FEWEST - 1))
+def test_too_few_clusters_have_no_interval_and_no_band_and_none_are_refused() -> None:
+    sums, targets = drawn(np.random.default_rng(0), FEWEST - 1)
+    found, many = interval(sums, targets), band(sums[:, None], targets[:, None])
     assert (found.low, found.high, found.verdict()) == (None, None, "too few")
-
-
-def test_no_targets_are_refused() -> None:
+    assert (many.low_B, many.high_B, many.clusters) == (None, None, FEWEST - 1)
     with pytest.raises(ValueError, match="no targets"):
         interval(np.zeros(20), np.zeros(20))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(-2, -1, "better"), (-1, 2, "undecided"), (1, 2, "worse"), (-1, 0, "undecided"), (0, 1, "undecided")],
-)
-def test_an_order_needs_an_interval_that_excludes_zero(low: float, high: float, verdict: str) -> None:
-    assert Interval((low + high) / 2, low, high, 20).verdict() == verdict
-
-
-@pytest.mark.parametrize(
-    ("mean", "verdict"), [(-0.011, "better"), (-0.009, "equivalent"), (0.009, "equivalent"), (0.011, "worse")]
-)
-def test_a_difference_too_small_to_matter_is_none_however_sure(mean: float, verdict: str) -> None:
-    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict() == verdict
-    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.02) == "equivalent"
-    assert Interval(mean, mean - 1e-5, mean + 1e-5, 300).verdict(least=0.0) in ("better", "worse")
+    with pytest.raises(ValueError, match="every bucket"):
+        band(np.ones((2, 2)), np.eye(2))
 
 
 @pytest.mark.parametrize(
     ("mean", "low", "high", "verdict"),
     [
-        (0.0, -0.001, 0.0, "equivalent"), (-0.07, -0.208, 0.059, "undecided"), (0.008, 0.003, 0.013, "undecided"),
-        (0.0, -0.01, 0.001, "undecided"), (0.0, -0.001, 0.01, "undecided"), (0.012, 0.001, 0.023, "worse"),
-        (-0.003, -0.004, -0.002, "equivalent"), (0.0, 0.0, 0.0, "equivalent"),
+        # An order needs an interval that excludes zero.
+        (-1.5, -2, -1, "better"), (1.5, 1, 2, "worse"), (0.5, -1, 2, "undecided"), (-0.5, -1, 0, "undecided"),
+        (0.5, 0, 1, "undecided"), (-0.07, -0.208, 0.059, "undecided"), (0.012, 0.001, 0.023, "worse"),
+        # A difference too small to matter is none, however sure.
+        (-0.011, -0.01101, -0.01099, "better"), (-0.009, -0.00901, -0.00899, "equivalent"),
+        (0.009, 0.00899, 0.00901, "equivalent"), (0.011, 0.01099, 0.01101, "worse"),
+        # Equivalent is a whole interval within what matters.
+        (0.0, -0.001, 0.0, "equivalent"), (0.008, 0.003, 0.013, "undecided"), (0.0, -0.01, 0.001, "undecided"),
+        (0.0, -0.001, 0.01, "undecided"), (-0.003, -0.004, -0.002, "equivalent"), (0.0, 0.0, 0.0, "equivalent"),
     ],
 )  # fmt: skip
-def test_equivalent_is_a_whole_interval_within_what_matters(mean: float, low: float, high: float, verdict: str) -> None:
-    assert Interval(mean, low, high, 40).verdict() == verdict
+def test_verdicts(mean: float, low: float, high: float, verdict: str) -> None:
+    assert Interval(mean, low, high, 20).verdict() == verdict
 
 
-def test_the_mean_is_weighted_by_targets() -> None:
-    found = interval(np.array([1.0] * 9 + [100.0]), np.array([1.0] * 9 + [10.0]))
-    assert found.mean == pytest.approx(109 / 19)
-
-
-def test_the_same_data_give_the_same_interval() -> None:
-    sums, targets = drawn(np.random.default_rng(0), 40)
-    assert interval(sums, targets) == interval(sums, targets)
-    assert interval(sums, targets).low != interval(sums, targets, seed=1).low
-
-
-def test_more_confidence_is_a_wider_interval() -> None:
-    sums, targets = drawn(np.random.default_rng(0), 40)
-    narrow, wide = interval(sums, targets, confidence=0.8), interval(sums, targets, confidence=0.99)
-    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+def test_verdicts_with_another_least() -> None:
+    assert Interval(0.011, 0.01099, 0.01101, 300).verdict(least=0.02) == "equivalent"
+    assert Interval(-0.009, -0.00901, -0.00899, 300).verdict(least=0.0) == "better"
 
 
 class TestBand:
@@ -146,11 +118,6 @@ class TestBand:
         assert 0.92 <= np.mean(held) <= 0.98
         assert np.mean(each) > 0.985  # single buckets far more often: many are looked at
 
-    def test_one_bucket_is_an_interval(self) -> None:
-        sums, targets = drawn(np.random.default_rng(0), 40)
-        one, many = interval(sums, targets), band(sums[:, None], targets[:, None])
-        assert (many.mean_B[0], many.low_B[0], many.high_B[0]) == pytest.approx((one.mean, one.low, one.high))
-
     def test_a_bucket_without_spread_and_a_cluster_without_targets(self) -> None:
         sums, targets = self.drawn(np.random.default_rng(0), 40, 3)
         sums[:, 1] = 0.0
@@ -161,12 +128,6 @@ class TestBand:
         with_missing = band(sums, targets)
         assert with_missing.clusters == 40
         assert with_missing.low_B == pytest.approx(whole.low_B)
-
-    def test_too_few_clusters(self) -> None:
-        found = band(*self.drawn(np.random.default_rng(0), FEWEST - 1, 3))
-        assert (found.low_B, found.high_B, found.clusters) == (None, None, FEWEST - 1)
-        with pytest.raises(ValueError, match="every bucket"):
-            band(np.ones((2, 2)), np.eye(2))
 
 
 def test_an_interval_in_words() -> None:
@@ -204,8 +165,9 @@ def test_an_interval_is_the_studentised_bootstraps(count: int) -> None:
 
 def test_effects_that_differ_by_rounding_alone_have_no_spread() -> None:
     targets = np.arange(1.0, 31.0)
-    found = interval(targets * (3.0 + 1e-15 * np.arange(30)), targets)
-    assert found.low == found.high == found.mean
+    for effect in (3.0, 3.0 + 1e-15 * np.arange(30)):
+        found = interval(targets * effect, targets)
+        assert found.low == found.high == found.mean == pytest.approx(3.0)
     spread = interval(targets * (3.0 + 1e-9 * np.arange(30)), targets)
     assert spread.low < spread.mean < spread.high
 
@@ -238,14 +200,6 @@ def test_a_band_holds_the_furthest_deviation_of_all_buckets() -> None:
     assert found.clusters == 15
 
 
-def test_a_band_without_any_spread_is_its_means() -> None:
-    targets = np.arange(1.0, 13.0)[:, None] * np.ones(2)
-    found = band(targets * [2.0, 3.0], targets)
-    assert (found.low_B == found.mean_B).all()
-    assert (found.high_B == found.mean_B).all()
-    assert found.mean_B == pytest.approx([2.0, 3.0])
-
-
 def test_a_band_around_an_effect_in_one_cluster_alone_is_finite() -> None:
     """Most resamples then draw nothing but zeros in that bucket, and have no spread to be divided by."""
     effects = np.zeros((20, 2))
@@ -257,3 +211,19 @@ def test_a_band_around_an_effect_in_one_cluster_alone_is_finite() -> None:
     assert (found.mean_B <= found.high_B).all()
     assert found.mean_B[0] == pytest.approx(0.15)
     assert found.low_B[0] > -1
+    targets = np.arange(1.0, 13.0)[:, None] * np.ones(2)
+    same = band(targets * [2.0, 3.0], targets)
+    assert (same.low_B == same.mean_B).all()
+    assert (same.high_B == same.mean_B).all()
+    assert same.mean_B == pytest.approx([2.0, 3.0])
+
+
+def test_wilson_is_the_interval_of_those_shares_that_the_score_test_keeps() -> None:
+    """By its definition: at the ends |p - accuracy| = z sqrt(p (1 - p) / n)."""
+    for right, trials in ((1, 64), (20, 64), (63, 64), (5, 10)):
+        accuracy = right / trials
+        for end in wilson(accuracy, trials):
+            assert abs(end - accuracy) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / trials), rel=1e-6)
+    assert wilson(0.0, 64)[0] == 0.0
+    assert wilson(1.0, 64)[1] == 1.0
+    assert wilson(0.0, 64)[1] == pytest.approx(0.0566, abs=1e-4)

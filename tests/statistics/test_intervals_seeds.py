@@ -39,21 +39,15 @@ def test_an_interval_is_as_wide_as_that_of_documents_and_that_of_seeds_together(
     assert found.high == pytest.approx(found.mean + math.hypot(found.mean - documents.high, reach), rel=1e-4)
 
 
-def test_one_seed_is_an_interval_over_documents() -> None:
-    sum_SC, targets_C = drawn(1)
-    assert estimate(sum_SC, targets_C).interval() == interval(sum_SC[0], targets_C)
-
-
-def test_of_these_runs_it_is_over_documents_alone() -> None:
+def test_without_a_spread_over_seeds_it_is_an_interval_over_documents() -> None:
+    """With one seed, with two that agree exactly, and as if the seeds' mean were one seed."""
+    (sum_C,), targets_C = drawn(1)
+    for seeds in (1, 2):
+        assert estimate(np.repeat(sum_C[None], seeds, axis=0), targets_C).interval() == interval(sum_C, targets_C)
     sum_SC, targets_C = drawn(3)
     found = estimate(sum_SC, targets_C)
     assert found.of_these_runs().interval() == interval(sum_SC.mean(axis=0), targets_C)
     assert found.by_seed == pytest.approx((sum_SC.sum(axis=1) / targets_C.sum()).tolist())
-
-
-def test_two_seeds_that_agree_exactly_add_nothing() -> None:
-    sum_SC, targets_C = drawn(1)
-    assert estimate(np.repeat(sum_SC, 2, axis=0), targets_C).interval() == interval(sum_SC[0], targets_C)
 
 
 def test_documents_that_agree_exactly_leave_the_doubt_of_seeds() -> None:

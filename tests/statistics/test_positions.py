@@ -38,29 +38,20 @@ def failure(frame: pd.DataFrame):
     return found
 
 
-def test_a_rise_is_found_where_it_begins() -> None:
-    found = failure(rows({128: 0.1}))
-    assert (found.fails_from, found.holds_to) == (128, None)
-    assert (found.clusters, found.cluster, found.seeds, found.length) == (40, "documents", 1, 256)
-
-
 def test_what_holds_is_said_to_hold() -> None:
     found = failure(rows({160: 0.3}, documents=300, noise=0.005))
     assert (found.fails_from, found.holds_to) == (160, 160)
+    assert (found.clusters, found.cluster, found.seeds, found.length) == (300, "documents", 1, 256)
     assert found.text() == "160 (holds to 160)"
     found = failure(rows({0: -0.05}, documents=300))
     assert (found.fails_from, found.holds_to) == (None, 256)
     assert found.text() == "holds to 256"
 
 
-def test_what_is_not_known_is_not_said_to_hold() -> None:
-    found = failure(rows({128: 0.3}, documents=12, noise=0.6))
-    assert (found.fails_from, found.holds_to) == (None, None)
-    assert found.text() == "not found"
-
-
 def test_it_holds_to_the_first_bucket_that_may_be_above() -> None:
-    """Not across it, to later buckets that surely are not."""
+    """Not across it, to later buckets that surely are not; and what is not known is not said to hold."""
+    unknown = failure(rows({128: 0.3}, documents=12, noise=0.6))
+    assert (unknown.fails_from, unknown.holds_to, unknown.text()) == (None, None, "not found")
     found = failure(rows({96: 0.02, 128: -0.05}, documents=60, noise=0.02))
     assert (found.fails_from, found.holds_to) in ((None, 96), (96, 96))
 
@@ -80,18 +71,18 @@ def test_clusters_are_those_that_the_band_is_made_of() -> None:
 
 
 def test_a_small_difference_is_no_failure_however_sure() -> None:
-    assert failure(rows({64: 0.8 * LEAST}, documents=3000, noise=0.001)).fails_from is None
-    assert failure(rows({64: 1.2 * LEAST}, documents=3000, noise=0.001)).fails_from == 64
+    assert failure(rows({64: 0.8 * LEAST}, documents=300, noise=0.001)).fails_from is None
+    assert failure(rows({64: 1.2 * LEAST}, documents=300, noise=0.001)).fails_from == 64
 
 
 def test_noise_alone_is_called_a_failure_in_few_reports() -> None:
-    """Of all buckets of all models at once: 40 times nothing at all (tools/failure_coverage.py has more)."""
-    frame = pd.concat([rows({}, model=str(model), noise=0.0) for model in range(3)], ignore_index=True)
+    """Of all buckets of all models at once: 20 times nothing at all (tools/failure_coverage.py has more)."""
+    frame = pd.concat([rows({}, model=str(model), noise=0.0) for model in range(2)], ignore_index=True)
     failed = 0
-    for seed in range(40):
+    for seed in range(20):
         frame["loss"] = 4.0 + np.random.default_rng(seed).normal(0, 0.2, len(frame)) * (frame["position"] >= L)
         failed += any(one.fails_from is not None for one in failures(by_position(frame)))
-    assert failed <= 3  # one-sided, so 1 of 40 is expected
+    assert failed <= 2  # one-sided, so 1 of 40 is expected
 
 
 def test_surely_is_said_of_all_models_at_once() -> None:

@@ -1,12 +1,12 @@
 """What protocols have in common whose windows move along a text: a stride."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols.base import Protocol
+from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,14 @@ class Moving(Protocol):
                 f"short; use longer `factors`, or a `stride` of at most {most}"
             )
 
+    def laid(self, seq_len: int, lengths: Sequence[int], windows: Callable[[int, int], tuple[Windows, ...]]) -> Layout:
+        """The layout of what `windows` makes of a length and a stride.
 
-def control_stride(seq_len: int, stride: int) -> int:
-    """The stride of the control's windows: so small that nearly every target has more than L/2 tokens of context."""
-    return min(stride, max(1, seq_len // 2))
+        The control moves on by L/2 at most, so that nearly every target has more than L/2 tokens of context. At 1x a
+        row is its own control if both have one stride.
+        """
+        stride = self.stride_at(seq_len)
+        back = min(stride, max(1, seq_len // 2))
+        rows = {length: windows(length, stride) for length in lengths}
+        same = rows.get(seq_len) if back == stride else None
+        return Layout(rows, same or windows(seq_len, back))

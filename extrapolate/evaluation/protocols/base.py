@@ -107,12 +107,12 @@ class Protocol(ABC):
         return specs.spell(self.name, {name: str(value).lower() for name, value in given.items()})
 
     def stride_at(self, seq_len: int) -> int | None:
-        """How far a window moves on from the one before, tokens, at a training length; None where none does."""
+        """How far a window moves on from the one before, tokens, at a training length; None if none does."""
         return None
 
     @abstractmethod
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
-        """The windows over documents of so many tokens each, for a training length and evaluation lengths, in tokens.
+        """The windows over documents of these lengths, for a training length and evaluation lengths, in tokens.
 
         At most max_targets targets, spread evenly over documents. With `bos`, the first input is not yet the token:
         see `Layout.beginning_with`. Raises UserError if documents or max_targets are too small for the lengths.

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from extrapolate.evaluation.protocols._moving import Moving, control_stride
+from extrapolate.evaluation.protocols._moving import Moving
 from extrapolate.evaluation.protocols._spans import spans_of, strided
 from extrapolate.evaluation.protocols.base import Layout, protocols
 
@@ -27,11 +28,7 @@ class Sliding(Moving):
         return max(1, seq_len // 2)
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
-        stride = self.stride_at(seq_len)
         self.check_stride(seq_len, lengths, min(lengths))
         span = math.lcm(seq_len, *lengths)
         document_W, start_W = spans_of(document_lengths, span, max_targets)
-        rows = {length: strided(document_W, start_W, span, length, stride) for length in lengths}
-        back = control_stride(seq_len, stride)
-        same = rows.get(seq_len) if back == stride else None
-        return Layout(rows, same or strided(document_W, start_W, span, seq_len, back))
+        return self.laid(seq_len, lengths, partial(strided, document_W, start_W, span))

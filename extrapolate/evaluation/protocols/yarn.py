@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols._moving import Moving, control_stride
+from extrapolate.evaluation.protocols._moving import Moving
 from extrapolate.evaluation.protocols._spans import check_reached, spread
 from extrapolate.evaluation.protocols.base import Layout, Windows, protocols
 
@@ -37,13 +38,9 @@ class Yarn(Moving):
         return min(USUAL_STRIDE, max(1, seq_len // 2))
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
-        stride = self.stride_at(seq_len)
         self.check_stride(seq_len, lengths, min(lengths) - 1)
         read_D = self._read(document_lengths, max(*lengths, seq_len), max_targets)
-        rows = {length: self._windows(read_D, length, stride) for length in lengths}
-        back = control_stride(seq_len, stride)
-        same = rows.get(seq_len) if back == stride else None
-        return Layout(rows, same or self._windows(read_D, seq_len, back))
+        return self.laid(seq_len, lengths, partial(self._windows, read_D))
 
     def _read(self, document_lengths: np.ndarray, longest: int, max_targets: int) -> np.ndarray:
         """How many targets of each document are scored, from its beginning on, int64 [D]."""
@@ -61,7 +58,7 @@ class Yarn(Moving):
         return np.bincount(spread(only_D, max_targets)[0], minlength=len(only_D))
 
     def _windows(self, read_D: np.ndarray, length: int, stride: int) -> tuple[Windows, ...]:
-        """Windows over the first targets of documents, so many of each; those of one shape in one group."""
+        """Windows over the first `read_D` targets of documents; those of one shape in one group."""
         found: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for document in np.flatnonzero(read_D).tolist():
             start, done, targets = 0, 0, int(read_D[document])

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
-from extrapolate.inspection.subject import Chunk, Inspected
+from extrapolate.inspection.inspected import Chunk, Inspected
+from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements, powers_of_two
 
 
 @measurements.register("attention")
@@ -33,37 +33,23 @@ class Attention(Measurement):
     at = "the smallest distance in tokens, 0 for the query's own token"
 
     @staticmethod
-    def inputs(seq_len: int, length: int, windows: int) -> float:
-        return windows * length
-
-    @staticmethod
     def measure(inspected: Inspected) -> Iterator[Value]:
         edges = edges_of(inspected.length)
-        sums_WH: dict[tuple[str, int, float | None], Tensor] = {}
-        windows = len(inspected.tokens_WN)
-
-        def add(name: str, chunk: Chunk, sum_BH: Tensor, at: float | None = None) -> None:
-            key = (name, chunk.layer, at)
-            if key not in sums_WH:
-                sums_WH[key] = torch.zeros(windows, sum_BH.shape[1], dtype=torch.float64)
-            sums_WH[key][chunk.rows] += sum_BH.double().cpu()
+        sums = Sums(inspected)
 
         def look(chunk: Chunk) -> None:
             weight_BHTS = chunk.weight_BHTS
             beyond_BHTD = mass_beyond(chunk, [*edges, inspected.seq_len])
             *from_D, beyond = beyond_BHTD.sum(dim=2).unbind(dim=-1)
             for edge, mass_BH, next_BH in zip(edges, from_D, [*from_D[1:], torch.zeros_like(beyond)], strict=True):
-                add("mass", chunk, mass_BH - next_BH, edge)
-            add("beyond", chunk, beyond)
-            add("entropy", chunk, torch.special.entr(weight_BHTS).sum(dim=(2, 3)))
+                sums.add("mass", chunk, mass_BH - next_BH, edge)
+            sums.add("beyond", chunk, beyond)
+            sums.add("entropy", chunk, torch.special.entr(weight_BHTS).sum(dim=(2, 3)))
             first = weight_BHTS[..., 0].sum(dim=2) if chunk.keys.start == 0 else torch.zeros_like(beyond)
-            add("first", chunk, first)
+            sums.add("first", chunk, first)
 
         inspected.observe(look, inspected.tokens_WN)
-        queries = len(inspected.query_index)
-        for (name, layer, at), sum_WH in sums_WH.items():
-            for head, sum_W in enumerate(sum_WH.T.numpy()):
-                yield Value(name, sum_W / queries, layer, head, at)
+        yield from sums.values()
         keys_T = inspected.query_index.double() + 1
         for name, uniform_T in {
             "uniform_entropy": keys_T.log(),
@@ -79,7 +65,7 @@ def edges_of(length: int) -> list[int]:
 
 
 def mass_beyond(chunk: Chunk, edges: list[int]) -> Tensor:
-    """The attention of each query on keys that are so many tokens back or more, [B, H, T, D]."""
+    """The attention of each query on keys at least as far back as each edge, [B, H, T, D]."""
     sum_BHTS = torch.nn.functional.pad(chunk.weight_BHTS.cumsum(dim=-1), (1, 0))  # [..., s]: the keys before s
     edge_D = torch.tensor(edges, device=sum_BHTS.device)
     end_TD = (chunk.query_index[:, None] - edge_D + 1 - chunk.keys.start).clamp(min=0)

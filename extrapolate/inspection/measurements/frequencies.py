@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Rotations
-from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements
-from extrapolate.inspection.subject import Chunk, Inspected, is_decoder, without_pairs
+from extrapolate.inspection.inspected import Chunk, Inspected, without_pairs
+from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements
 
 
 @measurements.register("frequencies")
@@ -35,17 +35,13 @@ class Frequencies(Measurement):
     at = "the index of the frequency from 0, in the encoding's order, fastest first"
     source = "arXiv 2410.06205 for the norms; the share of the variance is our own"
 
-    @staticmethod
-    def refusal(inspected: Inspected) -> str | None:
-        if not is_decoder(inspected.model):
-            return NOT_OURS
+    @classmethod
+    def refusal(cls, inspected: Inspected) -> str | None:
+        if (reason := super().refusal(inspected)) is not None:
+            return reason
         if all(encoding.rotations() is None for encoding in inspected.setting.encodings):
             return f"{inspected.model.label()} does not turn pairs of channels at one speed each"
         return None if without_pairs(inspected.setting) else "the extension turns each query at several speeds"
-
-    @staticmethod
-    def inputs(seq_len: int, length: int, windows: int) -> float:
-        return windows * length
 
     @staticmethod
     def measure(inspected: Inspected) -> Iterator[Value]:
@@ -54,25 +50,17 @@ class Frequencies(Measurement):
             for layer, encoding in enumerate(inspected.setting.encodings)
             if (found := encoding.rotations()) is not None
         }
-        sums_WHM: dict[tuple[str, int], Tensor] = {}
-        windows = len(inspected.tokens_WN)
+        sums = Sums(inspected)
 
         def look(chunk: Chunk) -> None:
-            if chunk.layer not in rotations:
-                return
-            for name, value_BHTM in by_frequency(chunk, rotations[chunk.layer]).items():
-                key = (name, chunk.layer)
-                sum_BHM = value_BHTM.sum(dim=2).double().cpu()
-                if key not in sums_WHM:
-                    sums_WHM[key] = torch.zeros(windows, *sum_BHM.shape[1:], dtype=torch.float64)
-                sums_WHM[key][chunk.rows] += sum_BHM
+            if chunk.layer in rotations:
+                for name, value_BHTM in by_frequency(chunk, rotations[chunk.layer]).items():
+                    sums.add(name, chunk, value_BHTM.sum(dim=2))
 
         inspected.observe(look, inspected.tokens_WN)
-        queries = len(inspected.query_index)
-        for (name, layer), sum_WHM in sums_WHM.items():
-            for head, sum_WM in enumerate(sum_WHM.unbind(dim=1)):
-                for m, sum_W in enumerate(sum_WM.T.numpy()):
-                    yield Value(name, sum_W / queries, layer, head, m)
+        for name, layer, _, mean_WHM in sums.means():
+            for head, m in np.ndindex(mean_WHM.shape[1:]):
+                yield Value(name, mean_WHM[:, head, m], layer, head, m)
         scale = inspected.setting.plan.position_scale
         for layer, found in rotations.items():
             for m, radians in enumerate((scale * found.frequency_M).tolist()):

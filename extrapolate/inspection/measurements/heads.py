@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from extrapolate.inspection.measurements.base import Measurement, Value, measurements
-from extrapolate.inspection.subject import Chunk, Inspected
+from extrapolate.inspection.inspected import Chunk, Inspected
+from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements
 
 PLACES = {"own": "the query's own token", "previous": "the token before it", "first": "the window's first token"}
 
@@ -37,27 +37,17 @@ class Heads(Measurement):
 
     @staticmethod
     def measure(inspected: Inspected) -> Iterator[Value]:
-        sums_WH: dict[tuple[str, int], Tensor] = {}
-        windows = len(inspected.tokens_WN)
-
-        def add(name: str, chunk: Chunk, value_BHT: Tensor) -> None:
-            key = (name, chunk.layer)
-            if key not in sums_WH:
-                sums_WH[key] = torch.zeros(windows, value_BHT.shape[1], dtype=torch.float64)
-            sums_WH[key][chunk.rows] += value_BHT.sum(dim=2).double().cpu()
+        sums = Sums(inspected)
 
         def look(chunk: Chunk) -> None:
             halves = chunk.weight_BHTS.chunk(2)  # the text, and the random tokens
             for ending, weight_BHTS in zip(("", "_random"), halves, strict=True):
                 for name, score_BHT in scores(chunk, weight_BHTS).items():
-                    add(name + ending, chunk, score_BHT)
-            add("overlap", chunk, torch.minimum(*halves).sum(dim=-1))
+                    sums.add(name + ending, chunk, score_BHT.sum(dim=2))
+            sums.add("overlap", chunk, torch.minimum(*halves).sum(dim=-1).sum(dim=2))
 
         inspected.observe(look, inspected.tokens_WN, inspected.random_tokens)
-        queries = len(inspected.query_index)
-        for (name, layer), sum_WH in sums_WH.items():
-            for head, sum_W in enumerate(sum_WH.T.numpy()):
-                yield Value(name, sum_W / queries, layer, head)
+        yield from sums.values()
 
 
 def scores(chunk: Chunk, weight_BHTS: Tensor) -> dict[str, Tensor]:

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.inspection.measurements.base import NOT_OURS, Measurement, Value, measurements, powers_of_two
-from extrapolate.inspection.subject import Inspected, is_decoder
+from extrapolate.inspection.inspected import Inspected
+from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.model import Model
 
@@ -38,10 +38,10 @@ class ReceptiveField(Measurement):
     at = "the number of tokens, including the last input"
     source = "arXiv 2212.10356; the norm and the mean are our reading"
 
-    @staticmethod
-    def refusal(inspected: Inspected) -> str | None:
-        if not is_decoder(inspected.model):
-            return NOT_OURS
+    @classmethod
+    def refusal(cls, inspected: Inspected) -> str | None:
+        if (reason := super().refusal(inspected)) is not None:
+            return reason
         if inspected.length <= MEASURED[-1] or kept(inspected) < memory_limit(inspected.model.device.type):
             return None
         return f"a gradient through {inspected.length} tokens needs too much memory"

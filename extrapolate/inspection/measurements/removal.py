@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
-from extrapolate.inspection.subject import Inspected
 
 
 @measurements.register("removal")
@@ -28,10 +28,7 @@ class Removal(Measurement):
         "loss": ("nats per target", "The loss of the text, with `at` empty."),
     }
     at = "d, in tokens"
-
-    @staticmethod
-    def refusal(inspected: Inspected) -> str | None:
-        return None
+    any_model = True
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extrapolate.encodings.base import Encoding
+from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
-from extrapolate.inspection.subject import Chunk, Inspected
 from extrapolate.model.llama import Attention, Block
 
 
@@ -40,10 +40,6 @@ class Scale(Measurement):
     }
 
     @staticmethod
-    def inputs(seq_len: int, length: int, windows: int) -> float:
-        return windows * length
-
-    @staticmethod
     def measure(inspected: Inspected) -> Iterator[Value]:
         sums = _Squares(inspected)
         with _hooked(inspected, sums):
@@ -62,7 +58,7 @@ class _Squares:
         self.counts: dict[tuple[str, int | None], int] = {}
 
     def begin(self, windows: int) -> None:
-        """The next batch, of so many windows."""
+        """The next batch, of this many windows."""
         self.rows = slice(self.rows.stop, self.rows.stop + windows)
 
     def add(self, name: str, layer: int | None, x_BN: Tensor) -> None:

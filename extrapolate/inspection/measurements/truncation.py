@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
-from extrapolate.inspection.subject import Inspected
 
 PLACES = 4  # predictions looked at in a window
 
@@ -35,10 +35,7 @@ class Truncation(Measurement):
         "loss": ("nats per target", "The loss with the context cut, or with all of it if `at` is empty."),
     }
     at = "t, the tokens of context that are left, including the last input"
-
-    @staticmethod
-    def refusal(inspected: Inspected) -> str | None:
-        return None
+    any_model = True
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:

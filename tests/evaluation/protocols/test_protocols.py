@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from extrapolate.cli import main
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.protocols._spans import spread
 from extrapolate.evaluation.protocols.base import Windows, lengths_of, protocols, targets_hash
 from extrapolate.runs.run import Run
 
@@ -81,7 +81,17 @@ def context_in_words(
 @pytest.mark.parametrize("protocol", IN_WORDS)
 @pytest.mark.parametrize(
     ("seq_len", "factors"),
-    [(4, (1, 2, 4)), (4, (2,)), (5, (1, 3)), (6, (1, 2, 3)), (8, (0.5, 1, 4)), (3, (1, 1 / 3, 2))],
+    [
+        (4, (1, 2, 4)),
+        (4, (2,)),
+        (5, (1, 3)),
+        (6, (1, 2, 3)),
+        (8, (0.5, 1, 4)),
+        (3, (1, 1 / 3, 2)),
+        (8, (1.5,)),
+        (4, (1.5, 2.5)),
+        (9, (2 / 3, 4 / 3)),
+    ],
 )
 def test_every_token_is_scored_as_the_slow_reference_says(
     protocol: str, seq_len: int, factors: tuple[float, ...]
@@ -105,42 +115,21 @@ def test_every_token_is_scored_as_the_slow_reference_says(
     assert scored
 
 
-def test_windows_by_hand() -> None:
+def test_protocols_by_hand() -> None:
     """L = 4, factors 1 and 2: a document of 17 tokens holds two spans of 8 and the last target."""
-    layout = protocols["windows"]().layout(np.array([17, 8, 3]), 4, [4, 8], 1000)
-    assert targets_of(layout.rows[8]) == Counter((0, p) for p in range(1, 17))
-    assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
-    assert context_of(layout.rows[4]) == {(0, p): (p - 1) % 4 + 1 for p in range(1, 17)}
-    # The control: within each span, 4 targets with 1 to 4 inputs, then pairs with 3 and 4.
-    expected = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
-    assert context_of(layout.control) == {(0, p): expected[(p - 1) % 8 + 1] for p in range(1, 17)}
-
-
-def test_fixed_target_by_hand() -> None:
-    """L = 4: blocks of two targets, each the last of its windows of 4 and of 8 inputs."""
-    layout = protocols["fixed-target"]().layout(np.array([13, 8]), 4, [4, 8], 1000)
-    blocks = [(7, 8), (9, 10), (11, 12)]
-    expected = Counter((0, p) for block in blocks for p in block)
-    assert targets_of(layout.rows[4]) == targets_of(layout.rows[8]) == targets_of(layout.control) == expected
-    assert context_of(layout.rows[4]) == {(0, p): 3 if p % 2 else 4 for p in range(7, 13)}
-    assert context_of(layout.rows[8]) == {(0, p): 7 if p % 2 else 8 for p in range(7, 13)}
-
-
-def test_sliding_by_hand() -> None:
-    """L = 4, factors 1 and 2: spans of 8; windows of 8 score all of theirs, windows of 4 move on by 2."""
-    layout = protocols["sliding"]().layout(np.array([17, 8, 3]), 4, [4, 8], 1000)
-    assert targets_of(layout.rows[8]) == targets_of(layout.rows[4]) == Counter((0, p) for p in range(1, 17))
-    assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
-    expected = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
-    assert context_of(layout.rows[4]) == {(0, p): expected[(p - 1) % 8 + 1] for p in range(1, 17)}
-    assert layout.control is layout.rows[4]
-
-
-def test_sliding_has_long_contexts_after_the_first_window() -> None:
-    layout = protocols["sliding"]().layout(np.array([200]), 4, [4, 16, 64], 1000)
-    context = context_of(layout.rows[16])
-    assert {p: context[0, p] for p in range(1, 17)} == {p: p for p in range(1, 17)}
-    assert {context[0, p] for p in range(17, 65)} == {15, 16}
+    document_lengths = np.array([17, 8, 3])
+    windows, sliding = (protocols[name]().layout(document_lengths, 4, [4, 8], 1000) for name in ("windows", "sliding"))
+    # Windows that move on by 2: within each span, 4 targets with 1 to 4 inputs, then pairs with 3 and 4.
+    moving = {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 4, 7: 3, 8: 4}
+    for layout in (windows, sliding):
+        assert context_of(layout.rows[8]) == {(0, p): (p - 1) % 8 + 1 for p in range(1, 17)}
+        assert context_of(layout.control) == {(0, p): moving[(p - 1) % 8 + 1] for p in range(1, 17)}
+    assert context_of(windows.rows[4]) == {(0, p): (p - 1) % 4 + 1 for p in range(1, 17)}
+    assert sliding.control is sliding.rows[4]
+    # Blocks of two targets, each the last of its windows of 4 and of 8 inputs.
+    fixed = protocols["fixed-target"]().layout(np.array([13, 8]), 4, [4, 8], 1000)
+    assert context_of(fixed.rows[4]) == context_of(fixed.control) == {(0, p): 3 if p % 2 else 4 for p in range(7, 13)}
+    assert context_of(fixed.rows[8]) == {(0, p): 7 if p % 2 else 8 for p in range(7, 13)}
 
 
 @pytest.mark.parametrize("protocol", protocols.names())
@@ -193,34 +182,6 @@ def test_targets_are_spread_evenly_over_documents(lengths: list[int], budget: in
         assert blocks[d] == available[d] or blocks[d] >= max(blocks.values()) - 1
 
 
-@pytest.mark.parametrize(("tokens", "spans"), [(16, 0), (17, 1), (32, 1), (33, 2), (34, 2)])
-def test_windows_at_the_boundaries_of_a_span(tokens: int, spans: int) -> None:
-    """A span of 16 targets needs 17 tokens: the last window's last target is the next token."""
-    if spans == 0:
-        with pytest.raises(ValueError, match="the longest has 16"):
-            protocols["windows"]().layout(np.array([tokens]), 4, [4, 16], 1000)
-    else:
-        layout = protocols["windows"]().layout(np.array([tokens]), 4, [4, 16], 1000)
-        assert sum(targets_of(layout.control).values()) == 16 * spans
-
-
-@pytest.mark.parametrize(("tokens", "blocks"), [(16, 0), (17, 1), (18, 1), (19, 2)])
-def test_fixed_target_at_the_boundaries_of_a_block(tokens: int, blocks: int) -> None:
-    if blocks == 0:
-        with pytest.raises(ValueError, match="min_heldout_tokens=17"):
-            protocols["fixed-target"]().layout(np.array([tokens]), 4, [4, 16], 1000)
-    else:
-        assert (
-            len(protocols["fixed-target"]().layout(np.array([tokens]), 4, [4, 16], 1000).control[0].start_W) == blocks
-        )
-
-
-def test_factors_that_do_not_divide_each_other_still_score_the_same_tokens() -> None:
-    layout = protocols["windows"]().layout(np.array([100]), 4, lengths_of([1, 2, 3], 4), 1000)
-    assert sum(targets_of(layout.control).values()) == 4 * 24
-    assert targets_of(layout.rows[8]) == targets_of(layout.rows[12])
-
-
 def test_fractions_that_give_whole_lengths() -> None:
     assert lengths_of([2, 0.5, 1, 1.5], 64) == [32, 64, 96, 128]
     assert lengths_of([0.1], 10) == [1]
@@ -228,24 +189,41 @@ def test_fractions_that_give_whole_lengths() -> None:
 
 @pytest.mark.parametrize(
     ("factors", "message"),
-    [
-        ([0.0], "positive"),
-        ([-2.0], "positive"),
-        ([float("nan")], "positive"),
-        ([1.01], "not a whole length"),
-        ([], "at least one"),
-    ],
+    [([0.0], "positive"), ([-2.0], "positive"), ([math.nan], "positive"), ([1.01], "whole"), ([], "at least one")],
 )
 def test_factors_that_are_refused(factors: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lengths_of(factors, 64)
 
 
-def test_a_budget_that_holds_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="holds no span of 64"):
-        protocols["windows"]().layout(np.array([1000]), 4, [4, 64], 63)
-    with pytest.raises(ValueError, match="holds no block of 2"):
-        protocols["fixed-target"]().layout(np.array([1000]), 4, [4, 64], 1)
+@pytest.mark.parametrize(
+    ("available", "most", "apart", "places"),
+    [
+        (11, 2, 3, [3, 6]),  # 3 places before them, 4 after
+        (11, 3, 5, [0, 5, 10]),  # just enough room
+        (11, 3, 6, [0, 3, 7]),  # not enough: as even as can be
+        (11, 1, 4, [5]),
+        (11, 4, None, [0, 2, 5, 8]),
+    ],
+)
+def test_places_so_far_apart_are_in_the_middle_of_their_document(available, most, apart, places) -> None:
+    documents, found = spread(np.array([0, available]), most, apart)
+    assert documents.tolist() == [1] * most
+    assert found.tolist() == places
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tokens", "most", "message"),
+    [
+        ("windows", 64, 63, "`max_targets=63` holds no span of 64"),
+        ("windows", 64, 1000, "a span of 64 tokens and its next: the longest has 64; .*`min_heldout_tokens=65`"),
+        ("fixed-target", 1000, 1, "`max_targets=1` holds no block of 2"),
+        ("fixed-target", 64, 1000, "a window of 64 tokens and its next: the longest has 64; .*`min_heldout_tokens=65`"),
+    ],
+)
+def test_text_or_a_budget_that_holds_nothing_is_refused(protocol: str, tokens: int, most: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        protocols[protocol]().layout(np.array([tokens]), 4, [4, 64], most)
 
 
 def test_the_hash_tells_targets_corpus_and_split_apart() -> None:
@@ -282,20 +260,15 @@ def slow_losses(run: Run, store: Store, groups: tuple[Windows, ...]) -> dict[Tar
     return losses
 
 
-@pytest.fixture(scope="module", params=["rope", "expe"])
-def tables(request, trained: Path, tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture(scope="module")
+def tables(trained: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run evaluated by the command under every protocol, and the two tables that it wrote."""
-    folder = tmp_path_factory.mktemp("protocols") / request.param
-    shutil.copytree(trained / request.param, folder)
+    folder = shutil.copytree(trained / "expe", tmp_path_factory.mktemp("protocols") / "expe")
     flags = ["--protocol", ",".join(protocols.names()), "--factors", "1,2,4", "--max-targets", str(MOST)]
     with pytest.raises(SystemExit) as ended:
         main(["eval-lengths", str(folder), *flags])
     assert not ended.value.code
-    return (
-        Run.open(folder),
-        pd.read_parquet(folder / "evals.parquet"),
-        pd.read_parquet(folder / "eval_documents.parquet"),
-    )
+    return Run.open(folder), *(pd.read_parquet(folder / f"{name}.parquet") for name in ("evals", "eval_documents"))
 
 
 @pytest.mark.parametrize("protocol", protocols.names())
@@ -335,19 +308,6 @@ def test_the_tables_on_disk_hold_the_losses_of_a_slow_implementation(tables, sto
             for where, own in cells.items():
                 assert found.loc[where, "n_targets"] == len(own)
                 assert found.loc[where, column] == pytest.approx(np.mean(own), abs=1e-5)
-
-
-@pytest.mark.parametrize("protocol", protocols.names())
-def test_every_targets_loss_is_that_of_a_slow_implementation(tables, store: Path, protocol: str) -> None:
-    run, opened = tables[0], Store.open(store)
-    split, model = opened.split("test"), run.load_model(run.checkpoints("last")[0])
-    layout = protocols[protocol]().layout(split.lengths, L, [f * L for f in FACTORS], MOST)
-    for groups in (layout.control, *layout.rows.values()):
-        expected, found = slow_losses(run, opened, groups), {}
-        for group in groups:
-            targets = [(int(d), int(p)) for d, p in group.targets().reshape(-1, 2)]
-            found |= dict(zip(targets, target_losses(model, split, group).ravel(), strict=True))
-        assert found == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("protocol", protocols.names())

@@ -5,7 +5,7 @@ import torch
 
 from extrapolate.encodings.base import encodings
 from extrapolate.extensions import recipe
-from extrapolate.inspection import subject as inspected_module
+from extrapolate.inspection import inspected as inspected_module
 
 L = 16
 

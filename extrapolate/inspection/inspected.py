@@ -23,7 +23,7 @@ SEED = 0  # of the random tokens: a result can be had again
 class Chunk:
     """The attention of one layer in some windows, for some queries.
 
-    rows says which windows, W; q_BHTK and k_BHSK are as they were scored, None where they have several rotations;
+    rows says which windows, W; q_BHTK and k_BHSK are as they were scored, None if they have several rotations;
     weight_BHTS are the probabilities; queries and keys are the indices.
     """
 
@@ -46,7 +46,7 @@ class Inspected:
     """A model under one plan, and windows of N inputs and the next token, int64 [W, N + 1], on the model's device.
 
     seq_len is the training length L, setting what the model made of the plan. The last L/2 inputs of a window are
-    looked at, at every length the same ones. `advance` is told how many inputs were computed.
+    looked at, at every length the same ones. `advance` is called with how many inputs were computed.
     """
 
     model: LanguageModel

@@ -1,4 +1,4 @@
-"""What an evaluation asks of whatever it evaluates: a run with weights, or a model that another library runs."""
+"""What can be evaluated: a run with weights, or a model that another library runs."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,8 +11,11 @@ from extrapolate.runs.config import RunConfig
 from extrapolate.runs.weights import Checkpoint
 
 
-class Subject(Protocol):
-    """A folder that keeps the rows, what is known of the model, and the model itself, by checkpoint."""
+class AnyRun(Protocol):
+    """A folder that keeps the rows, what is known of the model, and the model itself, by checkpoint.
+
+    A `Run` or a `ForeignRun`.
+    """
 
     @property
     def path(self) -> Path:
@@ -48,7 +51,7 @@ class Subject(Protocol):
         """The model with a checkpoint's weights, for evaluation."""
 
     def training_seconds(self) -> float | None:
-        """What training took; None where that is not known."""
+        """What training took; None if that is not known."""
 
     def training_taken(self) -> float | None:
-        """The share of the time of computing that other programs took in training; None where that is not known."""
+        """The share of the time of computing that other programs took in training; None if that is not known."""
