@@ -10,9 +10,11 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
+from extrapolate.folders import listed
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
+from extrapolate.names import TEXT_TABLE
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
@@ -295,6 +297,10 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         results.write_frame(folder / FILE, frame)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = write_reports(evaluated, folder, progress) if report else {}
+    named = {cell.path.name for cell in tasks.cells.values()}
+    tables = (folder / "runs").glob(f"*/{TEXT_TABLE}") if report else ()
+    if gone := sorted(table.parent.name for table in tables if table.parent.name not in named):
+        progress.say(f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 

@@ -58,3 +58,11 @@ def test_the_processes_of_this_machine_track_too(small) -> None:
         main(["sweep", str(file), "--out", "out", "--jobs", "1", "--tracker", "tensorboard"])
     assert not ended.value.code
     assert list(Path("out/runs/rope-s0").glob("events.out.tfevents.*"))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_cell_that_is_not_in_the_study_any_more_is_named(small) -> None:
+    xt.sweep(small(AXES), "out", engine="ray")
+    said = Said()
+    xt.sweep(small('[axes]\nencoding = ["alibi"]\n'), "out", engine="ray", progress=said)
+    assert "left out of the report, for they are no cells of the study any more: rope-s0" in said.messages
