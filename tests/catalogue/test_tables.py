@@ -97,7 +97,7 @@ def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
     paths = [path for path in [*paths, folder / "report/probes.parquet"] if path.exists()]
     paths = [path for path in paths if (path.name == "probes.parquet") <= (one.name == "eval_probes")]
     assert paths
-    wanted = {c.name: "number" if "number" in kind(c) else "other" for c in one.columns}
+    wanted = {c.name: "number" if "number" in kind(c.type) else "other" for c in one.columns}
     for path in paths:
         found = kinds_in(path)
         assert set(found) == set(wanted), path
