@@ -40,31 +40,14 @@ if TYPE_CHECKING:
     from extrapolate.terminal import Terminal as Terminal
 
 _PUBLIC = {
-    "Encoding": "encodings.base",
-    "Extension": "extensions.base",
-    "Terminal": "terminal",
-    "UserError": "errors",
-    "attention": "api.attention",
-    "check": "api.check",
-    "compare": "api.compare",
-    "doctor": "api.doctor",
-    "evaluate": "api.evaluate",
-    "evaluate_probes": "api.evaluate",
-    "evaluate_tasks": "api.evaluate_tasks",
-    "export": "api.export",
-    "foreign": "interop.foreign",
-    "generate": "api.generate",
-    "inspect": "api.inspect",
-    "load": "api.load",
-    "estimate_sweep": "studies.sweep",
-    "merge": "api.merge",
-    "plot_encodings": "api.plot_encodings",
-    "report": "api.report",
-    "status": "studies.status",
-    "sweep": "studies.sweep",
-    "tokenize": "api.tokenize",
-    "train": "api.train",
-}
+    "Encoding": "encodings.base", "Extension": "extensions.base", "Terminal": "terminal", "UserError": "errors",
+    "attention": "api.attention", "check": "api.check", "compare": "api.compare", "doctor": "api.doctor",
+    "estimate_sweep": "studies.sweep", "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
+    "evaluate_tasks": "api.evaluate_tasks", "export": "api.export", "foreign": "interop.foreign",
+    "generate": "api.generate", "inspect": "api.inspect", "load": "api.load", "merge": "api.merge",
+    "plot_encodings": "api.plot_encodings", "report": "api.report", "status": "studies.status",
+    "sweep": "studies.sweep", "tokenize": "api.tokenize", "train": "api.train",
+}  # fmt: skip
 __all__ = ["__version__", *_PUBLIC]
 
 

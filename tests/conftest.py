@@ -36,6 +36,8 @@ from extrapolate.data.store import Store
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from extrapolate.runs.config import TrainedConfig
+
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -258,6 +260,19 @@ def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("extrapolate.machine.children.worker", Here)
     monkeypatch.setattr("extrapolate.benchmark.micro_batch_tokens", lambda *_: 128)
     monkeypatch.setattr("extrapolate.benchmark.BATCH_TOKENS", 128)
+
+
+@pytest.fixture(scope="session")
+def small_bench() -> Callable[..., "TrainedConfig"]:
+    """What `bench` measures, but with two small layers at L = 8."""
+    from extrapolate.benchmark import bench_config
+
+    def call(dropout: float = 0.0) -> "TrainedConfig":
+        made = bench_config("tiny", 8)
+        sizes = {"vocab_size": 64, "width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 16, "ff_width": 48}
+        return made.model_copy(update={"model": made.model.model_copy(update={**sizes, "dropout": dropout})})
+
+    return call
 
 
 @pytest.fixture

@@ -3,36 +3,26 @@
 import pytest
 
 from extrapolate import benchmark
-from extrapolate.benchmark import EncodingSpeed, Speed, Variant, bench_config
+from extrapolate.benchmark import EncodingSpeed, Speed, Variant
 from extrapolate.cli import bench as shown
-from extrapolate.runs.config import TrainedConfig
 
 TINY = ["--seq-len", "8", "--no-compile", "--seconds", "0.1"]
 FLOOR = Variant("floor", "fp32")
 
 
-def small(dropout: float = 0.0) -> TrainedConfig:
-    made = bench_config("tiny", 8)
-    sizes = made.model.model_copy(
-        update={"vocab_size": 64, "width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 16, "ff_width": 48}
-        | {"dropout": dropout}
-    )
-    return made.model_copy(update={"model": sizes})
-
-
-def test_a_group_is_one_mode_and_the_floor() -> None:
-    groups = benchmark.groups(small(), compiled=True)
+def test_a_group_is_one_mode_and_the_floor(small_bench) -> None:
+    groups = benchmark.groups(small_bench(), compiled=True)
     assert len(groups) == 4
     for group in groups:
         assert [variant.who for variant in group] == ["extrapolate", "floor"]
         assert group[1].precision == group[0].precision
-    with_dropout = benchmark.groups(small(0.1), compiled=False)
+    with_dropout = benchmark.groups(small_bench(0.1), compiled=False)
     assert [[v.dropout for v in group if v.who == "extrapolate"] for group in with_dropout] == [[False], [True]] * 2
 
 
 @pytest.mark.usefixtures("quick_measurements")
-def test_variants_take_turns_and_have_as_many_steps() -> None:
-    speeds = benchmark.measure_training(small(), [Variant("extrapolate", "fp32"), FLOOR], 0.01)
+def test_variants_take_turns_and_have_as_many_steps(small_bench) -> None:
+    speeds = benchmark.measure_training(small_bench(), [Variant("extrapolate", "fp32"), FLOOR], 0.01)
     assert len({len(speed.seconds) for speed in speeds.values()}) == 1
     assert all(len(speed.seconds) >= benchmark.LEAST_ROUNDS for speed in speeds.values())
     assert all(speed.taken is None or 0 <= speed.taken <= 1 for speed in speeds.values())

@@ -128,16 +128,31 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
         layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, DIMS)
 
 
+@pytest.fixture
+def run_commands(cli):
+    """Runs the commands of a page, of which there are at least so many, with flags that make each quick."""
+
+    def call(text: str, least: int, **fewer: list[str]) -> dict[str, str]:
+        lines = re.findall(r"^extrapolate (.*)$", text, re.MULTILINE)
+        assert len(lines) >= least
+        shown = {}
+        for line in lines:
+            command, *rest = shlex.split(line)
+            if command == "tokenize":
+                rest[0] += f"{',' if rest[0].count(':') == 2 else ':'}documents=60"
+            # What continues a run has its sizes.
+            more = ["--tokens", "512"] if "--from" in rest else fewer.get(command.replace("-", "_"), [])
+            shown[command] = cli(command, *rest, *more).succeeded().out
+        return shown
+
+    return call
+
+
 @pytest.mark.usefixtures("without_pictures", "causality_unasked")
-def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(cli, tiny, tmp_path) -> None:
+def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(run_commands, tiny, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    fewer = {"train": tiny, "eval-lengths": ["--factors", "1,4", "--max-targets", "256"]}
-    lines = re.findall(r"^extrapolate (.*)$", page("writing-an-encoding.md"), re.MULTILINE)
-    assert len(lines) == 8
-    for line in lines:
-        command, *rest = shlex.split(line)
-        # What continues a run has its sizes.
-        cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer.get(command, []))).succeeded()
+    few = ["--factors", "1,4", "--max-targets", "256"]
+    run_commands(page("writing-an-encoding.md"), 8, train=tiny, eval_lengths=few)
     assert (tmp_path / "report-mine" / "report.md").exists()
 
 
@@ -173,43 +188,24 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
 
 
 @pytest.mark.usefixtures("causality_unasked")
-def test_the_commands_of_the_page_of_probes_run(cli, tiny, tmp_path) -> None:
-    fewer = {"train": [*tiny, "--seq-len", "32"], "eval-lengths": ["--factors", "1,2", "--probe-trials", "2"]}
-    lines = re.findall(r"^extrapolate (.*)$", page("probes.md") + page("results/probes.md"), re.MULTILINE)
-    assert len(lines) >= 3
-    for line in lines:
-        command, *rest = shlex.split(line)
-        # What continues a run has its sizes.
-        cli(command, *rest, *(["--tokens", "512"] if "--from" in rest else fewer[command])).succeeded()
+def test_the_commands_of_the_page_of_probes_run(run_commands, tiny, tmp_path) -> None:
+    few = ["--factors", "1,2", "--probe-trials", "2"]
+    text = page("probes.md") + page("results/probes.md")
+    run_commands(text, 3, train=[*tiny, "--seq-len", "32"], eval_lengths=few)
     assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
 
 
 @pytest.mark.usefixtures("without_pictures", "causality_unasked")
-def test_the_commands_of_the_page_of_inspection_run(cli, tiny, tmp_path) -> None:
-    fewer = {"train": tiny, "inspect": ["--factors", "1,2", "--windows", "2"]}
-    lines = re.findall(r"^extrapolate (.*)$", page("inspection.md"), re.MULTILINE)
-    assert len(lines) >= 5
-    for line in lines:
-        command, *rest = shlex.split(line)
-        cli(command, *rest, *fewer.get(command, [])).succeeded()
+def test_the_commands_of_the_page_of_inspection_run(run_commands, tiny, tmp_path) -> None:
+    run_commands(page("inspection.md"), 5, train=tiny, inspect=["--factors", "1,2", "--windows", "2"])
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
 
 
 @pytest.mark.usefixtures("without_pictures", "causality_unasked")
-def test_the_commands_of_the_page_of_synthetic_text_run(cli, tmp_path) -> None:
-    fewer = {
-        "train": ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"],
-        "eval-lengths": ["--factors", "1,4", "--max-targets", "512"],
-    }
-    lines = re.findall(r"^extrapolate (.*)$", page("synthetic.md"), re.MULTILINE)
-    assert len(lines) >= 10
-    for line in lines:
-        command, *rest = shlex.split(line)
-        if command == "tokenize":
-            rest[0] += f"{',' if rest[0].count(':') == 2 else ':'}documents=60"
-        ended = cli(command, *rest, *fewer.get(command, [])).succeeded()
-        if command == "compare":
-            assert "the optimum" in ended.out
+def test_the_commands_of_the_page_of_synthetic_text_run(run_commands, tmp_path) -> None:
+    few = ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"]
+    shown = run_commands(page("synthetic.md"), 10, train=few, eval_lengths=["--factors", "1,4", "--max-targets", "512"])
+    assert "the optimum" in shown["compare"]
     text = (tmp_path / "report-markov/report.md").read_text()
     assert "| optimum | " in text
     assert "Gain captured (ev=4)" in text

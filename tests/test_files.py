@@ -23,11 +23,6 @@ def content(folder: Path) -> dict[str, str]:
 
 
 class TestAtomicWriting:
-    def test_the_new_content_replaces_the_old(self, tmp_path: Path) -> None:
-        for text in ("old é", "new\n"):
-            files.write_text(tmp_path / "a.txt", text)
-            assert content(tmp_path) == {"a.txt": text}
-
     def test_the_old_content_is_there_until_the_new_is_whole(self, tmp_path: Path) -> None:
         path = tmp_path / "a.txt"
         path.write_text("old")
@@ -39,6 +34,11 @@ class TestAtomicWriting:
 
         files.write_atomically(path, write)
         assert path.read_text() == "new"
+        with pytest.raises(FileNotFoundError):  # a writer that writes nothing
+            files.write_atomically(path, lambda temporary: None)
+        with pytest.raises(TypeError):
+            files.write_json(path, {"a": object()})
+        assert content(tmp_path) == {"a.txt": "new"}
 
     @pytest.mark.parametrize("error", [OSError("no space left"), ValueError("bad"), KeyboardInterrupt()])
     @pytest.mark.parametrize("old", [{}, {"a.txt": "old"}])
@@ -54,12 +54,6 @@ class TestAtomicWriting:
             files.write_atomically(tmp_path / "a.txt", write)
         assert content(tmp_path) == old
 
-    def test_a_writer_that_writes_nothing_changes_nothing(self, tmp_path: Path) -> None:
-        (tmp_path / "a.txt").write_text("old")
-        with pytest.raises(FileNotFoundError):
-            files.write_atomically(tmp_path / "a.txt", lambda temporary: None)
-        assert content(tmp_path) == {"a.txt": "old"}
-
     def test_a_kill_leaves_the_old_content_and_a_name_that_is_cleaned(self, tmp_path: Path) -> None:
         program = (
             "import os, signal, sys; from pathlib import Path; from extrapolate import files\n"
@@ -69,22 +63,18 @@ class TestAtomicWriting:
             "files.write_atomically(Path(sys.argv[1]), write)\n"
         )
         (tmp_path / "a.txt").write_text("old")
+        for name in (".hidden", "b.partial"):
+            (tmp_path / name).touch()
         killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.txt")], check=False)
         assert killed.returncode == -signal.SIGKILL
         assert (tmp_path / "a.txt").read_text() == "old"
-        assert len(content(tmp_path)) == 2
+        assert len(content(tmp_path)) == 4
         files.remove_partials(tmp_path)
-        assert content(tmp_path) == {"a.txt": "old"}
-
-    def test_only_partials_are_removed(self, tmp_path: Path) -> None:
-        for name in (".a.txt.77.partial", "a.txt", ".hidden", "b.partial"):
-            (tmp_path / name).touch()
-        files.remove_partials(tmp_path)
-        assert sorted(content(tmp_path)) == [".hidden", "a.txt", "b.partial"]
+        assert content(tmp_path) == {"a.txt": "old", ".hidden": "", "b.partial": ""}
 
 
 class TestJson:
-    @settings(max_examples=30)  # every write waits for the disk
+    @settings(max_examples=30, deadline=None)  # every write waits for the disk
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -98,22 +88,13 @@ class TestJson:
         assert files.read_json(path) == value
         assert json.loads(path.read_bytes()) == value
 
-    def test_what_json_cannot_say_leaves_the_old_content(self, tmp_path: Path) -> None:
-        files.write_json(tmp_path / "a.json", {"old": 1})
-        with pytest.raises(TypeError):
-            files.write_json(tmp_path / "a.json", {"new": object()})
-        assert files.read_json(tmp_path / "a.json") == {"old": 1}
-        assert len(content(tmp_path)) == 1
-
     @pytest.mark.parametrize("raw", [b"", b"{", b'{"a": 1', b"\xff\xfe", b"{'a': 1}"])
     def test_damage_is_named(self, tmp_path: Path, raw: bytes) -> None:
         (tmp_path / "a.json").write_bytes(raw)
         with pytest.raises(ValueError, match=r"a\.json is damaged: "):
             files.read_json(tmp_path / "a.json")
-
-    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"a\.json: no such file"):
-            files.read_json(tmp_path / "a.json")
+        with pytest.raises(ValueError, match=r"b\.json: no such file"):
+            files.read_json(tmp_path / "b.json")
 
 
 class TestLock:
@@ -132,16 +113,14 @@ class TestLock:
                 pass
 
     def test_it_is_released_at_the_end_also_of_a_failure(self, tmp_path: Path) -> None:
+        with files.locked(tmp_path / "a" / "b"):
+            assert os.listdir(tmp_path / "a" / "b") == [".lock"]
         with pytest.raises(KeyError), files.locked(tmp_path):
             raise KeyError
         with files.locked(tmp_path), pytest.raises(ValueError, match="another process"), files.locked(tmp_path):
             pass
         with files.locked(tmp_path):
             pass
-
-    def test_it_makes_the_folder(self, tmp_path: Path) -> None:
-        with files.locked(tmp_path / "a" / "b"):
-            assert os.listdir(tmp_path / "a" / "b") == [".lock"]
 
     def test_a_lock_that_was_removed_meanwhile_does_not_count(self, tmp_path: Path) -> None:
         """Else two processes could each hold a file of that name."""
@@ -200,10 +179,6 @@ RECORD = {"format": 2, "name": "é", "values": [1, 2.5, None, {"deep": True}]}
 
 
 class TestSealedJson:
-    def test_what_is_written_is_read(self, tmp_path: Path) -> None:
-        files.write_sealed(tmp_path / "a.json", RECORD)
-        assert files.read_sealed(tmp_path / "a.json") == RECORD
-
     @given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
     @settings(max_examples=100, deadline=None)
     def test_a_flipped_bit_is_refused_or_changes_nothing(
@@ -211,6 +186,7 @@ class TestSealedJson:
     ) -> None:
         path = tmp_path_factory.getbasetemp() / "flipped.json"
         files.write_sealed(path, RECORD)
+        assert files.read_sealed(path) == RECORD
         content = bytearray(path.read_bytes())
         content[place % len(content)] ^= 1 << bit
         path.write_bytes(content)
@@ -221,7 +197,7 @@ class TestSealedJson:
         assert found is None or found == RECORD or set(found) - set(RECORD)
 
     def test_brackets_of_any_depth_are_refused(self, tmp_path: Path) -> None:
-        for depth in range(600, 1100):
+        for depth in range(600, 1100, 20):
             (tmp_path / "a.json").write_text('{"format": 2, "sha256": "0", "a": %s}' % ("[" * depth + "]" * depth))
             with pytest.raises(files.UserError, match=r"a\.json is damaged"):
                 files.read_sealed(tmp_path / "a.json")

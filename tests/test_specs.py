@@ -13,7 +13,6 @@ from extrapolate.specs import (
     Spec,
     convert_arguments,
     did_you_mean,
-    parameters,
     parse,
     split_outside_parentheses,
 )
@@ -195,10 +194,6 @@ class TestTypes:
         with pytest.raises(ValueError, match="plain has no argument 'x'; known: none"):
             convert_arguments(Base, {"x": 1}, "plain")
 
-    def test_positional_arguments_are_no_configuration(self) -> None:
-        assert "dims" not in parameters(Everything)
-        assert parameters(Everything)["rate"] == Parameter("rate", float, 0.5)
-
     @given(st.integers(-(2**53), 2**53) | st.floats(-3.4e38, 3.4e38) | st.booleans())
     def test_what_is_printed_is_read_back(self, value: float) -> None:
         # What a run's folder is called can be typed again.
@@ -206,13 +201,6 @@ class TestTypes:
 
 
 class TestRegistry:
-    def test_classes_are_found_by_name(self) -> None:
-        registry: Registry[Base] = Registry("encoding")
-        registry.register("one")(Base)
-        registry.register("all")(Everything)
-        assert registry["all"] is Everything
-        assert registry.names() == ["all", "one"]
-
     def test_an_unknown_name_is_refused_with_a_suggestion(self) -> None:
         registry: Registry[Base] = Registry("encoding")
         registry.register("rope")(Base)

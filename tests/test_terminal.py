@@ -25,14 +25,6 @@ def every_line(monkeypatch):
     monkeypatch.setattr(module, "PLAIN_LAST_S", 0.0)
 
 
-def test_what_is_done_at_once_gets_no_line(capsys, clock):
-    with ProgressBar("tokens") as progress:
-        progress.update("rope", 0, 1000)
-        clock[0] += 0.5
-        progress.update("rope", 1000, 1000)
-    assert capsys.readouterr().err == ""
-
-
 def test_a_stop_from_the_keyboard_carries_what_is_said(clock):
     with pytest.raises(KeyboardInterrupt) as stop, ProgressBar("tokens", stopped="stopped; nothing is lost"):
         raise KeyboardInterrupt
@@ -50,13 +42,21 @@ def test_what_is_told_moves_no_cursor(capsys, clock, every_line):
 
 
 def test_plain_lines_are_rare_and_the_last_is_shown(capsys, clock):
+    """None is of what is done at once; nothing goes to stdout."""
+    with ProgressBar("tokens") as progress:
+        progress.update("rope", 0, 1000)
+        clock[0] += 0.5
+        progress.update("rope", 1000, 1000)
+    assert capsys.readouterr().err == ""
+    clock[0] = 1000.0
     with ProgressBar("tokens") as progress:
         for second in range(11):
             clock[0] = 1000.0 + second
             progress.update("rope", 100 * second, 1000)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[1].rstrip("%") for line in lines] == ["50", "100"]
-    assert all(line.startswith("rope: ") for line in lines)
+    written = capsys.readouterr()
+    assert [line.split()[1].rstrip("%") for line in written.err.splitlines()] == ["50", "100"]
+    assert all(line.startswith("rope: ") for line in written.err.splitlines())
+    assert written.out == ""
 
 
 def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
@@ -75,50 +75,31 @@ def test_a_part_without_a_total_starts_its_own_rate(capsys, clock):
 
 def test_share_and_time_left_are_of_the_whole_and_the_part_is_named(capsys, clock):
     with ProgressBar("tokens") as progress:
-        progress.update("first", 0, 10_000)
+        progress.update("first", 5000, 10_000)  # resumed: what was done before is no part of the rate
         clock[0] += 10
-        progress.update("first", 1000, 10_000, "loss 4.000")
-        progress.update("second", 1000, 10_000)
+        progress.update("first", 6000, 10_000, "loss 4.000")
+        progress.update("second", 6000, 10_000)
         clock[0] += 10
-        progress.update("second", 2000, 10_000)
+        progress.update("second", 7000, 10_000)
     lines = [line for line in capsys.readouterr().err.splitlines() if "%" in line]
-    assert lines == ["first: 10%  loss 4.000  100 tokens/s  90 s left", "second: 20%  100 tokens/s  80 s left"]
+    assert lines == ["first: 60%  loss 4.000  100 tokens/s  40 s left", "second: 70%  100 tokens/s  30 s left"]
 
 
-def test_a_slow_start_is_not_taken_for_the_rate(capsys, clock):
-    """Processes that take seconds to start, and then do thousands in a second."""
-    with ProgressBar("MB") as progress:
-        progress.update("text", 0, 30_000)
-        for second, done in ((4, 10), (5, 15_000), (6, 30_000)):
-            clock[0] = 1000.0 + second
-            progress.update("text", done, 30_000)
-    assert "this takes about" not in capsys.readouterr().err
-
-
-def test_what_goes_very_slowly_says_how_long_it_takes(capsys, clock):
-    with ProgressBar("MB") as progress:
-        for second in range(32):
-            clock[0] = 1000.0 + second
-            progress.update("text", second, 30_000)
-    assert "this takes about 8 h 20 min" in capsys.readouterr().err
-
-
-def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock):
+@pytest.mark.parametrize(
+    ("total", "updates", "said"),
+    [
+        (5000, [(second, 10 * second) for second in range(30)], ["this takes about 8 min"]),
+        (30_000, [(second, second) for second in range(32)], ["this takes about 8 h 20 min"]),  # very slowly
+        # Processes that take seconds to start, and then do thousands in a second.
+        (30_000, [(0, 0), (4, 10), (5, 15_000), (6, 30_000)], []),
+    ],
+)
+def test_how_long_the_whole_takes_is_said_once_as_soon_as_a_rate_is_known(capsys, clock, total, updates, said):
     with ProgressBar("tokens") as progress:
-        for second in range(30):
+        for second, done in updates:
             clock[0] = 1000.0 + second
-            progress.update("rope", 10 * second, 5000)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "this takes about 8 min"
-    assert sum("about" in line for line in lines) == 1
-
-
-def test_what_was_done_before_is_no_part_of_the_rate(capsys, clock):
-    with ProgressBar("tokens") as progress:
-        progress.update("rope", 9000, 10_000)  # resumed
-        clock[0] += 10
-        progress.update("rope", 9100, 10_000)
-    assert "91%  10 tokens/s  90 s left" in capsys.readouterr().err
+            progress.update("rope", done, total)
+    assert [line for line in capsys.readouterr().err.splitlines() if "about" in line] == said
 
 
 @pytest.mark.parametrize(
@@ -127,12 +108,3 @@ def test_what_was_done_before_is_no_part_of_the_rate(capsys, clock):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
-
-
-def test_nothing_goes_to_stdout(capsys, clock):
-    with ProgressBar("tokens") as progress:
-        progress.update("rope", 1, 1)
-    say("done")
-    written = capsys.readouterr()
-    assert written.out == ""
-    assert written.err.splitlines()[-1] == "done"

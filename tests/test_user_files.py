@@ -38,11 +38,6 @@ class TestUserFiles:
         path.write_text(USER_FILE)
         return path
 
-    def test_a_class_is_loaded(self, mine: Path, base: type) -> None:
-        cls = load_user_class(mine, "Mine", base)
-        assert issubclass(cls, base)
-        assert parameters(cls)["size"].convert("7", "mine") == 7
-
     def test_a_class_that_is_registered_is_known_by_its_file(self, mine: Path, tmp_path: Path, base: type) -> None:
         mine.write_text(USER_FILE.replace("class Mine", '@register("rope")\nclass Mine'))
         copy = tmp_path / "encoding.py"  # as a run keeps it
@@ -64,17 +59,11 @@ class TestUserFiles:
         with pytest.raises(ValueError, match=rf"mine\.py has no Encoding called '{name}'; {expected}"):
             load_user_class(mine, name, base)
 
-    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path, base: type) -> None:
-        with pytest.raises(ValueError, match=r"absent\.py: no such file"):
-            load_user_class(tmp_path / "absent.py", "Mine", base)
-
     @pytest.mark.parametrize(
         ("content", "what"),
         [
-            ("1 / 0", "ZeroDivisionError"),
             ("class", "SyntaxError"),
             ("import nowhere", "nowhere"),
-            ("import sys; sys.exit()", "SystemExit: .*__main__"),
             ("raise SystemExit(0)", "SystemExit: 0.*__main__"),
             ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ],

@@ -10,7 +10,7 @@ from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop import trackers
 from extrapolate.interop.imported import PREFIX, place_of
-from extrapolate.interop.trackers import UNTRACKED, Report, Tracking
+from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.distributed import joined, world_size
 from extrapolate.progress import QUIET, Progress
 from extrapolate.runs.config import TrainedConfig
@@ -87,10 +87,15 @@ def train_with(
             trackers.tracked(folder, tracking, progress.say) as track,
         ):
             shown = Shown(resolved, folder.name, display.update)
+
+            def report(row: dict[str, Any]) -> None:
+                shown.report(row)
+                track(row)
+
             run = loop.train(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, report=both(shown.report, track), progress=shown.advance,
+                save_every=save_every, keep_every=keep_every, report=report, progress=shown.advance,
                 ranks=ranks, fsdp=fsdp, timed=timed,
             )  # fmt: skip
         if not shown.last:
@@ -110,16 +115,6 @@ def path_of(parameter: str, given: str | Path | None) -> Path | None:
 def opened_store(data: str | Path | Store | None) -> Store | None:
     """The store that `data` is, or names; None for none. Raises UserError if it is something else."""
     return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
-
-
-def both(first: Report, second: Report) -> Report:
-    """Tells each row of metrics to one and to the other."""
-
-    def report(row: dict[str, Any]) -> None:
-        first(row)
-        second(row)
-
-    return report
 
 
 class Shown:

@@ -10,7 +10,7 @@ from extrapolate.api.compare import compare as call
 from extrapolate.api.compare import comparisons_of
 from extrapolate.api.rows import PANEL
 from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, CommandLine
 
 if TYPE_CHECKING:
     from extrapolate.statistics.comparison import Comparison
@@ -27,7 +27,6 @@ def compare(
     A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or
     equivalent, or the comparison is undecided.
     """
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.results.verdicts import explained
     from extrapolate.statistics import comparison

@@ -1,6 +1,6 @@
 """extrapolate doctor"""
 
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, in_flags
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -10,7 +10,6 @@ def doctor(as_json: AsJson = False) -> None:
     Where something is missing, it ends with exit code 0 nevertheless.
     """
     from extrapolate.api.doctor import doctor as examined
-    from extrapolate.cli.flags import in_flags
     from extrapolate.cli.render import Column, Kind, print_columns, print_json
 
     found = examined()

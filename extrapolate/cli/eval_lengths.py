@@ -8,7 +8,7 @@ import typer
 
 from extrapolate.api.evaluate import evaluate_all
 from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, CommandLine
 
 if TYPE_CHECKING:
     from extrapolate.api.evaluating import Evaluated
@@ -30,7 +30,6 @@ def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     my_model.py:load is a function of your file that returns a model of another library: see docs/checkpoints.md.
     """
     from extrapolate.api.in_turn import RunsFailed
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.terminal import say
 
     try:

@@ -8,7 +8,7 @@ import typer
 from extrapolate.api.evaluate_tasks import evaluate_tasks
 from extrapolate.cli.command_of import command_of, listed
 from extrapolate.cli.eval_lengths import RunPaths
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, CommandLine
 
 
 @command_of(evaluate_tasks, panels=("What to ask", "Runs", "Machine"))
@@ -26,7 +26,6 @@ def eval_tasks(
     them.
     """
     os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it once, when lm-eval, whose bars disturb ours, imports it
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table
     from extrapolate.reports import tasks as tables
 

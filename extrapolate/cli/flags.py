@@ -5,7 +5,6 @@ A command's function has the names of the Python call for its parameters, so its
 
 import ast
 import re
-from enum import StrEnum
 from functools import cache
 from typing import Annotated
 
@@ -16,20 +15,7 @@ from extrapolate.terminal import Terminal
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/results.md has their keys")]
 
 
-class Device(StrEnum):
-    AUTO, CPU, CUDA = "auto", "cpu", "cuda"
-
-
-class Tracker(StrEnum):
-    TRACKIO, WANDB, TENSORBOARD = "trackio", "wandb", "tensorboard"
-
-
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
-
-
-def from_environment(ctx: typer.Context, parameter: str) -> bool:
-    """Whether an option has its value from a variable of the environment, and not from the command line."""
-    return getattr(ctx.get_parameter_source(parameter), "name", "") == "ENVIRONMENT"
 
 
 @cache

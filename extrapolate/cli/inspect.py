@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from extrapolate.api.inspect import inspect as call
 from extrapolate.cli.command_of import command_of
 from extrapolate.cli.eval_lengths import RunPaths
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, CommandLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
     from extrapolate.api.in_turn import RunsFailed
-    from extrapolate.cli.flags import CommandLine
 
     try:
         found = call(runs, **given, progress=CommandLine())

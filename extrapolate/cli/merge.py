@@ -8,6 +8,7 @@ import typer
 from extrapolate.api.merge import merge as call
 from extrapolate.api.rows import PANEL
 from extrapolate.cli.command_of import command_of
+from extrapolate.cli.flags import CommandLine
 
 
 @command_of(call, panels=(PANEL,))
@@ -20,7 +21,6 @@ def merge(
 
     Report and compare read it. Rows that cannot be compared are refused.
     """
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_table
     from extrapolate.terminal import say
 

@@ -9,7 +9,7 @@ import typer
 from extrapolate.api.report import report as call
 from extrapolate.api.rows import PANEL
 from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, CommandLine
 from extrapolate.errors import UserError
 
 
@@ -31,7 +31,6 @@ def report(
     """
     if as_json and format == "md":
         raise UserError("give one of --format and --json")
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
     from extrapolate.terminal import say

@@ -1,23 +1,18 @@
 """extrapolate sweep and extrapolate status"""
 
 from dataclasses import asdict
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from extrapolate.cli.flags import AsJson, Tracker
+from extrapolate.cli.flags import AsJson, CommandLine
 from extrapolate.errors import UserError
 
 _STUDY, _MACHINE, _CLUSTER = (
     partial(typer.Option, rich_help_panel=title) for title in ("The study", "This machine", "With --engine ray")
 )
-
-
-class Engine(StrEnum):
-    LOCAL, RAY = "local", "ray"
 
 
 def sweep(
@@ -32,11 +27,10 @@ def sweep(
             help="trainings and evaluations at once  [default: the faster of 1 and one a core]",
         ),
     ] = None,
-    engine: Annotated[Engine, _MACHINE(help="local: this machine; ray: the machines of a cluster")] = Engine.LOCAL,
-    address: Annotated[
-        str | None,
-        _CLUSTER(help="the cluster's; auto: this machine's  [default: a new one]"),
-    ] = None,
+    engine: Annotated[
+        Literal["local", "ray"], _MACHINE(help="local: this machine; ray: the machines of a cluster")
+    ] = "local",
+    address: Annotated[str | None, _CLUSTER(help="the cluster's; auto: this machine's  [default: a new one]")] = None,
     cpus: Annotated[float, _CLUSTER(min=0, help="CPUs for each cell")] = 1,
     gpus: Annotated[float, _CLUSTER(min=0, help="GPUs for each cell, such as 0.25")] = 0,
     array: Annotated[
@@ -46,7 +40,7 @@ def sweep(
         bool, _STUDY("--dry-run", help="write nothing: show the cells, and the time and memory they would take")
     ] = False,
     tracker: Annotated[
-        Tracker | None,
+        Literal["trackio", "wandb", "tensorboard"] | None,
         _STUDY(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the runs' logs  [default: none]"),
     ] = None,
     trust_code: Annotated[
@@ -59,7 +53,6 @@ def sweep(
     A report on all cells is written at the end. What is finished is never done again: run the same command after a
     stop, a kill or a failure.
     """
-    from extrapolate.cli.flags import CommandLine
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
     from extrapolate.studies import sweep as sweeping
@@ -84,9 +77,8 @@ def sweep(
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
     found = sweeping.sweep(
-        study, out, scale=scale, jobs=jobs, engine=engine.value, address=address, cpus=cpus, gpus=gpus,
-        array=None if array is None else _share(array),
-        tracker=None if tracker is None else tracker.value, trust_code=trust_code, progress=CommandLine(),
+        study, out, scale=scale, jobs=jobs, engine=engine, address=address, cpus=cpus, gpus=gpus,
+        array=None if array is None else _share(array), tracker=tracker, trust_code=trust_code, progress=CommandLine(),
     )  # fmt: skip
     if as_json:
         print_json(map(asdict, status_of(found.folder)))
@@ -111,6 +103,8 @@ def status(
 
     Which cells are done, running, failed and left.
     """
+    import pandas as pd
+
     from extrapolate.cli.render import print_json, print_table
     from extrapolate.studies.status import status as found
     from extrapolate.studies.status import status_of
@@ -122,11 +116,11 @@ def status(
     counts = rows["status"].value_counts(sort=False)
     shown = rows.assign(
         tokens=[
-            f"{done:,}" if of != of or of is None else f"{done:,} of {of:,.0f}"
+            f"{done:,}" if pd.isna(of) else f"{done:,} of {of:,.0f}"
             for done, of in zip(rows["tokens"], rows.pop("of"), strict=True)
         ],
-        loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["loss"]],
-        val_loss=["" if loss != loss or loss is None else f"{loss:.3f}" for loss in rows["val_loss"]],
+        loss=["" if pd.isna(loss) else f"{loss:.3f}" for loss in rows["loss"]],
+        val_loss=["" if pd.isna(loss) else f"{loss:.3f}" for loss in rows["val_loss"]],
         reason=rows["reason"].fillna(""),
     )
     if not rows["reason"].notna().any():

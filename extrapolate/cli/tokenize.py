@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from extrapolate.cli import registered
+from extrapolate.cli.flags import CommandLine
 
 
 def tokenize(
@@ -36,18 +37,9 @@ def tokenize(
     Some documents are held out for validation and testing. Where it is stopped or killed, the same command goes on.
     """
     from extrapolate.api.tokenize import tokenize as tokenized
-    from extrapolate.cli.flags import CommandLine
 
     tokenized(
-        source,
-        out,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer,
-        min_doc_tokens=min_doc_tokens,
-        max_tokens=max_tokens,
-        min_heldout_tokens=min_heldout_tokens,
-        text_field=text_field,
-        dedup=dedup,
-        workers=workers,
+        source, out, vocab_size=vocab_size, tokenizer=tokenizer, min_doc_tokens=min_doc_tokens, max_tokens=max_tokens,
+        min_heldout_tokens=min_heldout_tokens, text_field=text_field, dedup=dedup, workers=workers,
         progress=CommandLine(),
-    )
+    )  # fmt: skip

@@ -8,19 +8,18 @@ import typer
 
 from extrapolate.api.train import train as call
 from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import from_environment
+from extrapolate.cli.flags import CommandLine
 from extrapolate.folders import RUN_FILE
+from extrapolate.terminal import say
 
 
 @command_of(call, panels=("Model", "Data", "Training", "The run", "Machine", "From settings or a run"))
 def train(ctx: typer.Context, **given: Any) -> None:
     """Train one model. Flags win over --config, which wins over --preset."""
-    from extrapolate.cli.flags import CommandLine
-    from extrapolate.terminal import say
-
-    for name in ("data", "device"):
-        if from_environment(ctx, name) and _told_otherwise(given):
-            del given[name]
+    if _told_otherwise(given):
+        for name in ("data", "device"):
+            if getattr(ctx.get_parameter_source(name), "name", "") == "ENVIRONMENT":
+                del given[name]
     run = call(**given, progress=CommandLine())
     say(f"evaluate it with: extrapolate eval-lengths {quote(str(run.path))}")
 

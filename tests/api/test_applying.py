@@ -81,17 +81,6 @@ def test_the_command_says_it_on_stderr_and_succeeds(cli: Callable[..., Any], ckp
     }  # fmt: skip
 
 
-def test_what_clashes_with_a_runs_own_is_left_out_for_it(cli: Callable[..., Any], ckpt: Path) -> None:
-    flags = ["--seq-len", 32, "--extend", "pi:factor=2", "--tokens", 512, "--no-compile", "--out", "ckpt/tuned"]
-    cli("train", "--from", "ckpt/rope", *flags).succeeded()
-    runs = ["ckpt/rope", "ckpt/tuned"]
-    ended = cli("eval-lengths", *runs, "--extend", "pi", "--extend", "without-own", *FLAGS, "--json").succeeded()
-    assert "pi is left out for ckpt/tuned: 'pi:factor=2 + pi' cannot be joined: PI is there twice" in ended.err
-    assert asked(pd.DataFrame(json_rows(ended.out))) == {
-        "rope": {"as-trained", "pi"}, "tuned": {"as-trained", "without-own"}
-    }  # fmt: skip
-
-
 def test_a_file_of_ones_own_is_kept_with_the_runs_that_it_is_applied_to(ckpt: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "my_extension.py", tmp_path / "mine.py")
     with pytest.warns(UserWarning, match="RootScale is left out for .*none: mine.py:RootScale means nothing for NoPE"):

@@ -1,6 +1,6 @@
 """xt.attention: the weights that the softmax gives, layer by layer. test_export.py compares them with transformers'."""
 
-from collections.abc import Callable
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -60,27 +60,24 @@ def test_an_extension_is_set_for_the_length(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("name", "text", "named", "message"),
     [
-        (lambda ckpt: xt.attention(ckpt / "rope", ""), "`text` has no tokens"),
-        (lambda ckpt: xt.attention(ckpt / "rope", "\ud800"), "`text` has half a character"),
-        (
-            lambda ckpt: xt.attention(ckpt / "rope", [5, 400]),
-            "there is no token 400; the model has those from 0 to 399",
-        ),
-        (lambda ckpt: xt.attention(ckpt / "rope", [-1]), "there is no token -1"),
-        (lambda ckpt: xt.attention(ckpt / "rope", ["a"]), "`text`: 'a' is not a whole number"),
-        (lambda ckpt: xt.attention(ckpt / "rope", TEXT, length=5), "`length=5` is less than the 12 tokens"),
-        (lambda ckpt: xt.attention(ckpt / "rope", TEXT, extend="expe-scale"), "expe-scale means nothing for RoPE"),
-        (lambda ckpt: xt.attention(ckpt / "rope", TEXT, extend="all"), "stands for several extensions: name one"),
-        (lambda ckpt: xt.attention(ckpt / "rope", TEXT, extend="temperature", length=64), "leaves a constant out"),
-        (lambda ckpt: xt.attention(ckpt / "learned", [5] * 17), "not defined at 17 tokens"),
-        (lambda ckpt: xt.attention(ckpt / "gone", TEXT), "gone"),
+        ("rope", "", {}, "`text` has no tokens"),
+        ("rope", "\ud800", {}, "`text` has half a character"),
+        ("rope", [5, 400], {}, "there is no token 400; the model has those from 0 to 399"),
+        ("rope", [-1], {}, "there is no token -1"),
+        ("rope", ["a"], {}, "`text`: 'a' is not a whole number"),
+        ("rope", TEXT, {"length": 5}, "`length=5` is less than the 12 tokens"),
+        ("rope", TEXT, {"extend": "expe-scale"}, "expe-scale means nothing for RoPE"),
+        ("rope", TEXT, {"extend": "all"}, "stands for several extensions: name one"),
+        ("rope", TEXT, {"extend": "temperature", "length": 64}, "leaves a constant out"),
+        ("learned", [5] * 17, {}, "not defined at 17 tokens"),
+        ("gone", TEXT, {}, "gone"),
     ],
 )
-def test_what_has_no_attention_is_refused(trained: Path, call: Callable[[Path], Any], message: str) -> None:
+def test_what_has_no_attention_is_refused(trained: Path, name: str, text: Any, named: Any, message: str) -> None:
     with pytest.raises(xt.UserError, match=message):
-        call(trained)
+        xt.attention(trained / name, text, **named)
 
 
 def test_maps_that_memory_cannot_hold_are_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +89,6 @@ def test_maps_that_memory_cannot_hold_are_refused(trained: Path, monkeypatch: py
         xt.attention(trained / "rope", [5] * 101)
 
 
-def test_that_of_another_librarys_model_cannot_be_seen(
-    trained: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    other = xt.foreign(xt.load(trained / "rope").model, "Other", seq_len=16, tokenizer=store)
-    with pytest.raises(xt.UserError, match="another library runs the model"):
-        xt.attention(other, TEXT)
+def test_that_of_another_librarys_model_cannot_be_seen(trained: Path, store: Path, tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path), pytest.raises(xt.UserError, match="another library runs the model"):
+        xt.attention(xt.foreign(xt.load(trained / "rope").model, "Other", seq_len=16, tokenizer=store), TEXT)

@@ -1,6 +1,5 @@
 """xt.generate: the text that follows, as the whole model would give it token by token."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +92,20 @@ def test_a_model_of_another_library_continues_a_text_too(
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("name", "prompt", "named", "message"),
     [
-        (lambda ckpt: xt.generate(ckpt / "learned", PROMPT, max_new_tokens=5), "not defined at 17 tokens"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, max_new_tokens=0), "`max_new_tokens` must be between 1 and"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, max_new_tokens=10**9), "`max_new_tokens` must be between"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, temperature=-1.0), "`temperature` must be 0 or more"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, temperature=float("nan")), "`temperature` must be 0 or more"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, temperature=1.0, top_k=0), "`top_k` must be at least 1"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, seed=2**64), "`seed` must be between 0 and"),
-        (lambda ckpt: xt.generate(ckpt / "rope", PROMPT, extend="expe-scale"), "expe-scale means nothing for RoPE"),
-        (lambda ckpt: xt.generate(ckpt / "rope", ""), "`prompt` has no tokens"),
-        (lambda ckpt: xt.generate(ckpt / "rope", 5.5), "`prompt`: 5.5 is not a whole number"),
+        ("learned", PROMPT, {"max_new_tokens": 5}, "not defined at 17 tokens"),
+        ("rope", PROMPT, {"max_new_tokens": 0}, "`max_new_tokens` must be between 1 and"),
+        ("rope", PROMPT, {"max_new_tokens": 10**9}, "`max_new_tokens` must be between"),
+        ("rope", PROMPT, {"temperature": -1.0}, "`temperature` must be 0 or more"),
+        ("rope", PROMPT, {"temperature": float("nan")}, "`temperature` must be 0 or more"),
+        ("rope", PROMPT, {"temperature": 1.0, "top_k": 0}, "`top_k` must be at least 1"),
+        ("rope", PROMPT, {"seed": 2**64}, "`seed` must be between 0 and"),
+        ("rope", PROMPT, {"extend": "expe-scale"}, "expe-scale means nothing for RoPE"),
+        ("rope", "", {}, "`prompt` has no tokens"),
+        ("rope", 5.5, {}, "`prompt`: 5.5 is not a whole number"),
     ],
 )
-def test_what_cannot_be_continued_is_refused(trained: Path, call: Callable[[Path], Any], message: str) -> None:
+def test_what_cannot_be_continued_is_refused(trained: Path, name: str, prompt: Any, named: Any, message: str) -> None:
     with pytest.raises(xt.UserError, match=message):
-        call(trained)
+        xt.generate(trained / name, prompt, **named)

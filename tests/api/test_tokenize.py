@@ -115,17 +115,21 @@ def test_text_that_was_not_touched_is_not_read_again(texts: Path, monkeypatch: p
         tokenized()
 
 
-@pytest.mark.parametrize("changed", ["text", "another file", "a file less", "another name"])
-def test_a_store_of_other_text_is_refused(texts: Path, changed: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda texts: (texts / "3.txt").write_text((texts / "3.txt").read_text().replace("a", "b", 1)),
+        lambda texts: (texts / "new.txt").write_text("new text"),
+        lambda texts: (texts / "3.txt").rename(texts / "33.txt"),  # its documents have other ids
+        lambda texts: (texts / "3.txt").unlink(),
+    ],
+    ids=["text", "another file", "another name", "a file less"],
+)
+def test_a_store_of_other_text_is_refused(texts: Path, change: Callable[[Path], object]) -> None:
     store, _ = tokenized()
-    if changed == "text":
-        (texts / "3.txt").write_text((texts / "3.txt").read_text().replace("a", "b", 1))
-    elif changed == "another file":
-        (texts / "new.txt").write_text("new text")
-    elif changed == "another name":  # its documents have other ids
-        (texts / "3.txt").rename(texts / "33.txt")
-    else:
-        (texts / "3.txt").unlink()
+    with pytest.raises(xt.UserError, match="another token store"):
+        tokenized(vocab_size=271)
+    change(texts)
     with pytest.raises(xt.UserError, match=r"same settings, but texts holds other text .*choose another `out`"):
         tokenized()
     assert Store.open(store.path).corpus_hash == store.corpus_hash

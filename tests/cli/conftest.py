@@ -1,6 +1,12 @@
-"""What the tests of bad input and of damage share."""
+"""What the tests of several commands share."""
+
+import contextlib
+import shutil
 
 import pytest
+
+from extrapolate.cli import main
+from extrapolate.training import loop
 
 BAD_INPUT, FAILED = 2, 1
 
@@ -21,24 +27,52 @@ def refused(cli, contents, leftovers, tmp_path):
     return call
 
 
-@pytest.fixture
-def state_of_half(cli, tiny, tmp_path, monkeypatch):
-    """A run that stopped on its way: it has a saved state and no weights."""
-    from extrapolate.training import loop
+def _quietly(*arguments, code=0):
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    assert (ended.value.code or 0) == code, arguments
 
+
+@pytest.fixture(scope="session")
+def quietly():
+    """Runs a command that ends with this code, 0 if none is named. For fixtures that several tests share."""
+    return _quietly
+
+
+@contextlib.contextmanager
+def dying_after(steps):
+    """Trainings inside the `with` fail after this step."""
     tell_row = loop.Training._tell_row
 
     def stop(self, values):
         tell_row(self, values)
-        if self.step == 5:
+        if self.step == steps:
             raise RuntimeError("the power is gone")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(loop.Training, "_tell_row", stop)
-        message = cli("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", "half").error(FAILED)
-    assert "the power is gone" in message
-    assert (tmp_path / "half/state.safetensors").is_file()
-    return tmp_path / "half"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.Training, "_tell_row", stop)
+        yield
+
+
+@pytest.fixture(scope="session")
+def dies_after():
+    """dying_after."""
+    return dying_after
+
+
+@pytest.fixture(scope="session")
+def _half(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("half") / "half"
+    with dying_after(5):
+        _quietly("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", folder, code=FAILED)
+    assert (folder / "state.safetensors").is_file()
+    return folder
+
+
+@pytest.fixture
+def state_of_half(_half, tmp_path):
+    """`half` in the test's own folder: a run that failed on its way, with a saved state and no weights."""
+    return shutil.copytree(_half, tmp_path / "half")
 
 
 @pytest.fixture(autouse=True)

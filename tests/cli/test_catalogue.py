@@ -21,55 +21,49 @@ def test_a_list_has_everything(cli, command, registry, monkeypatch):
         for argument in parameters(registry[name]):
             assert f"{argument}=" in out
     assert "…" not in out
+    if command == "encodings":
+        lines = [line.split()[:2] for line in out.splitlines()]
+        order = [
+            FAMILIES.index(line[0])
+            for line in lines
+            if line[:1] and line[0] in FAMILIES and line[-1] in registry.names()
+        ]
+        assert len(order) == len(registry.names())
+        assert order == sorted(order)
 
 
-def test_encodings_are_listed_by_family(cli, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    lines = [line.split() for line in cli("encodings").succeeded().out.splitlines()]
-    listed = [(line[0], line[1]) for line in lines if line and line[0] in FAMILIES and line[1] in encodings.names()]
-    assert len(listed) == len(encodings.names())
-    order = [FAMILIES.index(family) for family, _ in listed]
-    assert order == sorted(order)
+@pytest.mark.parametrize(
+    ("command", "name", "words", "applies", "some"),
+    [
+        (
+            "encodings",
+            "t5",
+            "max_distance a whole number auto",
+            "Extensions that apply: ",
+            ("dual-chunk", "lm-infinite"),
+        ),
+        ("extensions", "yarn", "ramp pairs or turns pairs", "Applies to: ", ("fope", "p-rope")),
+    ],
+)
+def test_one_is_shown_whole(cli, command, name, words, applies, some):
+    shown = " ".join(cli(command, name).succeeded().out.split())
+    described = {"encodings": encodings, "extensions": extensions}[command][name]
+    assert " ".join((inspect.getdoc(described) or "").split()) in shown
+    assert words in shown
+    applying = shown.partition(applies)[2].split(", ")
+    assert [one for one in applying if one in (*some, "yarn", "alibi")] == list(some)
 
 
-def test_one_encoding_is_shown_whole(cli):
-    out = cli("encodings", "t5").succeeded().out
-    words = " ".join(out.split())
-    assert " ".join((inspect.getdoc(encodings["t5"]) or "").split()) in words
-    assert "max_distance a whole number auto" in words
-    applying = words.partition("Extensions that apply: ")[2].split(", ")
-    assert [name for name in applying if name in ("dual-chunk", "lm-infinite", "yarn")] == ["dual-chunk", "lm-infinite"]
-
-
-def test_one_extension_is_shown_whole(cli):
-    out = cli("extensions", "yarn").succeeded().out
-    words = " ".join(out.split())
-    assert " ".join((inspect.getdoc(extensions["yarn"]) or "").split()) in words
-    assert "ramp pairs or turns pairs" in words
-    applying = words.partition("Applies to: ")[2].split(", ")
-    assert [name for name in applying if name in ("alibi", "fope", "p-rope")] == ["fope", "p-rope"]
-
-
-def test_an_unknown_encoding_is_refused_with_the_nearest(cli):
-    assert "did you mean 'rope'" in cli("encodings", "rop").error()
-    assert "did you mean 'yarn'" in cli("extensions", "yran").error()
-
-
-def test_a_users_own_file_is_shown(cli, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from extrapolate.encodings.base import Encoding\n"
-        "class Mine(Encoding):\n    '''Does nothing. Source: here.'''\n    display = 'Mine'\n    source = 'here'\n"
-    )
+def test_a_users_own_file_is_shown_and_what_is_unknown_refused(cli, tmp_path):
+    code = "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    '''Does nothing.'''\n"
+    (tmp_path / "bare.py").write_text(code)
+    (tmp_path / "mine.py").write_text(code + "    display = 'Mine'\n    source = 'here'\n")
     assert "Does nothing." in cli("encodings", "mine.py:Mine").succeeded().out
-
-
-def test_arguments_are_not_taken_for_a_file(cli):
-    assert "unknown encoding 'rope:theta=5'" in cli("encodings", "rope:theta=5").error()
-
-
-def test_a_file_without_its_class_and_a_class_without_its_name_are_refused(cli, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    '''Nothing.'''\n"
-    )
-    assert "mine.py:MyEncoding" in cli("encodings", "mine.py").error()
-    assert 'display = "Mine"' in cli("encodings", "mine.py:Mine").error()
+    for words, *arguments in (
+        ("did you mean 'rope'", "encodings", "rop"),
+        ("did you mean 'yarn'", "extensions", "yran"),
+        ("unknown encoding 'rope:theta=5'", "encodings", "rope:theta=5"),
+        ("mine.py:MyEncoding", "encodings", "mine.py"),
+        ('display = "Mine"', "encodings", "bare.py:Mine"),
+    ):
+        assert words in cli(*arguments).error()

@@ -1,11 +1,7 @@
-"""extrapolate check, and xt.check"""
+"""extrapolate check"""
 
 import re
 from pathlib import Path
-
-import pytest
-
-import extrapolate as xt
 
 LEAK = """
 from extrapolate.encodings.base import Encoding
@@ -36,11 +32,3 @@ def test_what_cannot_be_checked_is_said(cli) -> None:
     assert "has no argument 'thetta'" in cli("check", "rope:thetta=5").error()
     for seq_len in (3, 10**8):  # at the second, windows of 16 L would take all memory
         assert "--seq-len must be between 4 and 4096" in cli("check", "rope", "--seq-len", seq_len).error()
-
-
-def test_the_call_returns_a_row_a_part() -> None:
-    table = xt.check("none", seq_len=16)
-    assert list(table.columns) == ["part", "wrong", "seconds"]
-    assert not table["wrong"].any()
-    with pytest.raises(xt.UserError, match="unknown encoding"):
-        xt.check("nothing")

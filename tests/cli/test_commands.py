@@ -66,24 +66,15 @@ class TestTokenize:
         assert (tmp_path / "data/new/tokenizer.json").is_file()
         assert not leftovers(tmp_path)
 
-    def test_the_same_again_changes_nothing_and_says_so(self, cli, corpus, store, contents):
+    def test_a_run_with_the_same_tokenizer_has_the_same_corpus(self, cli, corpus, store, contents, tmp_path):
         before = contents(store)
-        ended = cli("tokenize", corpus, "--out", store, "--vocab-size", 400, "--min-heldout-tokens", 300)
-        assert "nothing to do" in ended.succeeded().err
-        assert contents(store) == before
-
-    def test_other_settings_do_not_replace_a_store(self, cli, corpus, store, contents):
-        before = contents(store)
-        message = cli("tokenize", corpus, "--out", store, "--vocab-size", 300, "--min-heldout-tokens", 300).error()
-        assert "vocab_size: 400 there, 300 now" in message
-        assert contents(store) == before
-
-    def test_a_run_with_the_same_tokenizer_has_the_same_corpus(self, cli, corpus, store, tmp_path):
         flags = ["--tokenizer", store / "tokenizer.json", "--min-heldout-tokens", 300]
         cli("tokenize", corpus, "--out", "again", *flags).succeeded()
         theirs = json.loads((store / "manifest.json").read_text())
         ours = json.loads((tmp_path / "again/manifest.json").read_text())
         assert ours["corpus_hash"] == theirs["corpus_hash"]
+        assert f"tokenizer: None there, {store}" in cli("tokenize", corpus, "--out", store, *flags).error()
+        assert contents(store) == before
 
 
 class TestTrain:
@@ -100,13 +91,9 @@ class TestTrain:
             assert row["tokens"] == 512 * row["step"]
         assert len(pq.read_table(run / "metrics.parquet")) == len(rows)
 
-    def test_the_default_folder_says_what_was_trained(self, cli, tiny, tmp_path):
-        said = cli("train", "--pe", "rope:theta=500", *tiny, "--seed", 3).succeeded().err
-        assert (tmp_path / "ckpt/rope-theta=500.0-L16-s3/model.safetensors").is_file()
-        assert "extrapolate eval-lengths ckpt/rope-theta=500.0-L16-s3" in said
-
-    def test_the_same_command_makes_the_same_weights_and_another_seed_others(self, cli, tiny, trained, tmp_path):
-        cli("train", "--pe", "rope", *tiny, "--out", "same").succeeded()
+    def test_the_same_settings_make_the_same_weights_and_another_seed_others(self, cli, tiny, trained, tmp_path):
+        """A run's own configuration without --data, too: it is trained on the run's corpus, not on the default one."""
+        cli("train", "--config", trained / "rope" / "config.json", "--out", "same").succeeded()
         cli("train", "--pe", "rope", *tiny, "--out", "other", "--seed", 1).succeeded()
         assert weights(tmp_path / "same") == weights(trained / "rope")
         assert weights(tmp_path / "other") != weights(trained / "rope")
@@ -116,43 +103,6 @@ class TestTrain:
         message = cli("train", "--pe", "rope", *tiny, "--out", ckpt / "rope").error()
         assert "--resume" in message
         assert contents(ckpt) == before
-
-    def test_a_toml_file_and_a_runs_own_config_reproduce_its_weights(self, cli, store, tmp_path):
-        (tmp_path / "study.toml").write_text(
-            """
-            [encoding]
-            name = "expe"
-            arguments = {size = 8}
-
-            [model]
-            width = 48
-            layers = 1
-            heads = 3
-            head_dim = 16
-            ff_width = 64
-            dropout = 0.1
-
-            [training]
-            seq_len = 16
-            tokens = 2048
-            batch_tokens = 512
-            precision = "fp32"
-            compile = false
-            """,
-            encoding="utf-8",
-        )
-        cli("train", "--config", "study.toml", "--data", store, "--out", "first").succeeded()
-        cli("train", "--config", "first/config.json", "--data", store, "--out", "second").succeeded()
-        first = json.loads((tmp_path / "first/config.json").read_text())["config"]
-        assert first == json.loads((tmp_path / "second/config.json").read_text())["config"]
-        assert first["encoding"]["arguments"]["size"] == 8
-        assert first["model"]["kv_heads"] == 3
-        assert weights(tmp_path / "first") == weights(tmp_path / "second")
-
-    def test_a_runs_own_config_finds_the_data_it_was_trained_on(self, cli, trained, tmp_path):
-        """Without --data: the standard library in place of the run's corpus would be another experiment."""
-        cli("train", "--config", trained / "rope" / "config.json", "--out", "again").succeeded()
-        assert weights(tmp_path / "again") == weights(trained / "rope")
 
     def test_a_budget_beyond_the_data_is_announced(self, cli, tiny):
         ended = cli("train", "--pe", "none", *tiny, "--tokens", 102_400, "--batch-tokens", 51_200).succeeded()
@@ -167,37 +117,20 @@ class TestEvalLengths:
             assert f"{protocol}, loss in nats per token" in out
         header = next(line for line in out.splitlines() if "ev=1" in line)
         assert header.split() == ["run", "model", "ev=1", "ev=2", "ev=4", "control"]
-        rows = [line for line in out.splitlines() if line.split()[:1] == ["rope"]]
-        assert len(rows) == 4
-        assert sum("RoPE + PI(2)" in line for line in rows) == 2
+        shown = [line.split() for line in out.splitlines() if line.split()[:1] == ["rope"]]
+        rows = rows_of(ckpt / "rope").set_index(["extension", "protocol", "factor"])
+        for extension, words, *mine in (("as-trained", 2, *shown[::2]), ("pi:factor=2", 4, *shown[1::2])):
+            for protocol, line in zip(("windows", "fixed-target"), mine, strict=True):
+                losses = [rows.loc[(extension, protocol, factor), "loss"] for factor in (1, 2, 4)]
+                losses.append(rows.loc[(extension, protocol, 4), "control_loss"])
+                assert line[words:] == [f"{loss:.3f}" for loss in losses]
         assert "…" not in out
-
-    def test_the_table_shows_the_rows_of_the_file(self, cli, ckpt):
-        out = cli("eval-lengths", ckpt / "rope", "--factors", "1,2", "--protocol", "windows", *FEW).succeeded().out
-        shown = next(line for line in out.splitlines() if "RoPE" in line).split()
-        rows = rows_of(ckpt / "rope").set_index("factor")
-        losses = [rows.loc[1, "loss"], rows.loc[2, "loss"], rows.loc[1, "control_loss"]]
-        assert shown[-3:] == [f"{loss:.3f}" for loss in losses]
 
     def test_a_protocol_or_probe_that_is_named_again_is_one_more(self, cli, ckpt):
         flags = ["--protocol", "windows", "--protocol", "sliding", "--probes", "copy", "--probes", "needle"]
         out = cli("eval-lengths", ckpt / "rope", "--factors", "1", *flags, "--probe-trials", "1", "--json", *FEW)
         rows = [json.loads(line) for line in out.succeeded().out.splitlines()]
         assert {row.get("protocol") or row["probe"] for row in rows} == {"windows", "sliding", "copy", "needle"}
-
-    def test_learned_is_na_beyond_its_table(self, cli, ckpt):
-        ended = cli("eval-lengths", ckpt / "learned", "--factors", "1,2,4", *FEW).succeeded()
-        shown = [line.split() for line in ended.out.splitlines() if "Learned" in line]
-        assert len(shown) == 2
-        for row in shown:
-            assert row[-4] != "n/a"
-            assert row[-3:-1] == ["n/a", "n/a"]
-        table = pq.read_table(ckpt / "learned" / "evals.parquet")
-        beyond = table.filter(pq.read_table(ckpt / "learned" / "evals.parquet")["factor"].to_numpy() > 1)
-        for column in ("loss", "perplexity", "bits_per_byte"):
-            assert beyond[column].null_count == len(beyond) == 4
-        # A control there is nevertheless: the table's own length.
-        assert beyond["control_loss"].null_count == 0
 
     def test_evaluating_again_replaces_the_same_rows_and_keeps_the_others(self, cli, ckpt):
         flags = ["--protocol", "windows", *FEW]
@@ -227,10 +160,6 @@ class TestEvalLengths:
         assert not (run / "eval_targets.parquet").exists()  # those of the rows that were replaced
         message = cli("eval-lengths", run, *flags, "--position-bucket", "3").error()
         assert "--position-bucket 3 does not divide the training length 16" in message
-
-    def test_a_folder_of_runs(self, cli, ckpt):
-        out = cli("eval-lengths", ckpt, "--factors", "1", "--protocol", "windows", *FEW).succeeded().out
-        assert {line.split()[0] for line in out.splitlines() if line.split()[:1]} >= {"rope", "expe", "learned", "none"}
 
     def test_kept_checkpoints_are_evaluated_like_the_last(self, cli, ckpt):
         """--keep-every 2048 of 5 120 tokens in steps of 512: steps 4 and 8, and the last, 10."""
@@ -265,7 +194,7 @@ class TestEvalLengths:
 
 class TestUserEncoding:
     @pytest.mark.usefixtures("without_pictures")
-    def test_it_trains_and_evaluates_from_its_copy(self, cli, tiny, own_file, tmp_path):
+    def test_it_trains_and_evaluates_from_its_copy(self, cli, tiny, own_file, store, tmp_path, contents):
         cli("train", "--pe", "mine/slope.py:Slope:slope=1", *tiny, "--out", "run").succeeded()
         run = tmp_path / "run"
         assert (run / "encoding.py").read_text() == own_file.read_text()
@@ -276,20 +205,13 @@ class TestUserEncoding:
         out = cli("eval-lengths", "run", "--factors", "1,2", *FEW).succeeded().out
         assert "Slope(slope=1)" in out
         cli("report", "run").succeeded()
-
-    def test_a_changed_copy_is_refused(self, cli, tiny, own_file, tmp_path, contents):
-        cli("train", "--pe", "mine/slope.py:Slope", *tiny, "--out", "run").succeeded()
-        copy = tmp_path / "run/encoding.py"
+        cli("train", "--config", "run/config.json", "--data", store, "--out", "again").succeeded()
+        runs = (Run.open(tmp_path / name) for name in ("run", "again"))
+        assert len({one.checkpoints("last")[0].sha256 for one in runs}) == 1
+        copy = run / "encoding.py"
         copy.write_text(copy.read_text().replace("-self.slope", "-2 * self.slope"))
-        before = contents(tmp_path / "run")
+        before = contents(run)
         message = cli("eval-lengths", "run", "--factors", "1", *FEW).error()
         assert "encoding.py" in message
         assert "changed" in message
-        assert contents(tmp_path / "run") == before
-
-    def test_a_runs_own_config_finds_the_copy(self, cli, tiny, own_file, store, tmp_path):
-        cli("train", "--pe", "mine/slope.py:Slope:slope=2", *tiny, "--out", "run").succeeded()
-        own_file.unlink()
-        cli("train", "--config", "run/config.json", "--data", store, "--out", "again").succeeded()
-        runs = (Run.open(tmp_path / name) for name in ("run", "again"))
-        assert len({run.checkpoints("last")[0].sha256 for run in runs}) == 1
+        assert contents(run) == before

@@ -1,6 +1,8 @@
 """Comparing evaluated runs."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,12 +13,23 @@ from extrapolate.statistics.intervals import holm, interval
 FEW = ["--factors", "1,4", "--max-targets", "2048", "--protocol", "windows"]
 
 
-@pytest.fixture
-def evaluated(cli, ckpt):
-    """RoPE, ExPE and NoPE, evaluated."""
+@pytest.fixture(scope="module")
+def _evaluated(quietly, trained, tiny, tmp_path_factory) -> Path:
+    """In ckpt, RoPE, ExPE and NoPE; in more, RoPE of another seed and at another rate, and ALiBi. All evaluated."""
+    folder = tmp_path_factory.mktemp("compared")
     for name in ("rope", "expe", "none"):
-        cli("eval-lengths", f"ckpt/{name}", *FEW).succeeded()
-    return ckpt
+        shutil.copytree(trained / name, folder / "ckpt" / name)
+    more = {"rope-s1": ["rope", "--seed", 1], "alibi": ["alibi", "--seed", 1], "other": ["rope", "--lr", 0.001]}
+    commands = [["train", "--pe", *flags, *tiny, "--out", folder / "more" / name] for name, flags in more.items()]
+    for command in (*commands, ["eval-lengths", folder, *FEW]):
+        quietly(*command)
+    return folder
+
+
+@pytest.fixture
+def evaluated(_evaluated, tmp_path):
+    """Those runs in the test's own folder; the path of ckpt."""
+    return shutil.copytree(_evaluated, tmp_path, dirs_exist_ok=True) / "ckpt"
 
 
 def lines_of(ended) -> pd.DataFrame:
@@ -33,18 +46,12 @@ def test_every_pair_and_every_control_at_every_factor(cli, evaluated):
     }
     assert sorted(rows["factor"].unique()) == [1, 4]
     assert len(rows) == 2 * 6
-
-
-def test_the_differences_are_those_of_the_rows(cli, evaluated):
-    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/expe", "--json")).set_index(["model", "other", "factor"])
-    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "expe"))
-    loss = evals.set_index(["model", "factor"])["loss"]
-    control = evals.set_index(["model", "factor"])["control_loss"]
-    for factor in (1, 4):
-        difference = rows.loc[("RoPE", "ExPE", factor), "difference"]
-        assert difference == pytest.approx(loss["RoPE", factor] - loss["ExPE", factor], abs=1e-9)
-        own = rows.loc[("RoPE", "its control", factor), "difference"]
-        assert own == pytest.approx(loss["RoPE", factor] - control["RoPE", factor], abs=1e-9)
+    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "expe", "none"))
+    loss = evals.set_index(["model", "factor"])
+    for row in rows.itertuples():
+        mine = loss.loc[row.model, row.factor]
+        other = mine["control_loss"] if row.other == "its control" else loss.loc[(row.other, row.factor), "loss"]
+        assert row.difference == pytest.approx(mine["loss"] - other, abs=1e-9)
 
 
 def test_few_documents_are_replaced_by_stretches_of_them(cli, evaluated):
@@ -63,64 +70,59 @@ def test_few_documents_are_replaced_by_stretches_of_them(cli, evaluated):
     assert "fewer than 30 documents" in cli("compare", "ckpt/rope").succeeded().err
 
 
-def test_seeds_are_replicates_of_one_model(cli, evaluated, tiny):
-    cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
-    cli("eval-lengths", "ckpt/rope-s1", *FEW).succeeded()
-    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/rope-s1", "--json"))
+def test_seeds_are_replicates_of_one_model(cli, evaluated):
+    rows = lines_of(cli("compare", "ckpt/rope", "more/rope-s1", "--json"))
     assert set(rows["model"]) == {"RoPE"}
     assert set(rows["other"]) == {"its control"}
     assert set(rows["n_seeds"]) == {2}
     assert rows["seeds"].to_list() == [[0, 1]] * len(rows)
-    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "rope-s1"))
+    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "../more/rope-s1"))
     by_seed = evals[evals["factor"] == 4].eval("loss - control_loss")
     row = rows[rows["factor"] == 4].iloc[0]
     assert row["difference"] == pytest.approx(by_seed.mean(), abs=1e-9)
     assert row["by_seed"] == pytest.approx(by_seed.to_list(), abs=1e-9)
     assert "this run" not in row["verdict"]
-    out = cli("compare", "ckpt/rope", "ckpt/rope-s1").succeeded().out
+    out = cli("compare", "ckpt/rope", "more/rope-s1").succeeded().out
     assert "by seed" in out
     assert ", ".join(f"{one:+.3f}" for one in by_seed) in out
     assert "and 2 seeds." in out
     assert "this run" not in out
 
 
-def test_only_shared_seeds_are_compared(cli, evaluated, tiny, monkeypatch):
+def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):
     """Two seeds of RoPE, and an extension evaluated on one of them: the difference is that seed's own, at every length.
 
     A factor of 1 changes nothing, so that every difference is exactly zero.
     """
-    cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
-    cli("eval-lengths", "ckpt/rope-s1", *FEW).succeeded()
     cli("eval-lengths", "ckpt/rope", "--extend", "pi:factor=1", *FEW).succeeded()
-    ended = cli("compare", "ckpt/rope", "ckpt/rope-s1", "--extensions", "--json")
-    rows = lines_of(ended).set_index(["model", "other"])
+    assert set(lines_of(cli("compare", "ckpt/rope", "--json"))["model"]) == {"RoPE"}
+    rows = lines_of(cli("compare", "ckpt/rope", "more/rope-s1", "--extensions", "--json")).set_index(["model", "other"])
     pair = rows.loc[("RoPE", "RoPE + PI(1)")]
     assert pair["difference"].to_list() == [0.0, 0.0]
     assert pair["verdict"].isin(["undecided (this run)", "equivalent (this run)", "too few"]).all()
     assert pair["seeds"].to_list() == [[0], [0]]
     assert rows.loc[("RoPE", "its control")]["seeds"].to_list() == [[0, 1], [0, 1]]
     monkeypatch.setenv("COLUMNS", "200")  # nothing is folded
-    shown = cli("compare", "ckpt/rope", "ckpt/rope-s1", "--extensions").succeeded().out
+    shown = cli("compare", "ckpt/rope", "more/rope-s1", "--extensions").succeeded().out
     lines = [line for line in shown.splitlines() if "RoPE + PI(1)" in line and "its control" not in line]
     assert lines[-1].split()[-1] == "0"
 
 
-def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated, tiny):
-    cli("train", "--pe", "alibi", *tiny, "--seed", 1, "--out", "ckpt/alibi").succeeded()
-    cli("eval-lengths", "ckpt/alibi", *FEW).succeeded()
-    rows = lines_of(cli("compare", "ckpt/rope", "ckpt/alibi", "--json")).set_index(["model", "other"])
+def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated):
+    rows = lines_of(cli("compare", "ckpt/rope", "more/alibi", "--json")).set_index(["model", "other"])
     pair = rows.loc[("RoPE", "ALiBi")]
     assert set(pair["verdict"]) == {"no shared seed"}
     assert pair[["difference", "low", "high"]].isna().all(axis=None)
-    ended = cli("compare", "ckpt/rope", "ckpt/alibi").succeeded()
+    ended = cli("compare", "ckpt/rope", "more/alibi").succeeded()
     assert "no shared seed" in ended.out
     assert "cannot be compared: train and evaluate them with the same --seed" in ended.err
 
 
 def test_runs_of_one_name_in_folders_of_folders(cli, evaluated, tiny, tmp_path):
-    for seed in (0, 1):
-        for pe in ("rope", "none"):
-            cli("train", "--pe", pe, *tiny, "--seed", seed, "--out", f"study/s{seed}/{pe}").succeeded()
+    cli("train", "--pe", "none", *tiny, "--seed", 1, "--out", "study/s1/none").succeeded()
+    shutil.copytree("more/rope-s1", "study/s1/rope")
+    for name in ("rope", "none"):
+        shutil.copytree(f"ckpt/{name}", f"study/s0/{name}")
     (tmp_path / "study/elsewhere").mkdir()
     (tmp_path / "study/elsewhere/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     ended = cli("eval-lengths", "study", *FEW).succeeded()
@@ -130,7 +132,6 @@ def test_runs_of_one_name_in_folders_of_folders(cli, evaluated, tiny, tmp_path):
     rows = lines_of(cli("compare", "study", "--json"))
     assert set(map(tuple, rows["seeds"])) == {(0, 1)}
     assert len(rows) == 2 * 3
-    assert "left out, for they are not evaluated: ckpt/learned" in cli("compare", "ckpt", "--json").succeeded().err
 
 
 def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
@@ -167,24 +168,16 @@ def test_a_correction_for_many_comparisons(cli, evaluated):
     assert "unknown correction 'holms'; did you mean 'holm'?" in cli("compare", "ckpt", "--correct", "holms").error()
 
 
-def test_extensions_are_compared_when_asked_for(cli, evaluated):
-    cli("eval-lengths", "ckpt/rope", "--extend", "pi", *FEW).succeeded()
-    assert set(lines_of(cli("compare", "ckpt/rope", "--json"))["model"]) == {"RoPE"}
-    assert set(lines_of(cli("compare", "ckpt/rope", "--extensions", "--json"))["model"]) == {"RoPE", "RoPE + PI"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["nowhere"], ["no such folder"]), (["ckpt/learned"], ["holds no evaluated run"])],
+    [
+        (["nowhere"], "no such folder"),
+        ([], "holds no evaluated run"),
+        (["ckpt/rope", "more/other"], "differ in more than their seed"),
+    ],
 )
-def test_what_cannot_be_compared_is_refused(cli, evaluated, refused, arguments, words):
-    refused(["compare", *arguments], *words)
-
-
-def test_runs_of_one_model_that_differ_in_more_than_their_seed_are_refused(cli, evaluated, tiny, refused):
-    cli("train", "--pe", "rope", *tiny, "--lr", 0.001, "--out", "ckpt/other").succeeded()
-    cli("eval-lengths", "ckpt/other", *FEW).succeeded()
-    refused(["compare", "ckpt/rope", "ckpt/other"], "differ in more than their seed")
+def test_what_cannot_be_compared_is_refused(evaluated, trained, refused, arguments, words):
+    refused(["compare", *(arguments or [trained / "learned"])], words)
 
 
 @pytest.mark.parametrize(("margin", "said"), [(0.5, True), (-0.5, False)])
@@ -199,8 +192,8 @@ def test_a_model_below_the_optimum_is_told(cli, evaluated, margin, said):
     assert ("RoPE is below the optimum at 4x" in ended.err) == said
 
 
-def test_one_precision_of_several(cli, ckpt):
-    cli("eval-lengths", "ckpt/rope", *FEW, "--precision", "fp32,bf16").succeeded()
+def test_one_precision_of_several(cli, evaluated):
+    cli("eval-lengths", "ckpt/rope", *FEW, "--precision", "bf16").succeeded()
     assert "choose with --precision" in cli("compare", "ckpt/rope").error()
     rows = lines_of(cli("compare", "ckpt/rope", "--precision", "bf16", "--json"))
     assert rows["other"].to_list() == ["its control"] * 2

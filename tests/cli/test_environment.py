@@ -51,11 +51,15 @@ def test_the_page_has_every_variable_with_its_flag_and_commands() -> None:
 
 def test_a_variable_is_a_default_and_a_flag_wins(cli, given, without_data, store, tmp_path) -> None:
     given(DATA=store, DEVICE="cpu")
-    cli("train", "--pe", "rope", *without_data, "--out", "run").succeeded()
+    cli("train", "--pe", "rope", *without_data, "--resume", "--out", "run").succeeded()  # there is none yet
     assert config(tmp_path / "run")["data"]["path"] == str(store)
     given(DATA="nowhere")
     assert "nowhere is not a token store" in cli("train", "--pe", "none", *without_data).error()
     cli("train", "--pe", "none", *without_data, "--data", store, "--out", "other").succeeded()
+    given(DEVICE="tpu")
+    ended = cli("train", "--pe", "rope", *without_data[:-3])
+    assert ended.code == 2
+    assert "EXTRAPOLATE_DEVICE" in ended.err
 
 
 def test_what_a_run_or_a_file_says_is_not_changed_by_a_variable(cli, given, ckpt, tiny, store, tmp_path) -> None:
@@ -67,24 +71,17 @@ def test_what_a_run_or_a_file_says_is_not_changed_by_a_variable(cli, given, ckpt
     assert config(tmp_path / "again")["training"]["device"] == "cpu"
 
 
-def test_resume_where_there_is_no_run_yet_takes_the_default(cli, given, without_data, store, tmp_path) -> None:
-    given(DATA=store)
-    cli("train", "--pe", "rope", *without_data, "--resume", "--out", "new").succeeded()
-    assert config(tmp_path / "new")["data"]["path"] == str(store)
-
-
-def test_a_wrong_value_names_its_variable(cli, given, tiny) -> None:
-    given(DEVICE="tpu")
-    ended = cli("train", "--pe", "rope", *tiny[:-3])
-    assert ended.code == 2
-    assert "EXTRAPOLATE_DEVICE" in ended.err
-
-
 def test_the_version(cli) -> None:
     assert cli("--version").succeeded().out == f"extrapolate {__version__}\n"
 
 
-def test_completion_of_commands_options_and_values(process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_shown_and_installed_and_completes(process, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown = process("--show-completion", "bash", program=SCRIPT).succeeded().out
+    assert "_EXTRAPOLATE_COMPLETE=complete_bash" in shown
+    process("--install-completion", "bash", program=SCRIPT).succeeded()
+    assert "_EXTRAPOLATE_COMPLETE" in (tmp_path / ".bash_completions" / "extrapolate.sh").read_text()
     monkeypatch.setenv("_EXTRAPOLATE_COMPLETE", "complete_bash")
     asked = {
         "extrapolate eval": "eval-lengths",
@@ -95,15 +92,6 @@ def test_completion_of_commands_options_and_values(process, monkeypatch: pytest.
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
         assert expected in process(program=SCRIPT).succeeded().out.split()
-
-
-def test_completion_is_shown_and_installed(process, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    shown = process("--show-completion", "bash", program=SCRIPT).succeeded().out
-    assert "_EXTRAPOLATE_COMPLETE=complete_bash" in shown
-    process("--install-completion", "bash", program=SCRIPT).succeeded()
-    assert "_EXTRAPOLATE_COMPLETE" in (tmp_path / ".bash_completions" / "extrapolate.sh").read_text()
 
 
 @pytest.mark.parametrize(

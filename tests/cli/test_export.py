@@ -1,11 +1,8 @@
 """extrapolate export: the folder, what it says, and what it refuses."""
 
-import json
 import re
 import shlex
 from pathlib import Path
-
-import printed
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "export.md"
 
@@ -26,18 +23,6 @@ def test_it_says_where_the_code_is(cli, ckpt: Path, tmp_path: Path) -> None:
     ended = cli("export", ckpt / "expe", "--out", "out").succeeded()
     assert "ExtrapolateForCausalLM, the code is in the folder: load it with trust_remote_code=True" in ended.err
     assert (tmp_path / "out" / "modeling_extrapolate.py").is_file()
-
-
-def test_json_has_the_documented_keys(cli, ckpt: Path) -> None:
-    (line,) = cli("export", ckpt / "learned", "--out", "out", "--json").succeeded().out.splitlines()
-    row = json.loads(line)
-    assert list(row) == [column.name for column in printed.EXPORT.columns]
-    assert row == {
-        "folder": "out",
-        "architecture": "ExtrapolateForCausalLM",
-        "remote_code": True,
-        "use_cache": True,
-    }
 
 
 def test_what_cannot_be_exported_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Extensions from the command line: alone, joined, all of them; and what belongs to a run that was tuned."""
 
-import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -25,17 +25,6 @@ def losses(run: Path, extension: str) -> list[float]:
     return rows[rows["extension"] == extension].sort_values("length")["loss"].tolist()
 
 
-def test_all_is_every_one_that_applies(cli, ckpt):
-    out = cli("eval-lengths", "ckpt/rope", "--extend", "all", *FEW, "--factors", "1,4").succeeded().out
-    rows = rows_of(ckpt / "rope")
-    model = Run.open(ckpt / "rope").build_model()
-    assert set(rows["extension"]) == {AS_TRAINED, *applicable(model)}
-    assert len(rows) == 2 * (len(applicable(model)) + 1)
-    assert {"yarn", "self-extend", "window", "log-n"} <= set(rows["extension"])
-    for factor in ("1x", "4x"):
-        assert f"rope, {factor}: " in out
-
-
 def test_the_winner_is_named_with_what_it_costs(cli, ckpt):
     out = cli("eval-lengths", "ckpt/rope", "--extend", "window:size=1", "--extend", "pi:factor=64", *FEW).out
     for line, factor in zip([line for line in out.splitlines() if line.startswith("rope, ")], (1, 2, 4), strict=True):
@@ -48,30 +37,26 @@ def test_the_winner_is_named_with_what_it_costs(cli, ckpt):
         assert ("no extension is lower" in line) == (best == AS_TRAINED)
 
 
-def test_joined_extensions_have_one_row(cli, ckpt):
-    cli("eval-lengths", "ckpt/rope", "--extend", "yarn:factor=8+log-n", *FEW).succeeded()
+def test_joined_extensions_have_one_row_and_so_has_a_number_written_twice(cli, ckpt):
+    extend = ["--extend", "yarn:factor=8+log-n", "--extend", "pi:factor=2", "--extend", "pi:factor=2.0"]
+    cli("eval-lengths", "ckpt/rope", *extend, *FEW).succeeded()
     rows = rows_of(ckpt / "rope")
-    assert set(rows["extension"]) == {AS_TRAINED, "yarn:factor=8 + log-n"}
-    assert set(rows["model"]) == {"RoPE", "RoPE + YaRN(8) + log-n"}
+    assert set(rows["extension"]) == {AS_TRAINED, "yarn:factor=8 + log-n", "pi:factor=2"}
+    assert set(rows["model"]) == {"RoPE", "RoPE + YaRN(8) + log-n", "RoPE + PI(2)"}
 
 
-def test_every_extension_runs_on_a_trained_model_it_applies_to(cli, ckpt, tiny):
+def test_all_is_every_extension_that_applies(cli, ckpt, tiny):
     """Together, these encodings take every extension there is."""
     for pe in ("alibi", "sinusoidal"):
         cli("train", "--pe", pe, *tiny, "--out", f"ckpt/{pe}").succeeded()
     seen = set()
-    for name in ("expe", "learned", "none", "alibi", "sinusoidal"):
+    for name in ("rope", "expe", "learned", "none", "alibi", "sinusoidal"):
         cli("eval-lengths", f"ckpt/{name}", "--extend", "all", *FEW, "--factors", "1,4").succeeded()
         rows = rows_of(ckpt / name)
-        seen |= set(rows["extension"])
+        assert set(rows["extension"]) == {AS_TRAINED, *applicable(Run.open(ckpt / name).build_model())}
         assert rows.groupby("extension")["loss"].count().min() >= 1
-    rope_only = {n for n in extensions.names() if extensions[n].needs == "frequencies"}
-    assert seen == {AS_TRAINED, *extensions.names()} - rope_only
-
-
-def test_one_number_written_twice_is_one_row(cli, ckpt):
-    cli("eval-lengths", "ckpt/rope", "--extend", "pi:factor=2", "--extend", "pi:factor=2.0", *FEW).succeeded()
-    assert set(rows_of(ckpt / "rope")["extension"]) == {AS_TRAINED, "pi:factor=2"}
+        seen |= set(rows["extension"])
+    assert seen == {AS_TRAINED, *extensions.names()}
 
 
 def test_ssmax_clashes_with_log_n(cli, tiny, refused):
@@ -88,7 +73,7 @@ def test_a_fitted_temperature_is_no_worse_than_none_where_it_was_fitted(cli, ckp
     assert fitted[1] <= plain[1] + 1e-4
 
 
-def test_precisions_are_rows_of_their_own(cli, ckpt):
+def test_precisions_are_rows_of_their_own(cli, ckpt, refused):
     out = cli("eval-lengths", "ckpt/expe", "--precision", "fp32,bf16,int8", *FEW).succeeded().out
     rows = rows_of(ckpt / "expe").set_index(["precision", "factor"])["loss"]
     assert "int8" in out
@@ -97,22 +82,23 @@ def test_precisions_are_rows_of_their_own(cli, ckpt):
         for fewer, most in (("bf16", 0.1), ("int8", 0.3)):
             assert rows[fewer, factor] != exact
             assert abs(rows[fewer, factor] - exact) < most
-
-
-def test_an_unknown_precision_is_refused(cli, ckpt, refused):
     refused(["eval-lengths", "ckpt/rope", "--precision", "fp23", *FEW], "did you mean 'fp32'")
     refused(["eval-lengths", "ckpt/rope", "--precision", ",", *FEW], "at least one precision")
 
 
+@pytest.fixture(scope="module")
+def _tuned(quietly, trained, tmp_path_factory):
+    out = tmp_path_factory.mktemp("tuned") / "tuned"
+    flags = ["--seq-len", 64, "--extend", "pi:factor=4", "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
+    quietly("train", "--from", trained / "rope", *flags, "--out", out)
+    return out
+
+
 class TestTuning:
     @pytest.fixture
-    def tuned(self, cli, ckpt, store):
+    def tuned(self, _tuned, ckpt):
         """RoPE trained at 16, continued at 64 with its positions interpolated."""
-        cli(
-            "train", "--from", "ckpt/rope", "--seq-len", 64, "--extend", "pi:factor=4", "--tokens", 2048, "--lr", 1e-3,
-            "--out", "ckpt/tuned", "--no-compile",
-        ).succeeded()  # fmt: skip
-        return ckpt / "tuned"
+        return shutil.copytree(_tuned, ckpt / "tuned")
 
     def test_it_remembers_where_it_comes_from(self, tuned, ckpt):
         config = Run.open(tuned).config
@@ -122,14 +108,6 @@ class TestTuning:
         assert config.origin.weights_sha256 == before.checkpoints("last")[0].sha256
         assert (config.extension, config.training.seq_len, config.seq_len) == ("pi:factor=4", 64, 16)
         assert (config.model, config.encoding) == (before.config.model, before.config.encoding)
-
-    def test_it_starts_from_those_weights(self, cli, ckpt, store):
-        """With a learning rate of next to nothing, what is evaluated is the run before."""
-        flags = ["--tokens", 512, "--lr", 1e-12, "--no-compile", "--precision", "fp32"]
-        cli("train", "--from", "ckpt/rope", "--out", "ckpt/same", *flags).succeeded()
-        for run in ("rope", "same"):
-            cli("eval-lengths", f"ckpt/{run}", *FEW).succeeded()
-        assert losses(ckpt / "same", AS_TRAINED) == pytest.approx(losses(ckpt / "rope", AS_TRAINED), abs=1e-5)
 
     def test_its_extension_belongs_to_it(self, cli, tuned):
         cli(
@@ -148,52 +126,32 @@ class TestTuning:
         assert set(rows["trained_length"]) == {64}
         assert losses(tuned, WITHOUT_OWN) != losses(tuned, AS_TRAINED)
 
-    def test_its_configuration_alone_does_not_make_it_again(self, tuned, refused):
-        refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
-
-    def test_an_extension_in_its_slot_is_refused(self, tuned, refused):
-        refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "cannot be joined: PI is there twice")
-
-    def test_all_leaves_out_what_clashes_with_its_own(self, cli, tuned):
+    def test_what_clashes_with_its_own_is_left_out_or_refused(self, cli, tuned, refused):
         cli("eval-lengths", tuned, "--extend", "all", *FEW, "--factors", "4").succeeded()
         assert "yarn" in set(rows_of(tuned)["extension"])
         assert "pi" not in set(rows_of(tuned)["extension"])
+        refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "cannot be joined: PI is there twice")
+        refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
 
     @pytest.mark.usefixtures("without_pictures")
-    def test_a_report_shows_it_beside_the_run_before_by_length(self, cli, tuned, ckpt):
-        for run in (tuned, ckpt / "rope"):
-            cli("eval-lengths", run, *FEW).succeeded()
-        for other in ("expe", "learned", "none"):
-            (ckpt / other / "model.safetensors").unlink()
-        cli("report", "ckpt", "--out", "report").succeeded()
+    def test_a_report_shows_it_beside_others_by_length(self, cli, tuned, ckpt):
+        """Taken off it is not the run that never had it. Tuned runs of several seeds are replicates."""
+        flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
+        for seed in (0, 1):
+            cli("train", "--from", "ckpt/rope", *flags, "--seed", seed, "--out", f"study/long-s{seed}").succeeded()
+        tuned.rename("study/tuned")
+        (ckpt / "rope").rename("study/rope")
+        cli("eval-lengths", "study/long-s0", "study/long-s1", "study/rope", *FEW).succeeded()
+        cli("eval-lengths", "study/tuned", "--extend", WITHOUT_OWN, *FEW).succeeded()
+        cli("report", "study", "--out", "report").succeeded()
         table = pd.read_parquet("report/loss_by_ev.parquet")
-        assert table["Model"].tolist() == ["RoPE", "RoPE + PI(4), tuned at 64"]
+        assert sorted(table["Model"]) == [
+            "RoPE", "RoPE + PI(4), tuned at 64", "RoPE, tuned at 64", "RoPE, tuned at 64 with PI(4), taken off",
+        ]  # fmt: skip
         assert list(table.columns[1:4]) == ["Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)"]
         assert table.iloc[:, 1:4].notna().all(axis=None)
-
-    @pytest.mark.usefixtures("without_pictures")
-    def test_taken_off_it_is_not_the_run_that_never_had_it(self, cli, tuned, ckpt):
-        flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
-        cli("train", "--from", "ckpt/rope", *flags, "--out", "ckpt/long").succeeded()
-        cli("eval-lengths", "ckpt/long", *FEW).succeeded()
-        cli("eval-lengths", tuned, "--extend", WITHOUT_OWN, *FEW).succeeded()
-        (ckpt / "study").mkdir()
-        for name in ("long", "tuned"):
-            (ckpt / name).rename(ckpt / "study" / name)
-        cli("report", "ckpt/study", "--out", "report").succeeded()
-        assert len(pd.read_parquet("report/loss_by_ev.parquet")) == 3
         page = Path("report/report.md").read_text()
-        assert "tuned runs: 64, their training tokens on top of those of the run they started from" in page
-
-    @pytest.mark.usefixtures("without_pictures")
-    def test_tuned_runs_of_several_seeds_are_replicates(self, cli, ckpt, tiny):
-        cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", "ckpt/rope-s1").succeeded()
-        for seed, parent in ((0, "rope"), (1, "rope-s1")):
-            flags = ["--seq-len", 32, "--tokens", 1024, "--seed", seed, "--no-compile", "--out", f"study/s{seed}"]
-            cli("train", "--from", f"ckpt/{parent}", *flags).succeeded()
-        cli("eval-lengths", "study", *FEW).succeeded()
-        cli("report", "study", "--out", "report").succeeded()
-        assert pd.read_parquet("report/loss_by_ev.parquet")["Model"].tolist() == ["RoPE, tuned at 32"]
+        assert "their training tokens on top of those of the run they started from" in page
 
     def test_a_chain_remembers_each_step(self, cli, tuned):
         cli("train", "--from", tuned, "--seq-len", 32, "--tokens", 512, "--lr", 1e-9, "--out", "second").succeeded()
@@ -233,34 +191,17 @@ class TestTuning:
         ours, theirs = (run.load_model(run.checkpoints("last")[0]).blocks[0].encoding for run in (first, second))
         torch.testing.assert_close(ours.p_H, theirs.p_H, atol=1e-4, rtol=0)
 
-    @pytest.mark.parametrize(
-        ("flags", "words"),
-        [
-            (["--extend", "pi:factor=4", "--pe", "rope"], ["--from"]),
-            (["--from", "nowhere"], ["nowhere"]),
-            (["--from", "ckpt/expe", "--extend", "yarn"], ["means nothing for ExPE"]),
-            (["--from", "ckpt/rope", "--extend", "temperature"], ["leaves a constant out"]),
-            (["--from", "ckpt/rope", "--preset", "gpt-256"], ["leave out"]),
-            (["--from", "ckpt/rope", "--layers", "3"], ["leave out"]),
-            (["--from", "ckpt/rope", "--tokens", "-5"], ["tokens"]),
-            (["--from", "ckpt/rope", "--batch-tokens", "1"], ["--batch-tokens 1"]),
-            (["--from", "ckpt/rope", "--extend", ""], ["an extension must be named"]),
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, ckpt, refused, flags, words):
-        refused(["train", *flags, "--out", "bad"], *words)
-
-    def test_another_corpus_is_refused(self, cli, ckpt, make_corpus, tmp_path, refused):
-        folder = make_corpus(tmp_path / "other", documents=8, words_each=200, seed=5)
-        cli("tokenize", folder, "--out", "data/other", "--vocab-size", 400, "--min-heldout-tokens", 100).succeeded()
-        refused(["train", "--from", "ckpt/rope", "--data", "data/other", "--out", "bad"], "trained on corpus")
-
-    def test_a_users_encoding_is_carried_along(self, cli, tiny, tmp_path):
-        (tmp_path / "mine.py").write_text(
-            "from extrapolate.encodings.rope import RoPE\nclass Mine(RoPE):\n    '''Mine.'''\n    display = 'Mine'\n"
-        )
-        cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "first").succeeded()
-        (tmp_path / "mine.py").unlink()
-        cli("train", "--from", "first", "--extend", "pi:factor=2", "--tokens", 512, "--out", "second").succeeded()
-        cli("eval-lengths", "second", "--json", *FEW).succeeded()
-        assert json.loads((tmp_path / "second/config.json").read_text())["config"]["encoding"]["file_sha256"]
+    def test_what_cannot_be_is_refused(self, ckpt, refused, bpe_store):
+        for words, *flags in (
+            ["--from", "--extend", "pi:factor=4", "--pe", "rope"],
+            ["nowhere", "--from", "nowhere"],
+            ["means nothing for ExPE", "--from", "ckpt/expe", "--extend", "yarn"],
+            ["leaves a constant out", "--from", "ckpt/rope", "--extend", "temperature"],
+            ["leave out", "--from", "ckpt/rope", "--preset", "gpt-256"],
+            ["leave out", "--from", "ckpt/rope", "--layers", "3"],
+            ["tokens", "--from", "ckpt/rope", "--tokens", "-5"],
+            ["--batch-tokens 1", "--from", "ckpt/rope", "--batch-tokens", "1"],
+            ["an extension must be named", "--from", "ckpt/rope", "--extend", ""],
+            ["trained on corpus", "--from", "ckpt/rope", "--data", bpe_store],
+        ):
+            refused(["train", *flags, "--out", "bad"], words)

@@ -33,6 +33,7 @@ def rows_of(run) -> pd.DataFrame:
 
 
 def test_every_quantity_has_rows_at_every_length(inspected):
+    """The queries are the same at each: cut to L, they have the same context, and the same loss."""
     rows = rows_of(inspected / "rope")
     wanted = {(name, quantity) for name in measurements.names() for quantity in measurements[name].quantities}
     for _, mine in rows.groupby("factor"):
@@ -42,11 +43,6 @@ def test_every_quantity_has_rows_at_every_length(inspected):
     assert not rows.duplicated(list(results.INSPECTIONS.key)).any()
     masses = rows[rows["quantity"] == "mass"].groupby(["factor", "layer", "head"])["value"].sum()
     assert masses.tolist() == pytest.approx([1.0] * len(masses), abs=1e-5)
-
-
-def test_the_queries_are_the_same_at_every_length(inspected):
-    """Cut to L, both windows leave the same context, and give the same loss."""
-    rows = rows_of(inspected / "rope")
     cut = rows[(rows["measurement"] == "truncation") & (rows["quantity"] == "loss") & (rows["at"] == 8)]
     assert len(cut) == 2
     assert cut["value"].iloc[0] == pytest.approx(cut["value"].iloc[1], abs=1e-5)
@@ -112,21 +108,21 @@ def test_a_report_shows_them_beside_other_results_or_alone(cli, evaluated, inspe
     assert not (tmp_path / "alone/inspection-2.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--measure", "attentoin"], "unknown measurement 'attentoin'; did you mean 'attention'?"),
-        (["--windows", "0"], "--windows must be at least 1, not 0"),
-        (["--factors", "1,x"], "is not a list of numbers"),
-        (["--factors", "0.0625"], "too short"),
-        (["--factors", "1000"], "no held-out document holds"),
-        (["--extend", "yarm"], "did you mean 'yarn'"),
-        (["--split", "train"], "there is no held-out split 'train'"),
-    ],
-)
-def test_bad_input_is_refused_before_any_work(cli, inspected, tmp_path, contents, flags, words):
+def test_bad_input_is_refused_before_any_work(cli, inspected, contents, monkeypatch):
     before = contents(inspected)
-    assert words in cli("inspect", inspected / "rope", *flags).error()
+    for words, *flags in (
+        ("unknown measurement 'attentoin'; did you mean 'attention'?", "--measure", "attentoin"),
+        ("--windows must be at least 1, not 0", "--windows", "0"),
+        ("is not a list of numbers", "--factors", "1,x"),
+        ("too short", "--factors", "0.0625"),
+        ("no held-out document holds", "--factors", "1000"),
+        ("did you mean 'yarn'", "--extend", "yarm"),
+        ("there is no held-out split 'train'", "--split", "train"),
+    ):
+        assert words in cli("inspect", inspected / "rope", *flags).error()
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert "start it without torchrun" in cli("inspect", inspected / "rope", *FEW).error()
     assert contents(inspected) == before
 
 
@@ -144,12 +140,6 @@ def test_a_run_that_fails_does_not_stop_the_others(cli, ckpt):
     assert "RoPE (rope)" in ended.out
     assert "Learned (learned)" in ended.out
     assert len(rows_of(ckpt / "learned"))
-
-
-def test_several_processes_are_refused(cli, ckpt, monkeypatch):
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert "start it without torchrun" in cli("inspect", ckpt / "rope", *FEW).error()
 
 
 def test_a_stop_keeps_the_lengths_that_are_done(cli, ckpt, monkeypatch):

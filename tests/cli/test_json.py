@@ -91,7 +91,6 @@ def check_rows(found, columns):
 
 
 COMMANDS = [
-    ("compare", ["{evaluated}"], printed.COMPARE),
     ("compare", ["{evaluated}", "--extensions", "--correct", "holm"], printed.COMPARE),
     ("report", ["{evaluated}"], printed.REPORT),
     ("status", ["begun"], printed.STATUS),
@@ -101,7 +100,6 @@ COMMANDS = [
     ("doctor", [], printed.DOCTOR),
     ("bench", ["--encodings"], printed.BENCH),
     ("bench", ["--seq-len", "8", "--no-compile", "--seconds", "0.1"], printed.BENCH),
-    ("encodings", [], printed.ENCODINGS),
     ("encodings", ["t5", "rope"], printed.ENCODINGS),
     ("extensions", [], printed.EXTENSIONS),
     ("columns", [], printed.COLUMNS),
@@ -164,7 +162,3 @@ def test_every_option_is_documented_and_every_table_belongs_to_one():
 def test_numbers_that_json_does_not_have_are_text(capsys):
     print_json([{"loss": math.nan, "each": [math.inf, -math.inf, 1.5], "none": None}])
     assert json.loads(capsys.readouterr().out) == {"loss": "nan", "each": ["inf", "-inf", 1.5], "none": None}
-
-
-def test_two_forms_of_output_are_refused(refused):
-    refused(["encodings", "rope", "--json", "--plot", "rope.png"], "give one of --plot and --json")

@@ -55,6 +55,7 @@ def test_rows_of_an_edited_file_are_dropped_or_refused(cli, ckpt: Path, tmp_path
 
 
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
+    (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
     for run, extend, reason in (
         ("none", SPEC, "my_extension.py:RootScale means nothing for NoPE: it changes positions"),
         ("rope", f"{SPEC} + pi", "RootScale and PI both change the positions"),
@@ -65,6 +66,8 @@ def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
         ("rope", "gone.py:Root", "gone.py: no such file"),
     ):
         assert reason in cli("eval-lengths", f"ckpt/{run}", *FEWER, "--extend", extend).error()
+    both = ["--extend", SPEC, "--extend", "my_extension.py:RootScale"]
+    assert "two different files" in cli("eval-lengths", "ckpt/rope", *FEWER, *both).error()
 
 
 def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: Path) -> None:
@@ -135,18 +138,3 @@ def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: s
     (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
     with pytest.raises(ValueError, match=re.escape(message)):
         recipe.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)
-
-
-def test_two_files_of_one_name_are_not_evaluated_as_one(cli, ckpt: Path, tmp_path: Path) -> None:
-    shutil.copy(EXAMPLE, tmp_path / "my_extension.py")
-    with (tmp_path / "my_extension.py").open("a") as file:
-        file.write("\n")
-    extend = ["--extend", SPEC, "--extend", "my_extension.py:RootScale"]
-    assert "two different files" in cli("eval-lengths", "ckpt/rope", *FEWER, *extend).error()
-
-
-def test_the_page_shows_the_example() -> None:
-    page = (ROOT / "docs" / "writing-an-encoding.md").read_text(encoding="utf-8")
-    section = page.partition("\n## An extension of your own\n")[2].partition("\n## ")[0]
-    assert len(section.splitlines()) < 60
-    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in section

@@ -59,23 +59,20 @@ def test_the_same_picture_has_the_same_bytes(cli, tmp_path):
     assert first == second
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--plot", "a.png"], ["name at least one encoding"]),
-        (["rope", "--plot", "a.txt"], ["a.txt", ".png, .svg or .pdf"]),
-        (["rop", "--plot", "a.png"], ["did you mean 'rope'"]),
-        (["rope", "alibi", "--extend", "yarn", "--plot", "a.png"], ["yarn means nothing for ALiBi"]),
-        (["rope", "--extend", "temperature", "--plot", "a.png"], ["temperature:c=0.4"]),
-        (["rope", "--extend", "pi"], ["--extend says nothing without --plot FILE"]),
-        (["rope", "--trust-code"], ["--trust-code says nothing without --plot FILE"]),
-        (["rope", "--plot", "a.png", "--json"], ["give one of --plot and --json"]),
-        ([*["rope"] * 9, "--plot", "a.png"], ["at most 8 columns"]),
-        ([".", "--plot", "a.png"], ["is not a run"]),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(refused, arguments, words):
-    refused(["encodings", *arguments], *words)
+def test_what_cannot_be_drawn_is_refused(refused):
+    for words, *arguments in (
+        ("name at least one encoding", "--plot", "a.png"),
+        (".png, .svg or .pdf", "rope", "--plot", "a.txt"),
+        ("did you mean 'rope'", "rop", "--plot", "a.png"),
+        ("yarn means nothing for ALiBi", "rope", "alibi", "--extend", "yarn", "--plot", "a.png"),
+        ("temperature:c=0.4", "rope", "--extend", "temperature", "--plot", "a.png"),
+        ("--extend says nothing without --plot FILE", "rope", "--extend", "pi"),
+        ("--trust-code says nothing without --plot FILE", "rope", "--trust-code"),
+        ("give one of --plot and --json", "rope", "--plot", "a.png", "--json"),
+        ("at most 8 columns", *["rope"] * 9, "--plot", "a.png"),
+        ("is not a run", ".", "--plot", "a.png"),
+    ):
+        refused(["encodings", *arguments], words)
 
 
 def test_code_that_came_with_a_run_does_not_run_unasked(cli, refused, tmp_path, tiny, monkeypatch):

@@ -1,6 +1,5 @@
 """Probes from the command line: trained for, evaluated, reported, refused."""
 
-import json
 import shutil
 from datetime import timedelta
 
@@ -15,11 +14,17 @@ MIXTURE = "needle=0.25,passkey:length=2=0.25"
 FEW = ["--protocol", "off", "--factors", "1,4", "--probe-trials", "4"]
 
 
+@pytest.fixture(scope="module")
+def _mixed(quietly, tiny, tmp_path_factory):
+    out = tmp_path_factory.mktemp("mixed") / "mixed"
+    quietly("train", "--pe", "rope", *tiny, "--probes", MIXTURE, "--out", out)
+    return out
+
+
 @pytest.fixture
-def mixed(cli, tiny, tmp_path):
+def mixed(_mixed, tmp_path):
     """A run that was trained on a mixture."""
-    cli("train", "--pe", "rope", *tiny, "--probes", MIXTURE, "--out", "ckpt/mixed").succeeded()
-    return tmp_path / "ckpt/mixed"
+    return shutil.copytree(_mixed, tmp_path / "ckpt/mixed")
 
 
 def rows_of(run, kind=pd.DataFrame):
@@ -31,17 +36,16 @@ def training_of(run):
 
 
 class TestTrain:
-    def test_the_mixture_belongs_to_the_run(self, cli, ckpt, mixed, tiny):
+    def test_the_mixture_belongs_to_the_run(self, cli, ckpt, mixed, tiny, tmp_path):
         text, plain = Run.open(mixed).config, Run.open(ckpt / "rope").config
         assert text.training.probes == "needle=0.25,passkey:length=2=0.25"
         assert text.config_hash() != plain.config_hash()
         assert (mixed / "model.safetensors").read_bytes() != (ckpt / "rope/model.safetensors").read_bytes()
-        message = cli("train", "--pe", "rope", *tiny, "--probes", "needle=0.5", "--out", mixed, "--resume").error()
-        assert f"training.probes: {text.training.probes} in the run, needle=0.5 now" in message
-
-    def test_without_a_name_it_is_called_after_its_mixture(self, cli, tiny, tmp_path):
-        cli("train", "--pe", "rope", *tiny, "--probes", "(mqar:pairs=2,queries=1)=0.5").succeeded()
-        assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["rope-mqar-pairs=2-queries=1=0.5-L16-s0"]
+        cli("train", "--config", mixed / "config.json", "--out", "again").succeeded()
+        assert (tmp_path / "again/model.safetensors").read_bytes() == (mixed / "model.safetensors").read_bytes()
+        (tmp_path / "study.toml").write_text('[training]\nprobes = "mqar=.5"\n')
+        cli("train", "--pe", "rope", *tiny, "--config", "study.toml").succeeded()
+        assert training_of(tmp_path / "ckpt/rope-mqar=0.5-L16-s0").probes == "mqar=0.5"
 
     def test_what_continues_it_inherits_the_mixture_unless_told_otherwise(self, cli, mixed, tmp_path):
         flags = ["--from", mixed, "--tokens", "1024", "--batch-tokens", "512"]
@@ -50,13 +54,6 @@ class TestTrain:
         cli("train", *flags, "--out", "c", "--probes", "off").succeeded()
         probes = [training_of(tmp_path / name).probes for name in "abc"]
         assert probes == [training_of(mixed).probes, "copy=1", None]
-
-    def test_a_config_file_says_it_too(self, cli, mixed, tiny, tmp_path):
-        cli("train", "--config", mixed / "config.json", "--out", "again").succeeded()
-        assert (tmp_path / "again/model.safetensors").read_bytes() == (mixed / "model.safetensors").read_bytes()
-        (tmp_path / "study.toml").write_text('[training]\nprobes = "mqar=.5"\n')
-        cli("train", "--pe", "rope", *tiny, "--config", "study.toml", "--out", "toml").succeeded()
-        assert training_of(tmp_path / "toml").probes == "mqar=0.5"
 
 
 class TestEvaluate:
@@ -74,14 +71,6 @@ class TestEvaluate:
         cli("eval-lengths", mixed, *FEW, "--probes", "needle").succeeded()  # again: the same rows, once
         assert len(rows_of(mixed)) == len(rows)
 
-    def test_json_has_the_rows(self, cli, ckpt):
-        out = cli("eval-lengths", ckpt / "rope", *FEW, "--probes", "mqar:pairs=2", "--json").succeeded().out
-        rows = [json.loads(line) for line in out.splitlines()]
-        assert [(row["factor"], row["depth"]) for row in rows] == [
-            (factor, depth) for factor in (1, 4) for depth in (0, 0.25, 0.5, 0.75, 1)
-        ]
-        assert rows[0]["accuracy"] == rows_of(ckpt / "rope")["accuracy"][0]
-
     def test_with_text_too(self, cli, ckpt):
         flags = ["--factors", "1,4", "--max-targets", "256", "--probes", "all", "--probe-trials", "2"]
         cli("eval-lengths", ckpt, *flags).succeeded()
@@ -91,31 +80,21 @@ class TestEvaluate:
         beyond = rows_of(ckpt / "learned").query("factor == 4")
         assert beyond["accuracy"].isna().all()
 
-    def test_nothing_of_probes_unless_asked(self, cli, mixed):
-        cli("eval-lengths", mixed, "--factors", "1", "--max-targets", "256").succeeded()
-        assert not (mixed / "eval_probes.parquet").exists()
-
-    @pytest.mark.parametrize(
-        ("flags", "words"),
-        [
-            (["--probes", "needel"], ["unknown probe 'needel'", "did you mean 'needle'"]),
-            (["--probes", "needle:depth=1"], ["no argument 'depth'"]),
-            (["--probes", ""], ["name at least one probe"]),
-            (["--probes", "none"], ["unknown probe 'none'"]),
-            (["--probes", "off"], ["name at least one protocol"]),
-            (["--probes", "off", "--probes", "needle"], ["--probes off leaves out all"]),
-            (["--protocol", "windows"], ["--protocol off leaves out all"]),
-            (["--probes", "passkey:length=8"], ["at least 17 tokens", "16"]),
-            (["--probes", "mqar:symbols=200"], ["vocabulary of at least 405"]),
-            (["--probes", "needle", "--factors", "4096"], ["do not fill a window of 65536"]),
-            (["--probes", "needle", "--probe-trials", "0"], ["--probe-trials must be at least 1"]),
-            ([], ["name at least one protocol"]),
-        ],
-    )
-    def test_bad_requests(self, refused, ckpt, flags, words):
-        refused(["eval-lengths", ckpt / "rope", "--protocol", "off", *flags], *words)
-
-    def test_a_damaged_table_is_known_before_any_work(self, refused, ckpt):
+    def test_bad_requests(self, refused, ckpt):
+        for flags, *words in (
+            (["--probes", "needel"], "unknown probe 'needel'", "did you mean 'needle'"),
+            (["--probes", "needle:depth=1"], "no argument 'depth'"),
+            (["--probes", ""], "name at least one probe"),
+            (["--probes", "off"], "name at least one protocol"),
+            (["--probes", "off", "--probes", "needle"], "--probes off leaves out all"),
+            (["--protocol", "windows"], "--protocol off leaves out all"),
+            (["--probes", "passkey:length=8"], "at least 17 tokens", "16"),
+            (["--probes", "mqar:symbols=200"], "vocabulary of at least 405"),
+            (["--probes", "needle", "--factors", "4096"], "do not fill a window of 65536"),
+            (["--probes", "needle", "--probe-trials", "0"], "--probe-trials must be at least 1"),
+            ([], "name at least one protocol"),
+        ):
+            refused(["eval-lengths", ckpt / "rope", "--protocol", "off", *flags], *words)
         (ckpt / "rope/eval_probes.parquet").write_bytes(b"PAR1 and then nothing")
         refused(["eval-lengths", ckpt / "rope", *FEW, "--probes", "needle"], "eval_probes.parquet is damaged")
 
@@ -154,11 +133,6 @@ class TestReport:
         }  # fmt: skip
         assert "the longest length at which every probe reaches 0.85" in ended.out
         assert "no losses on text" in cli("compare", ckpt).error()
-
-    def test_a_report_without_probes_has_none(self, without_pictures, cli, evaluated, tmp_path):
-        cli("report", evaluated).succeeded()
-        assert "probe" not in (tmp_path / "report/report.md").read_text()
-        assert not (tmp_path / "report/probes.parquet").exists()
 
     def test_rows_on_other_windows_are_left_out_and_said(self, without_pictures, cli, evaluated, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 
 import pytest
 
@@ -18,21 +17,13 @@ def every_line(monkeypatch):
     monkeypatch.setattr(terminal, "PLAIN_LAST_S", 0.0)
 
 
-def test_training_writes_plain_lines_and_leaves_stdout_alone(cli, tiny, every_line):
-    ended = cli("train", "--pe", "none", *tiny).succeeded()
-    assert ended.out == ""
-    assert not CONTROL.search(ended.err)
-    shown = [line for line in ended.err.splitlines() if "step 10/10" in line]
-    assert shown
-    assert "100%" in shown[-1]
-    assert re.search(r"loss \d\.\d{3}", shown[-1])
-    assert re.search(r"val \d\.\d{3}", shown[-1])
-
-
 def test_training_tells_of_every_forward_pass_and_of_validation(cli, tiny, every_line, tmp_path):
     (tmp_path / "small.toml").write_text("[training]\nmicro_batch_tokens = 512\n")
     flags = [*tiny, "--config", "small.toml", "--batch-tokens", "5120"]  # one step of ten passes
-    lines = cli("train", "--pe", "rope", *flags).succeeded().err.splitlines()
+    ended = cli("train", "--pe", "rope", *flags).succeeded()
+    assert ended.out == ""
+    assert not CONTROL.search(ended.err)
+    lines = ended.err.splitlines()
     shares = [int(line.split("%")[0].split()[-1]) for line in lines if "%" in line]
     assert shares == sorted(shares)
     assert set(range(0, 101, 10)) <= set(shares)
@@ -40,6 +31,7 @@ def test_training_tells_of_every_forward_pass_and_of_validation(cli, tiny, every
     assert len(within) >= 10
     assert all("tokens/s" in line and " left" in line for line in within[1:])
     assert any(", validating: 100%" in line for line in lines)
+    assert re.search(r"100%  step 1/1  loss \d\.\d{3}  val \d\.\d{3}", ended.err)
 
 
 def test_a_resumed_training_begins_where_it_stopped(cli, tiny, every_line, state_of_half):
@@ -50,6 +42,8 @@ def test_a_resumed_training_begins_where_it_stopped(cli, tiny, every_line, state
 def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
     flags = ["--factors", "1,2", "--max-targets", "256", "--extend", "temperature", "--precision", "fp32,bf16"]
     ended = cli("eval-lengths", ckpt / "rope", ckpt / "learned", *flags, "--probes", "needle", "--probe-trials", 2)
+    assert not CONTROL.search(ended.err + ended.out)
+    assert "100%" not in ended.out
     lines = [line for line in ended.succeeded().err.splitlines() if "%" in line]
     shares = [int(line.split("%")[0].split()[-1]) for line in lines]
     assert shares == sorted(shares)
@@ -63,13 +57,6 @@ def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
     assert len([share for share in shares if share == 100]) <= 2
 
 
-def test_evaluating_keeps_progress_apart_from_the_tables(cli, ckpt, every_line):
-    ended = cli("eval-lengths", ckpt / "rope", "--factors", "1,2", "--max-targets", "256").succeeded()
-    assert not CONTROL.search(ended.err + ended.out)
-    assert "100%" in ended.err
-    assert "100%" not in ended.out
-
-
 def test_a_terminal_gets_a_bar(start, corpus):
     main_end, program_end = os.openpty()
     try:
@@ -80,15 +67,10 @@ def test_a_terminal_gets_a_bar(start, corpus):
         )  # fmt: skip
         assert begun.wait(timeout=60) == 0
         os.set_blocking(main_end, False)
-        drawn = os.read(main_end, 1_000_000).decode()
+        drawn = os.read(main_end, 1_000_000).decode(errors="ignore")  # a character can be cut in two
     finally:
         os.close(main_end)
         os.close(program_end)
     assert "\x1b[" in drawn
     assert "\x1b]" not in drawn
     assert "wrote store[bold]\\x1b]0;x" in drawn
-
-
-def test_the_tests_see_no_terminal():
-    # What the tests above rest on.
-    assert not sys.stderr.isatty()

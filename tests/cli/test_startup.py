@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from extrapolate.cli import main
 from extrapolate.cli.commands import app
 
 COMMANDS = sorted(command.name for command in app.registered_commands)
@@ -26,21 +25,13 @@ def test_help_imports_no_heavy_library(process, arguments):
     assert not imported & HEAVY
 
 
-def test_help_lists_every_command(cli):
-    shown = cli("--help").succeeded().out
-    assert {"tokenize", "train", "eval-lengths", "report", "encodings", "extensions"} <= set(COMMANDS)
-    for command in COMMANDS:
-        assert command in shown
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_and_every_option_is_explained(cli, command):
+def test_every_command_is_explained(cli, command):
     shown = " ".join(cli(command, "--help").succeeded().out.split())
     assert "Usage:" in shown
     callback = next(c.callback for c in app.registered_commands if c.name == command)
     described = (callback.__doc__ or "").strip()
     assert described.endswith(".")
-    assert len(described.split()) >= 3
     assert described.split()[0] in shown
 
 
@@ -58,15 +49,7 @@ def test_usage_errors_exit_with_2_and_no_traceback(cli, arguments):
     assert "Traceback" not in ended.err
 
 
-def test_main_takes_the_programs_own_arguments(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["extrapolate", "train", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert "--seq-len" in capsys.readouterr().out
-
-
 def test_the_list_of_commands_says_each_in_a_whole_sentence(cli):
     listed = cli("--help").succeeded().out.partition("Commands:")[2].strip().splitlines()
-    assert len(listed) == len(COMMANDS)
+    assert sorted(line.split()[0] for line in listed) == COMMANDS
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)

@@ -1,6 +1,5 @@
 """extrapolate sweep and status: a study is done whole, goes on where it was done, and refuses what it cannot do."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
-from extrapolate.cli import main
 from extrapolate.progress import QUIET
 from extrapolate.studies import sweep as sweeping
 from extrapolate.studies.locks import turn
@@ -61,12 +59,10 @@ def study(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(study: Path) -> Path:
+def done(quietly: Callable[..., None], study: Path) -> Path:
     """The folder of the study, done. Not to be changed."""
     out = study.parent / "out"
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", str(study), "--out", str(out), "--jobs", "2"])
-    assert not ended.value.code
+    quietly("sweep", study, "--out", out, "--jobs", 2)
     return out
 
 
@@ -89,13 +85,12 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
     assert set(report["run"]) == {BEST, "alibi-lr0.003-s0", f"{BEST}+pi"}
     assert set(report[report["run"] == BEST]["extension"]) == {"as-trained", "yarn:factor=4"}
     assert set(report[report["run"] == "alibi-lr0.003-s0"]["extension"]) == {"as-trained"}
-
-
-def test_times_of_what_shared_the_machine_are_not_told(done: Path) -> None:
+    # Times of what shared the machine are not told.
     assert "tokens_per_s" not in pd.read_parquet(done / "runs" / BEST / "metrics.parquet")
-    report = pd.read_parquet(done / "report" / "evals.parquet")
     assert report["tokens_per_s"].isna().all()
     assert report["training_seconds"].isna().all()
+    row = xt.status(done).set_index("cell").loc[BEST]
+    assert (row["tokens"], row["of"]) == (5120, 5120)  # whole batches of 5 300 tokens
 
 
 def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
@@ -143,24 +138,17 @@ def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done:
     assert f"{done}/runs/{BEST} (training.tokens: 5300 in the run, 6144 now)" in message
 
 
-def test_what_continues_a_run_that_is_gone_is_not_kept(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+def test_a_damaged_study_is_named(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
+    assert cli("status", tmp_path).error() == f"{tmp_path} holds no study: it has no study.toml"
     out = Path(shutil.copytree(done, tmp_path / "copy"))
-    shutil.rmtree(out / "runs" / BEST)
-    message = cli("sweep", study, "--out", out).error()
-    assert f"{out}/runs/{BEST}+pi (the run that it continues is gone)" in message
-
-
-def test_a_damaged_state_is_named(cli: Cli, done: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    (out / "state" / f"{BEST}.json").write_text('{"bogus": 1}')
-    assert cli("status", out).error().startswith(f"{out}/state/{BEST}.json is damaged: delete it")
-
-
-def test_status_of_a_damaged_run(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    (out / "runs" / BEST / "config.json").write_text("{")
+    run, state = out / "runs" / BEST, out / "state" / f"{BEST}.json"
+    (run / "config.json").write_text("{")
     assert "5,120" in cli("status", out).succeeded().out
     assert f"{BEST}/config.json is damaged" in cli("sweep", study, "--out", out).error()
+    shutil.rmtree(run)
+    assert f"{run}+pi (the run that it continues is gone)" in cli("sweep", study, "--out", out).error()
+    state.write_text('{"bogus": 1}')
+    assert cli("status", out).error().startswith(f"{state} is damaged: delete it")
 
 
 FEW = STUDY.partition("lr =")[0] + '[evaluate]\nfactors = [1]\nprotocols = ["windows"]\nmax_targets = 512\n'
@@ -202,14 +190,13 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["few.toml"]
 
 
-@pytest.mark.parametrize("content", ["[1]", "{}", '{"jobs": true}'])
-def test_a_damaged_note_is_one_message(cli: Cli, store: Path, tmp_path: Path, content: str) -> None:
+def test_a_damaged_note_is_one_message(cli: Cli, store: Path, tmp_path: Path) -> None:
     few, out = tmp_path / "few.toml", tmp_path / "out"
     few.write_text(FEW.format(store=store))
     out.mkdir()
-    (out / "jobs.json").write_text(content)
-    message = cli("sweep", few, "--out", out).error()
-    assert message == f"{out}/jobs.json is damaged: delete it"
+    for content in ("[1]", "{}", '{"jobs": true}'):
+        (out / "jobs.json").write_text(content)
+        assert cli("sweep", few, "--out", out).error() == f"{out}/jobs.json is damaged: delete it"
     assert not (out / "runs/rope-s0").exists()
 
 
@@ -233,16 +220,6 @@ def test_what_cannot_be_done_is_said_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
-def test_status_of_no_study(cli: Cli, tmp_path: Path) -> None:
-    assert cli("status", tmp_path).error() == f"{tmp_path} holds no study: it has no study.toml"
-
-
-def test_the_state_of_a_cell_is_a_small_file(done: Path) -> None:
-    record = json.loads((done / "state" / f"{BEST}.json").read_text())
-    assert record["failed"] is None
-    assert len(record["evaluated"]) == 16
-
-
 def test_shares_and_a_sweep_of_all_cells_exclude_each_other(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(done, tmp_path / "copy"))
     sweep = ("sweep", study, "--out", out)
@@ -255,12 +232,6 @@ def test_shares_and_a_sweep_of_all_cells_exclude_each_other(cli: Cli, study: Pat
             assert (
                 cli(*sweep, *flags).error().startswith(f"another sweep is at work on all cells of {out}: wait for it")
             )
-
-
-def test_status_shows_the_tokens_of_whole_batches(study: Path, done: Path) -> None:
-    assert "tokens = 5300" in study.read_text()
-    row = xt.status(done).set_index("cell").loc[BEST]
-    assert (row["tokens"], row["of"]) == (5120, 5120)
 
 
 ROOT = """

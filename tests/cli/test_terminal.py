@@ -56,37 +56,29 @@ def test_losses_by_length_are_drawn_in_a_terminal_on_one_scale(terminal):
     assert lines == {"RoPE": "▁▅█", "ALiBi": "▁▁▁", "Learned": "▁··", "Diverged": "▁██"}  # 6 nats is 2 above the least
 
 
-def test_elsewhere_nothing_is_drawn(capsys):
+def test_elsewhere_nothing_is_drawn_and_no_code_is_sent(capsys, terminal, monkeypatch):
     print_table(LOSSES, "windows")
-    assert not set("▁▄█·") & set(capsys.readouterr().out)
-
-
-def test_a_terminal_without_these_characters_has_none(terminal, monkeypatch):
+    with ProgressBar("tokens") as progress:
+        progress.update("training", 2, 2)
+    written = capsys.readouterr()
+    assert not set("▁▄█·\x1b") & set(written.out + written.err)
     monkeypatch.setattr(Terminal, "encoding", "ascii")
     screen = terminal()
     print_table(LOSSES, "windows")
     assert not set("▁▄█·") & set(screen.getvalue())
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
+def test_only_losses_at_several_lengths_are_drawn():
+    for table in (
         {"Model": ["a"], "Loss (ev=1)": ["4.0"]},  # one length has no shape
         {"Model": ["a"], "ev=1": ["0.01"], "ev=2": ["0.02"]},  # a spread over seeds
         {"Model": ["a"], "ev=1": ["-0.1 [-0.2, 0.0]"], "ev=2": ["n/a"], "control": ["4.0"]},
         {"Model": ["a"], "Accuracy (ev=1)": ["0.1"], "Accuracy (ev=2)": ["0.2"]},
         {"Model": ["a"], "Loss (ev=1)": ["n/a"], "Loss (ev=2)": ["n/a"]},
-    ],
-)
-def test_only_losses_at_several_lengths_are_drawn(table):
-    assert sparklines(pd.DataFrame(table)) is None
-
-
-def test_a_small_difference_is_drawn_small():
-    table = pd.DataFrame(
-        {"run": ["a", "b"], "ev=1": ["4.000", "4.010"], "ev=2": ["4.010", "4.100"], "control": ["4.0"] * 2}
-    )
-    assert sparklines(table) == ["▁▂", "▂█"]
+    ):
+        assert sparklines(pd.DataFrame(table)) is None
+    small = {"run": ["a", "b"], "ev=1": ["4.000", "4.010"], "ev=2": ["4.010", "4.100"], "control": ["4.0"] * 2}
+    assert sparklines(pd.DataFrame(small)) == ["▁▂", "▂█"]
 
 
 @pytest.mark.parametrize("no_color", [True, False])
@@ -100,14 +92,6 @@ def test_nothing_is_coloured_where_the_user_wants_no_colour(terminal, monkeypatc
     written = screen.getvalue()
     assert "training" in written
     assert bool(COLOUR.search(written)) != no_color
-
-
-def test_no_terminal_is_sent_any_code(capsys):
-    print_table(LOSSES, "windows")
-    with ProgressBar("tokens") as progress:
-        progress.update("training", 2, 2)
-    written = capsys.readouterr()
-    assert "\x1b" not in written.out + written.err
 
 
 @pytest.mark.parametrize("long_names", [False, True])
@@ -125,15 +109,11 @@ def test_six_models_at_five_lengths_fit_eighty_characters(terminal, long_names):
     assert all(word in shown for name in [*runs, *NAMES] for word in name.split())
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_an_evaluation_says_what_to_do_next(cli, ckpt, several):
+def test_a_command_says_what_to_do_next(cli, ckpt, tiny):
     few = ["--factors", "1", "--max-targets", "256", "--protocol", "windows"]
-    runs = [ckpt / "rope", ckpt / "none"] if several else [ckpt / "rope"]
-    ended = cli("eval-lengths", *runs, *few, "--json").succeeded()
-    assert ended.err.splitlines()[-1] == f"make a report with: extrapolate report {' '.join(map(str, runs))}"
-    assert "report" not in ended.out
-
-
-def test_a_training_says_what_to_do_next(cli, tiny):
+    for runs in ([ckpt / "rope"], [ckpt / "rope", ckpt / "none"]):
+        ended = cli("eval-lengths", *runs, *few, "--json").succeeded()
+        assert ended.err.splitlines()[-1] == f"make a report with: extrapolate report {' '.join(map(str, runs))}"
+        assert "report" not in ended.out
     ended = cli("train", "--pe", "none", *tiny, "--tokens", 512, "--out", "a run").succeeded()
     assert ended.err.splitlines()[-1] == "evaluate it with: extrapolate eval-lengths 'a run'"

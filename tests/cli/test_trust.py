@@ -35,17 +35,23 @@ class Half(Extension):
 """
 
 
+@pytest.fixture(scope="module")
+def _marker(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("marker") / "the-code-has-run"
+
+
 @pytest.fixture
-def marker(tmp_path) -> Path:
+def marker(_marker) -> Path:
     """Is there once the code has run."""
-    return tmp_path / "the-code-has-run"
+    _marker.unlink(missing_ok=True)
+    return _marker
 
 
 @pytest.fixture
 def code(tmp_path, marker) -> Path:
-    """A file of the user's own."""
+    """A file of the user's own, which has not run in this process yet."""
     file = tmp_path / "mine.py"
-    file.write_text(CODE.format(marker=str(marker)))
+    file.write_text(CODE.format(marker=str(marker)) + f"# {tmp_path}\n")
     return file
 
 
@@ -61,26 +67,29 @@ def another_user(tmp_path, monkeypatch, marker):
     return call
 
 
+@pytest.fixture(scope="module")
+def _sent(quietly, trained, tiny, _marker, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sent")
+    (folder / "mine.py").write_text(CODE.format(marker=str(_marker)))
+    shutil.copytree(trained / "rope", folder / "ckpt/rope")
+    quietly("train", "--pe", folder / "mine.py:Mine", *tiny, "--out", folder / "ckpt/mine")
+    quietly("eval-lengths", folder / "ckpt", *FEW)
+    return folder / "ckpt"
+
+
 @pytest.fixture
-def sent(cli, tiny, code, ckpt, another_user) -> Path:
-    """A trained run with a file of its own encoding, from another user; it is evaluated."""
-    run = ckpt / "mine"
-    cli("train", "--pe", f"{code}:Mine", *tiny, "--out", run).succeeded()
-    cli("eval-lengths", run, ckpt / "rope", *FEW).succeeded()
+def sent(_sent, ckpt, another_user) -> Path:
+    """A trained run with a file of its own encoding, from another user; it is evaluated, and so is the run rope."""
+    shutil.copytree(_sent, ckpt, dirs_exist_ok=True)
     another_user()
-    return run
+    return ckpt / "mine"
 
 
 class TestACopyInARun:
-    def test_it_runs_only_once_it_is_trusted(self, cli, tiny, sent, marker) -> None:
-        for code, *arguments in (
-            (1, "eval-lengths", sent.parent, *FEW),  # the other run is evaluated
-            (2, "train", "--from", sent, "--out", "tuned"),
-            (2, "train", "--config", sent / "config.json", "--out", "again"),
-        ):
-            message = cli(*arguments).error(code)
-            assert f"{sent / 'encoding.py'} is Python code that came with data" in message
-            assert "--trust-code" in message
+    def test_it_runs_only_once_it_is_trusted(self, cli, sent, marker) -> None:
+        message = cli("eval-lengths", sent.parent, *FEW).error(1)  # the other run is evaluated
+        assert f"{sent / 'encoding.py'} is Python code that came with data" in message
+        assert "--trust-code" in message
         assert not marker.exists()
         cli("eval-lengths", sent, *FEW, "--trust-code").succeeded()
         assert marker.exists()
@@ -110,10 +119,6 @@ class TestACopyInARun:
         cli("train", *arguments, "--trust-code").succeeded()
         assert marker.exists()
 
-    def test_the_users_own_runs_need_no_word(self, cli, tiny, code, ckpt) -> None:
-        cli("train", "--pe", f"{code}:Mine", *tiny, "--out", "own").succeeded()
-        cli("eval-lengths", "own", *FEW).succeeded()
-
     def test_a_home_that_cannot_be_written_is_no_failure(self, cli, sent, tmp_path, monkeypatch) -> None:
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
@@ -131,18 +136,17 @@ class TestACopyInARun:
 
 
 class TestAPathInAConfiguration:
-    @pytest.mark.parametrize("place", ["outside", "inside"])
-    def test_a_run_names_no_file_but_its_copy(self, cli, ckpt, code, marker, place) -> None:
+    def test_a_run_names_no_file_but_its_copy(self, cli, ckpt, code, marker) -> None:
         run = ckpt / "rope"
         shutil.copy(code, run / "encoding.py")
-        name = code if place == "outside" else run / "encoding.py"
-        self.change(run, encoding={"name": f"{name}:Mine", "arguments": {}, "file_sha256": None})
-        self.refused(cli, run, marker)
+        for name in (code, run / "encoding.py"):
+            self.change(run, encoding={"name": f"{name}:Mine", "arguments": {}, "file_sha256": None})
+            self.refused(cli, run, marker)
 
-    @pytest.mark.parametrize("hashes", [None, "0" * 64, "../../mine", "../../mine+" + "0" * 64])
-    def test_nor_for_its_extension(self, cli, ckpt, code, marker, hashes) -> None:
-        self.change(ckpt / "rope", extension=f"{code}:Half + {code}:Half", extension_sha256=hashes)
-        self.refused(cli, ckpt / "rope", marker)
+    def test_nor_for_its_extension(self, cli, ckpt, code, marker) -> None:
+        for hashes in (None, "0" * 64, "../../mine", "../../mine+" + "0" * 64):
+            self.change(ckpt / "rope", extension=f"{code}:Half + {code}:Half", extension_sha256=hashes)
+            self.refused(cli, ckpt / "rope", marker)
 
     @staticmethod
     def change(run: Path, **changed: object) -> None:
@@ -288,11 +292,13 @@ class TestAStudy:
             ("", TUNED + 'encoding = "mine.py:Mine"'),
         ],
     )
-    @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--array", "0/2"]])
     @pytest.mark.usefixtures("code")
-    def test_what_it_names_runs_only_once_it_is_trusted(self, refused, study, marker, old, new, flags) -> None:
+    def test_what_it_names_runs_only_once_it_is_trusted(self, cli, refused, study, marker, tmp_path, old, new) -> None:
         file = study(old, new)
-        refused(["sweep", file, "--jobs", 1, *flags], f"{file}, line ", "mine.py is Python code that", "--trust-code")
+        for flags in ([], ["--dry-run"], ["--array", "0/2"]):
+            words = (f"{file}, line ", "mine.py is Python code that", "--trust-code")
+            refused(["sweep", file, "--jobs", 1, *flags], *words)
+        cli("status", tmp_path).succeeded()
         assert not marker.exists()
 
     def test_what_is_trusted_needs_no_second_word(self, cli, study, code, marker) -> None:
@@ -334,12 +340,6 @@ class TestAStudy:
     def test_its_name_leads_nowhere_else(self, refused, study, tmp_path, name, scale) -> None:
         file = study("", '[scale."../../elsewhere".base]\ntokens = 512\n').rename(tmp_path / name)
         refused(["sweep", file, "--dry-run", *scale], "a folder in sweeps cannot be called '", "--out")
-
-    @pytest.mark.usefixtures("code")
-    def test_status_runs_nothing(self, cli, study, marker, tmp_path) -> None:
-        study('["rope"]', '["mine.py:Mine"]')
-        cli("status", tmp_path).succeeded()
-        assert not marker.exists()
 
     @pytest.mark.parametrize("path", ["data/new", "/new", None])
     def test_a_dry_run_writes_nothing(self, refused, study, corpus, path) -> None:

@@ -21,29 +21,17 @@ import startup_speed
 import tokenizing_speed
 import training_speed
 
-from extrapolate.benchmark import bench_config
 from extrapolate.data.documents import Document
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.machine.children import worker
-from extrapolate.runs.config import TrainedConfig
 
 PEERS = Path(__file__).parents[2] / "tools" / "peers"
 TOKENS = 2048
 
 
-def small(dropout: float = 0.0) -> TrainedConfig:
-    """Two small layers at L = 8."""
-    made = bench_config("tiny", 8)
-    sizes = made.model.model_copy(
-        update={"vocab_size": 64, "width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 16, "ff_width": 48}
-        | {"dropout": dropout}
-    )
-    return made.model_copy(update={"model": sizes})
-
-
 @pytest.mark.usefixtures("quick_measurements")
-def test_training_is_beside_its_peer_and_a_busy_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_speed, "bench_config", lambda preset, seq_len: small())
+def test_training_is_beside_its_peer_and_a_busy_program(small_bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_speed, "bench_config", lambda preset, seq_len: small_bench())
     options = argparse.Namespace(preset=["tiny"], seq_len=8, no_compile=True, seconds=0.01, busy=1)
     rows = list(training_speed.rows(options))
     assert [(row["who"], row["mode"]) for row in rows] == [
@@ -52,9 +40,9 @@ def test_training_is_beside_its_peer_and_a_busy_program(monkeypatch: pytest.Monk
     assert all(row["beside 1 busy"] for row in rows)
 
 
-def test_the_peer_gets_our_dropout() -> None:
+def test_the_peer_gets_our_dropout(small_bench) -> None:
     """Its embedding, and what attention and the feed-forward network add, as in our model."""
-    config = small(dropout=0.5)
+    config = small_bench(dropout=0.5)
     model = training_speed.transformers_llama(config.model, 8)
     tokens = torch.randint(0, 64, (1, 8))
     assert torch.equal(model(input_ids=tokens).logits, model(input_ids=tokens).logits)
@@ -72,9 +60,9 @@ def test_the_peer_gets_our_dropout() -> None:
 
 
 @pytest.mark.parametrize("protocol", protocols.names())
-def test_ours_and_a_plain_loop_have_equal_losses(protocol: str) -> None:
+def test_ours_and_a_plain_loop_have_equal_losses(small_bench, protocol: str) -> None:
     ours, control, plain = (
-        evaluation_speed.measure(small(), evaluation_speed.Variant(who, protocol, "fp32"), TOKENS)
+        evaluation_speed.measure(small_bench(), evaluation_speed.Variant(who, protocol, "fp32"), TOKENS)
         for who in ("extrapolate", "extrapolate and control", "plain loop")
     )
     assert len(ours.losses) == len(evaluation_speed.FACTORS)
@@ -82,26 +70,28 @@ def test_ours_and_a_plain_loop_have_equal_losses(protocol: str) -> None:
     assert ours.furthest(plain) < 1e-5
 
 
-def test_the_rate_is_of_the_scored_tokens_of_all_factors() -> None:
+def test_the_rate_is_of_the_scored_tokens_of_all_factors(small_bench) -> None:
     cost = evaluation_speed.measure(
-        small(), evaluation_speed.Variant("extrapolate", "windows", "fp32"), TOKENS, beside=1
+        small_bench(), evaluation_speed.Variant("extrapolate", "windows", "fp32"), TOKENS, beside=1
     )
     assert cost.tokens == len(evaluation_speed.FACTORS) * TOKENS
     assert cost.tokens_per_s * cost.seconds == pytest.approx(cost.tokens)
     assert cost.busy_seconds is not None
 
 
-def test_lm_eval_rolls_over_the_same_documents() -> None:
+def test_lm_eval_rolls_over_the_same_documents(small_bench) -> None:
     """Its windows begin with a token of its own, so that losses are near, not equal."""
-    ours = evaluation_speed.measure(small(), evaluation_speed.Variant("extrapolate", "windows", "fp32"), TOKENS)
-    rolled = evaluation_speed.measure(small(), evaluation_speed.Variant("lm-eval rolling", "windows", "fp32"), TOKENS)
+    ours = evaluation_speed.measure(small_bench(), evaluation_speed.Variant("extrapolate", "windows", "fp32"), TOKENS)
+    rolled = evaluation_speed.measure(
+        small_bench(), evaluation_speed.Variant("lm-eval rolling", "windows", "fp32"), TOKENS
+    )
     assert 0 < ours.furthest(rolled) < 0.1
 
 
-def test_a_window_of_32_768_tokens_takes_little_memory() -> None:
+def test_a_window_of_32_768_tokens_takes_little_memory(small_bench) -> None:
     """A single [N, N] of float32 would be 4 GiB."""
     with worker() as process:
-        cost = process.submit(evaluation_speed.long_window, small()).result()
+        cost = process.submit(evaluation_speed.long_window, small_bench()).result()
     assert evaluation_speed.LONG_WINDOW == 32_768
     assert cost.peak_mib < 2048
 
