@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +32,6 @@ from extrapolate.cli import main
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from extrapolate.runs.config import TrainedConfig
 
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -263,11 +258,12 @@ def quick_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def small_bench() -> Callable[..., "TrainedConfig"]:
+def small_bench() -> Callable[..., Any]:
     """What `bench` measures, but with two small layers at L = 8."""
-    from extrapolate.benchmark import bench_config
 
-    def call(dropout: float = 0.0) -> "TrainedConfig":
+    def call(dropout: float = 0.0) -> Any:
+        from extrapolate.benchmark import bench_config
+
         made = bench_config("tiny", 8)
         sizes = {"vocab_size": 64, "width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 16, "ff_width": 48}
         return made.model_copy(update={"model": made.model.model_copy(update={**sizes, "dropout": dropout})})
@@ -328,12 +324,7 @@ def leftovers() -> Callable[[Path], list[str]]:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw their pictures, which takes most of their time, but do not encode them."""
-    from extrapolate.reports import plots
-
-    def save(figure: "Figure", path: Path) -> None:
-        path.write_bytes(b"")
-
-    monkeypatch.setattr(plots, "save", save)
+    monkeypatch.setattr("extrapolate.reports.plots.save", lambda figure, path: path.write_bytes(b""))
 
 
 @pytest.fixture
@@ -390,21 +381,14 @@ _HOLD = (
 
 
 @contextlib.contextmanager
-def other_process_holding(folder: Path) -> Iterator[Callable[[], None]]:
+def other_process_holding(folder: Path) -> Iterator[Callable[[], object]]:
     """Another process with the lock; yields what kills it as the system would."""
-    process = subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
-
-    def kill() -> None:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield kill
-    finally:
-        kill()
-        process.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield lambda: (process.kill(), process.wait())
+        finally:
+            process.kill()
 
 
 @pytest.fixture

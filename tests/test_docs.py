@@ -130,7 +130,7 @@ def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path
 
 @pytest.fixture
 def run_commands(cli):
-    """Runs the commands of a page, of which there are at least so many, with flags that make each quick."""
+    """Runs a page's commands with flags that make each quick, and checks that it has at least this many."""
 
     def call(text: str, least: int, **fewer: list[str]) -> dict[str, str]:
         lines = re.findall(r"^extrapolate (.*)$", text, re.MULTILINE)

@@ -96,7 +96,7 @@ def test_a_large_corpus_does_not_lose_a_quarter_to_testing() -> None:
 
 
 def documents(sizes: list[int]) -> list[Document]:
-    """Documents of so many characters, all different, each of which has two bytes."""
+    """Distinct documents with the given numbers of characters, each two bytes long."""
     return [Document(str(row), f"{chr(0x400 + row)}{'é' * (size - 1)}") for row, size in enumerate(sizes)]
 
 

@@ -182,7 +182,7 @@ def test_every_target_has_its_own_loss(protocol: str, share: bool, monkeypatch: 
         assert found[key].loss_N.tolist() == (1000 * targets.document_N + targets.place_N).tolist(), key
     computed_inputs = sum(windows.length * len(windows.start_W) for windows, _ in computed.batches)
     assert computed_inputs == inputs_of(wanted, share)
-    # No window is computed twice: with sharing none that another begins with, whatever their lengths.
+    # No window is computed twice. With sharing, nor is a window that is the beginning of a longer one.
     windows = [
         (int(d), int(s)) if share else (int(d), int(s), group.length)
         for group, _ in computed.batches

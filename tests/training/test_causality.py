@@ -390,10 +390,7 @@ EXTENDED = """
     """
 
 
-NOISY = [name for name in RIGHT if "FFT" in name or "sum" in name]
-
-
-@pytest.mark.parametrize("name", NOISY)
+@pytest.mark.parametrize("name", [name for name in RIGHT if "FFT" in name or "sum" in name])
 def test_rounding_is_no_leak_in_an_evaluation(tmp_path: Path, word_store: Store, name: str) -> None:
     config, file = resolve(request_for(written(tmp_path, RIGHT[name])), word_store)
     run = train(config, word_store, tmp_path / "run", user_encoding=file)
