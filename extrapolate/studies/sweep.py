@@ -297,9 +297,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
         results.write_frame(folder / FILE, frame)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = write_reports(evaluated, folder, progress) if report else {}
-    named = {cell.path.name for cell in tasks.cells.values()}
     tables = (folder / "runs").glob(f"*/{TEXT_TABLE}") if report else ()
-    if gone := sorted(table.parent.name for table in tables if table.parent.name not in named):
+    if gone := sorted(table.parent.name for table in tables if table.parent.name not in tasks.cells):
         progress.say(f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
