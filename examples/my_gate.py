@@ -6,7 +6,7 @@ from extrapolate.encodings.base import LOGITS, Context, Dims, Encoding, scaled_p
 
 
 class Forgetful(Encoding):
-    """Subtracts from each score what the tokens after the key, up to the query, forget; each head has a gate.
+    """Subtracts from each score the gates of all tokens after the key, up to the query. Each head has a gate.
 
     Source: this file.
     """

@@ -34,13 +34,13 @@ def compare(
     Returns a row per protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), overall
     and for each seed, its interval and p value, a verdict, and the seeds that both have. `model` is `better` or `worse`
     if the interval excludes zero and the difference is at least `least_difference` nats (default 0.01), `equivalent` if
-    the whole interval is closer to zero than that, and otherwise `undecided`. Intervals cover documents and seeds. If a
-    model has one seed, they cover only documents, and the verdict ends in "(this run)".
+    the whole interval is closer to zero than `least_difference`, and otherwise `undecided`. Intervals cover documents
+    and seeds. If a model has one seed, they cover only documents, and the verdict ends in "(this run)".
 
     runs: evaluated runs, their folders, or folders of them. extensions: also compare what was applied at inference.
     confidence: the level of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the
-    probability of any false one is at most 1 - `confidence`; `none` does not. Intervals are not corrected. seq_len,
-    corpus, precision, split: use only rows with these values, if runs differ in them.
+    probability of one or more false ones is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
+    seq_len, corpus, precision, split: use only rows with these values, if runs differ in them.
 
     Raises UserError if nothing was evaluated, or rows cannot be compared.
     """

@@ -72,32 +72,33 @@ def train(
 ) -> "Run":
     """Trains one model and returns its run.
 
-    If an argument is None, the configuration file, the preset or L decides it.
+    If an argument is None, its value comes from the configuration file, the preset or L.
 
-    encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`, or a class, with arguments as
-    `functools.partial(MyEncoding, theta=500.0)`. The run keeps the source of your own class, from a module, a script or
-    a notebook. seq_len: the training length L in tokens.
-    data: a token store (default: data/stdlib, made from the standard library on first use). preset: sizes and budget by
-    name (default `tiny`). tokens, batch_tokens: the budget, and the size of a step, in tokens. optimizer: `muon` for
-    the blocks' matrices, or `adamw` for all parameters (see docs/training.md). lr: the peak learning rate. layers: the
-    number of blocks. width, heads: channels D and attention heads; each head has D / heads channels, and the
-    feed-forward width keeps the preset's ratio. ssmax: multiply the scores of query i by s ln(i + 1) (arXiv
-    2501.19399). qk_norm: normalise queries and keys per head. qkv_bias: add biases to queries, keys and values, as in
-    Qwen 2. probes: the shares of windows that are probes, `needle=0.25,mqar=0.25`. seed: the seed of weights, order and
-    dropout (default 0).
+    encoding: a spec, such as `rope`, `expe:size=16` or `my_file.py:MyEncoding`, or a class; to pass arguments to a
+    class, use `functools.partial(MyEncoding, theta=500.0)`. The run keeps the source code of your class, whether it is
+    defined in a module, a script or a notebook. seq_len: the training length L in tokens. data: a token store (default:
+    data/stdlib, made from the standard library on first use). preset: sizes and budget by name (default `tiny`).
+    tokens, batch_tokens: the budget, and the size of a step, in tokens. optimizer: `muon` for the blocks' matrices, or
+    `adamw` for all parameters (see docs/training.md). lr: the peak learning rate. layers: the number of blocks. width,
+    heads: channels D and attention heads; each head has D / heads channels, and the feed-forward width keeps the
+    preset's ratio. ssmax: multiply the scores of query i by s ln(i + 1) (arXiv 2501.19399). qk_norm: normalise queries
+    and keys per head. qkv_bias: add biases to queries, keys and values, as in Qwen 2. probes: the share of training
+    windows that are probes of each kind, `needle=0.25,mqar=0.25`. seed: the seed of weights, order and dropout (default
+    0).
 
     out: the run's folder (default: in ckpt/, with a name made from the settings). resume: continue the run in `out`, if
     there is one, with its settings; arguments that are given must agree with them. save_every: tokens between saved
     states (default: every 30 s). keep_every: tokens between checkpoints to keep for evaluation (default: none).
 
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`, which is bf16 if the hardware supports it
-    natively. compile: use torch.compile (default: if the run is long enough to pay for it). config: a TOML file, or a
-    run's config.json; arguments override it. start: continue the weights of this run, or of a Hugging Face checkpoint
-    `hf:NAME_OR_FOLDER`, as a new run. extend: with `start`, an extension that belongs to the new run, such as
-    `pi:factor=4`. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2) instead of
-    replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row of
-    the log (default: none); if it fails, there is a warning and training continues. trust_code: allow Python files that
-    come with `config`, `start` or the run in `out` to run, even if you have not run them before; see docs/trust.md.
+    natively. compile: use torch.compile (default: if the run is long enough to make up for the compilation). config: a
+    TOML file, or a run's config.json; arguments override it. start: continue the weights of this run, or of a Hugging
+    Face checkpoint `hf:NAME_OR_FOLDER`, as a new run. extend: with `start`, an extension that belongs to the new run,
+    such as `pi:factor=4`. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2) instead
+    of replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row
+    of the log (default: none); if it fails, there is a warning and training continues. trust_code: allow Python files
+    that come with `config`, `start` or the run in `out` to run, even if you have not run them before; see
+    docs/trust.md.
 
     Raises UserError if a setting is unknown or out of range, the tracker is not installed, or `out` holds another run;
     RuntimeError if the loss is no longer finite; Interrupted if the user stops the training, after its state is saved.

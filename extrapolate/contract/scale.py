@@ -38,7 +38,7 @@ def check_scale(model: Model, plain: Model, file: Path) -> None:
         raise UserError(f"{file}: rescales names {', '.join(sorted(encoding.rescales))}: say in caption what it does")
     for hook, gain in _gains(model).items():
         if hook not in encoding.rescales and abs(gain - 1) > TOLERANCE:
-            raise UserError(f"{file}: {hook} multiplies what it is given by {gain:.2f}; expected 1, for {ADVICE}")
+            raise UserError(f"{file}: {hook} multiplies its input by {gain:.2f}; expected 1, for {ADVICE}")
     x_BT = tokens(model, model.seq_len)
     if differ(model(x_BT, Setting(PLAIN, tuple(plain.encodings))), plain(x_BT)):
         raise UserError(f"{file}: its model starts with other weights than one without an encoding; expected the same")

@@ -18,8 +18,8 @@ class HoPE(RoPE):
     set by L.
     Beyond L: every angle that occurs has been seen in training.
 
-    Our reading: no code by the authors was found, and what their slow channels hold instead is not verified.
-    Arguments: kept, in pairs (default: as many as complete a turn within L); theta and pairing, as for rope.
+    Our reading: we found no code by the authors, and have not verified what their slow channels hold instead of
+    rotations. Arguments: kept, in pairs (default: as many as complete a turn within L); theta and pairing, as for rope.
     Source: Chen et al., arXiv 2410.21216.
     """
 

@@ -16,8 +16,8 @@ class KERPLE(Encoding):
     """Subtracts from each score a learned, slowly growing function of the distance r = i - j.
 
     The bias is -p_h ln(1 + a_h r) for kernel "log", and -a_h r^(p_h), 0 < p <= 2, for "power". Each head has its own p
-    and a, shared by all layers; they start uniform, p in 0..2 and a in 0..1. Training keeps them at 0.01 or more.
-    Beyond L: the bias keeps decaying smoothly, and the loss stays about flat.
+    and a, shared by all layers; their initial values are drawn uniformly, p from 0..2 and a from 0..1. Training keeps
+    them at 0.01 or more. Beyond L: the bias keeps decaying smoothly, and the loss stays about flat.
 
     Arguments: kernel, "log" (the paper's best) or "power".
     Source: Chi et al., arXiv 2205.09921.

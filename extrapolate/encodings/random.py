@@ -19,13 +19,13 @@ class Random(Wrapper):
     """Trains with positions drawn from a range longer than any that will be tested.
 
     At each training step, T distinct whole numbers are drawn from 0..max-1, sorted, and used as the positions of the
-    whole batch in every layer. The base is built as if the training length were max.
-    Beyond L: no position is new up to max tokens; longer windows are reported n/a.
+    whole batch in every layer. The base is built as if the training length were max. Beyond L: up to max tokens, every
+    position lies in the range used in training; longer windows are reported n/a.
 
-    At evaluation, "sample" draws too, as the authors' code does, with a fixed seed per length so that results can be
-    repeated; "spread" uses floor(i max / N), and "first" 0..N-1.
-    Arguments: base, a spec, in parentheses if it has arguments; max, in tokens (default 32 L); evaluate, as above.
-    Source: Ruoss et al., arXiv 2305.16843.
+    At evaluation, the argument evaluate decides: "sample" also draws positions, as the authors' code does, with a fixed
+    seed per length so that results can be repeated; "spread" uses floor(i max / N), and "first" uses 0..N-1. Arguments:
+    base, a spec, in parentheses if it has arguments; max, in tokens (default 32 L); evaluate, as above. Source: Ruoss
+    et al., arXiv 2305.16843.
     """
 
     display = "Random"

@@ -11,14 +11,13 @@ from extrapolate.errors import UserError
 
 @register("t5")
 class T5(Encoding):
-    """Adds to each score a learned number per head for the distance: exact for near keys, in buckets for far ones.
+    """Adds a bias to each score that each head learns: one per distance for near keys, one per bucket for far ones.
 
-    Distance r falls into bucket r if r < E = buckets/2, else into min(buckets - 1, E + floor(ln(r/E) / ln(far/E) E)).
-    The table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep their 1/sqrt(K),
-    which T5 omits.
-    Beyond L: the last bucket has no end, so all far keys get the same bias.
+    Distance r falls into bucket r if r < E = buckets/2, else into min(buckets - 1, E + floor(ln(r/E) / ln(F/E) E)). The
+    table [buckets, H] is shared by all layers and starts from N(0, 1/D), as in T5; scores keep their 1/sqrt(K), which
+    T5 omits. Beyond L: the last bucket has no end, so all far keys get the same bias.
 
-    Arguments: buckets, an even number (default 32, or L/2 if that is less); max_distance, far in tokens (default 128 as
+    Arguments: buckets, an even number (default 32, or L/2 if that is less); max_distance, F in tokens (default 128 as
     in T5, or L if that is less: a bucket that training never reaches would keep its random start).
     Source: Raffel et al., arXiv 1910.10683.
     """

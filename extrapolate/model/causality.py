@@ -48,7 +48,7 @@ class Leak:
     """What else a token depends on: a text that follows the hook at fault, and what to do about it."""
 
     what: str
-    advice: str = "what belongs to a token may be made from that token and those before it alone"
+    advice: str = "what is computed for a token may depend only on that token and those before it"
 
 
 OTHER_WINDOWS = Leak("makes a window depend on the windows beside it in a batch")

@@ -82,18 +82,19 @@ def sweep(
     """Trains and evaluates every cell of a study and writes a report on them.
 
     study: a TOML file, described in docs/studies.md. out: the study's folder (default: in sweeps/, named after the
-    file). Finished work in it is never repeated, interrupted work continues, and failed cells are retried, except
-    trainings that diverged and would do so again. scale: apply the file's section [scale.NAME], in a separate folder
-    (default: none). jobs: the number of cells to work on at once, each in a process with its share of the cores
+    file). Finished work in it is never repeated, interrupted work continues, and failed cells are retried, except those
+    whose training diverged, because it would diverge again. scale: apply the file's section [scale.NAME], in a separate
+    folder (default: none). jobs: the number of cells to work on at once, each in a process with its share of the cores
     (default: 1 or one per core, whichever a short measurement finds faster).
 
-    engine: `local`, or `ray`, which distributes the cells over a cluster whose machines have this program in the same
-    place. address: the cluster's, or `auto` for the one this machine belongs to (default: a new one on this machine).
-    cpus, gpus: what Ray reserves for each cell; 0.25 GPUs put four cells on one. All machines need `out` and the token
-    stores under the same paths.
+    engine: `local`, or `ray`, which distributes the cells over a cluster whose machines all have `extrapolate`
+    installed at the same path. address: the address of the cluster, or `auto` for the cluster that this machine belongs
+    to (default: start a new cluster on this machine). cpus, gpus: what Ray reserves for each cell; with 0.25 GPUs, four
+    cells share a GPU. All machines need `out` and the token stores under the same paths.
 
-    array: (index, count): do one of `count` shares of the cells, index 0 to count - 1, without a report, so that any
-    scheduler can start the shares. A call without it then writes the report.
+    array: (index, count), with index from 0 to count - 1. Splits the cells into `count` shares and works on share
+    `index` only, without writing a report, so that any scheduler can start the shares. A call without `array` then
+    writes the report.
 
     tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row of the runs' logs, grouped by the study's
     name (default: none). trust_code: allow Python files that the study names to run, even if you have not run them

@@ -31,8 +31,7 @@ def make(name: str, seq_len: int = L, sizes: ModelConfig = SIZES) -> Model:
     return model.eval()
 
 
-@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "fused"])
-@pytest.mark.parametrize("factor", [1, 4])
+@pytest.mark.parametrize(("factor", "explicit"), [(1, True), (4, False)], ids=["explicit at 1x", "fused at 4x"])
 def test_causality_by_gradient(name: str, factor: int, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 10**6 if explicit else 0)
     model = make(name)
