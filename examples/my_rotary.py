@@ -1,6 +1,6 @@
 """A custom rotary encoding, to which YaRN and the other frequency extensions apply."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,9 @@ class PhaseRoPE(Encoding):
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         count = self.dims.head_dim // 2
         frequencies = self.theta ** (-torch.arange(count, device=pos_T.device) / count)
         if self.frequency_scale:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extrapolate.encodings.base import Context, Encoding
+from extrapolate.encodings.base import Context, Encoding, scaled_product
 from extrapolate.errors import UserError
 from extrapolate.model.answers import attempt
 
@@ -70,7 +70,7 @@ def check_autocast(layers: list[Encoding], file: Path, kv_heads: int) -> None:
     pos_T, pos_S = (torch.tensor([p for p in of if p < end]) for of in (POSITIONS_T, POSITIONS_S))
     asked = [_Hooks(encoding, pos_T, pos_S, kv_heads) for encoding in layers]
     for hooks in asked:
-        for hook in ("positions", "rotate", "bias", "scores"):
+        for hook in ("positions", "rotate", "bias", "scores", "weights", "mix"):
             _compare(hooks, hook, file)
         _check_rounded_once(hooks, file)
     for hooks in asked:  # and those that read the residual stream, through layers of weights perhaps
@@ -87,17 +87,24 @@ class _Hooks:
         dims = encoding.dims
         self.x_BTD = torch.randn(2, len(pos_T), dims.width)
         self.q_BHTK = torch.randn(2, dims.heads, len(pos_T), dims.head_dim).bfloat16()
-        self.k_BGSK = torch.randn(2, kv_heads, len(pos_S), dims.head_dim).bfloat16()
+        self.state = encoding.prepare(self.x_BTD)
+        self.key_pos = pos_S if self.state is None else pos_T  # with a state, keys are all tokens too
+        self.k_BGSK = torch.randn(2, kv_heads, len(self.key_pos), dims.head_dim).bfloat16()
         k_BGTK = torch.randn(2, kv_heads, len(pos_T), dims.head_dim)
-        q, k = encoding.rotate(self.q_BHTK.float(), k_BGTK, pos_T, pos_T)
-        self.turned_BHTK, self.turned_BHSK = q.bfloat16(), k.bfloat16().repeat_interleave(dims.heads // kv_heads, dim=1)
+        q, k = encoding.rotate(self.q_BHTK.float(), k_BGTK, pos_T, pos_T, self.state)
+        self.turned_BHTK, self.turned_k_BGTK = q.bfloat16(), k.bfloat16()
+        self.turned_BHSK = self.turned_k_BGTK.repeat_interleave(dims.heads // kv_heads, dim=1)
+        self.scores_BHTS = scaled_product(q, k.repeat_interleave(dims.heads // kv_heads, dim=1))
         hidden_TT = pos_T[None, :] > pos_T[:, None]
+        self.scores_BHTS = self.scores_BHTS.masked_fill(hidden_TT, float("-inf"))
         every = slice(0, len(pos_T))
-        self.context = Context(pos_T, pos_T, every, every, hidden_TT, encoding.prepare(self.x_BTD))
+        self.context = Context(pos_T, pos_T, every, every, hidden_TT, self.state)
 
     def rotated(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """What `rotate` makes of queries and keys of this type."""
-        return self.encoding.rotate(self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.pos_S)
+        return self.encoding.rotate(
+            self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.key_pos, self.state
+        )
 
     def name(self, hook: str) -> str:
         """As a message says it."""
@@ -120,6 +127,10 @@ class _Hooks:
         if hook == "bias":
             bias_HTS = encoding.bias(pos_T, self.pos_S)
             return None if bias_HTS is None else bias_HTS.masked_fill(self.pos_S > pos_T[:, None], 0.0)
+        if hook == "mix":
+            return encoding.mix(self.turned_BHTK, self.turned_k_BGTK, self.turned_k_BGTK, self.state)
+        if hook == "weights":
+            return encoding.weights(self.scores_BHTS, self.context)
         scores_BHTS = encoding.scores(self.turned_BHTK, self.turned_BHSK, self.context)
         return None if scores_BHTS is None else scores_BHTS.masked_fill(self.context.hidden_TS, 0.0)
 

@@ -57,7 +57,8 @@ def _gains(model: Model) -> Mapping[str, float]:
         value, doubled = (encoding.attention_input(factor * x_BTD, pos_T)[1] for factor in (1, 2))
         found["attention_input"].append(_size(doubled - value) / _size(x_BTD))
         # A token's score with itself: wherever it is turned, that stays. The root of their width divides all scores.
-        (q, k), (q2, k2) = (encoding.rotate(factor * q_BHTK, factor * k_BGTK, pos_T, pos_T) for factor in (1, 2))
+        state = encoding.prepare(x_BTD)
+        (q, k), (q2, k2) = (encoding.rotate(f * q_BHTK, f * k_BGTK, pos_T, pos_T, state) for f in (1, 2))
         own_BHT = ((q2 - q) * (k2 - k).repeat_interleave(q.shape[1] // k.shape[1], dim=1)).sum(dim=-1)
         widened = math.sqrt(q.shape[-1] / dims.head_dim)
         found["rotate"].append((own_BHT.sum() / q_BHTK.square().sum()).item() / widened)

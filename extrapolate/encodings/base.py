@@ -123,11 +123,16 @@ class Encoding(nn.Module):
         return x_BTD, x_BTD
 
     def prepare(self, x_BTD: Tensor) -> Any:
-        """State for `scores`, computed once per layer from the normalised residual stream: gates, for example."""
+        """State for the hooks below, made once per layer from the normalised residual stream: gates, for example."""
         return None
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, after their projections; they may become wider than K. T and S may differ."""
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys, after their projections; they may become wider than K.
+
+        T and S may differ if `prepare` returns None. If not, both are all tokens of the window, as in `state`.
+        """
         return q_BHTK, k_BGSK
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
@@ -139,6 +144,22 @@ class Encoding(nn.Module):
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
         """[B, H, T, S], replacing the scaled product for a chunk of queries; or None to keep the product."""
+        return None
+
+    def weights(self, scores_BHTS: Tensor, context: Context) -> Tensor | None:
+        """[B, H, T, S], how much each query takes of each value; or None for the softmax over keys.
+
+        Called with the scores of a chunk of queries, float32, bias included, and -inf where a key is hidden: those
+        keys must get 0. Every key that any of the queries sees is in the chunk.
+        """
+        return None
+
+    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
+        """[B, H, T, K], what each token gathers in place of attention, such as a recurrence's; or None for attention.
+
+        Called with all tokens of the window, after `rotate`. Nothing later may enter. There are no scores then, so
+        that `bias`, `scores`, `weights` and extensions of attention mean nothing.
+        """
         return None
 
     def spectrum(self) -> Spectrum | None:

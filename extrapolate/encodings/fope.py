@@ -2,6 +2,8 @@
 
 import math
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -54,7 +56,9 @@ class FoPE(RoPE):
     def rotations(self) -> Rotations | None:
         return None  # a pair has several frequencies
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         heads, groups = q_BHTK.shape[1], k_BGSK.shape[1]
         group_H = torch.arange(groups, device=pos_T.device).repeat_interleave(heads // groups)  # as its keys' table
         tables_T = self._tables(pos_T)

@@ -1,7 +1,7 @@
 """PoPE: polar coordinate position embedding."""
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,9 @@ class PoPE(Encoding):
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         frequencies = scaled(self.frequencies(pos_T.device), self.frequency_scale)
         # The angle of a query holds delta: keys may be shared by several heads. sqrt(2) makes up for the width,
         # which the product is scaled by.

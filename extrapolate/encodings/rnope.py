@@ -1,6 +1,6 @@
 """RNoPE: NoPE in some layers, RoPE within a sliding window in the others."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -41,5 +41,7 @@ class RNoPE(MostlyLocal):
     def rotations(self) -> Rotations | None:
         return None if self.sees_all else super().rotations()
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        return (q_BHTK, k_BGSK) if self.sees_all else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S)
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
+        return (q_BHTK, k_BGSK) if self.sees_all else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S, state)

@@ -1,7 +1,7 @@
 """Rotary position embedding."""
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -66,7 +66,9 @@ class RoPE(Encoding):
     def extended(self, plan: Plan) -> Self:
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
         turn_T = self.table(pos_T, frequencies)
         turn_S = turn_T if pos_S is pos_T else self.table(pos_S, frequencies)

@@ -60,14 +60,22 @@ class Wrapper(Encoding):
     def prepare(self, x_BTD: Tensor) -> Any:
         return self.inner.prepare(x_BTD)
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inner.rotate(q_BHTK, k_BGSK, pos_T, pos_S)
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
+        return self.inner.rotate(q_BHTK, k_BGSK, pos_T, pos_S, state)
 
     def bias(self, pos_T: Tensor, pos_S: Tensor) -> Tensor | None:
         return self.inner.bias(pos_T, pos_S)
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor | None:
         return self.inner.scores(q_BHTK, k_BHSK, context)
+
+    def weights(self, scores_BHTS: Tensor, context: Context) -> Tensor | None:
+        return self.inner.weights(scores_BHTS, context)
+
+    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
+        return self.inner.mix(q_BHTK, k_BGTK, v_BGTK, state)
 
     def constrain(self) -> None:
         self.inner.constrain()

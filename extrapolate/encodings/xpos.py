@@ -2,6 +2,8 @@
 
 import math
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -40,7 +42,9 @@ class XPos(RoPE):
             raise UserError(f"xpos: scale_base and gamma must be positive, not {self.scale_base:g} and {gamma:g}")
         self.max_length = int(EXPONENT * self.scale_base / math.log((1 + gamma) / gamma))
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
         middle = (pos_S.min() + pos_S.max()) / 2
         step_M = (torch.arange(0, self.dims.head_dim, 2, device=pos_T.device) / self.dims.head_dim + self.gamma) / (

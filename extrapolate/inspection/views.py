@@ -43,13 +43,13 @@ def views(model: Model, length: int) -> list[View]:
         _written("added to the embedding", encoding.embed(zero_BTD, pos_T)[0]),
         _written("what W_q and W_k read", encoding.attention_input(zero_BTD, pos_T)[0][0]),
     ]
-    q_BHTK, k_BHTK = encoding.rotate(one_BHTK, one_BHTK, pos_T, pos_T)
+    state = encoding.prepare(torch.ones(1, length, dims.width))
+    q_BHTK, k_BHTK = encoding.rotate(one_BHTK, one_BHTK, pos_T, pos_T, state)
     if not torch.equal(q_BHTK, one_BHTK):
         found.append(View("queries, head 0", "channel", tuple(range(q_BHTK.shape[-1])), q_BHTK[0, 0]))
     bias_HTS = encoding.bias(pos_T[-1:], pos_T)
     if bias_HTS is not None:
         found.append(_by_head("bias of the last query", bias_HTS.expand(dims.heads, -1, -1)[:, 0]))
-    state = encoding.prepare(torch.ones(1, length, dims.width))
     context = chunk_context(encoding, pos_T, pos_T, state, length - 1, length)
     last_BHTK, seen_BHSK = q_BHTK[:, :, -1:], k_BHTK[:, :, context.keys]
     scores_BHTS = encoding.scores(last_BHTK, seen_BHSK, context)
@@ -101,9 +101,9 @@ def _of_last(encoding: Encoding, plan: Plan, q_BHTK: Tensor, pos_T: Tensor) -> T
     last_HT = None if scale_HT is None else scale_HT[:, -1:]
     passes: list[tuple[Tensor, Tensor, Tensor, Tensor, Branch | None]]
     if plan.pairs is None:
-        passes = [(*encoding.rotate(q_BHTK, q_BHTK, pos_T, pos_T), pos_T, pos_T, None)]
+        passes = [(*encoding.rotate(q_BHTK, q_BHTK, pos_T, pos_T, state), pos_T, pos_T, None)]
     else:
-        made = branches_of(plan, q_BHTK, q_BHTK, encoding)
+        made = branches_of(plan, q_BHTK, q_BHTK, encoding, state)
         passes = [(one.q_BHTK, one.k_BHTK, one.query_pos_T, one.key_pos_T, one.branch) for one in made]
     found_HS = torch.full((q_BHTK.shape[1], length), float("-inf"))
     for q, k, query_pos_T, key_pos_T, branch in passes:

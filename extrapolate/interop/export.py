@@ -12,6 +12,7 @@ from torch import Tensor
 
 from extrapolate import files, specs
 from extrapolate.data.tokenizer import eos_id
+from extrapolate.encodings.base import Encoding
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
@@ -95,7 +96,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     of its training windows, tokens. Raises UserError if a user's file cannot be exported.
     """
     parts = () if recipe is None else recipe.parts
-    dependent = depends_on_length(model, parts)
+    dependent = needs_whole_text(model, parts)
     config = stock_config(model, parts, trained_length)
     common = {"use_cache": not dependent, "dtype": "float32", "bos_token_id": None, "pad_token_id": None}
     if config is not None:
@@ -114,7 +115,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},
         "extensions": [{"name": text, "arguments": part.arguments()} for text, part in zip(names, parts, strict=True)],
-        "length_dependent": dependent,
+        "needs_whole_text": dependent,
     }
     classes = {type(model.encoding): name} | {type(part): text for text, part in zip(names, parts, strict=True)}
     if any(of_user(cls) for cls in classes):
@@ -122,12 +123,15 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     return Content({**own, **common}, _own_weights(model), code_of(model, classes))
 
 
-def depends_on_length(model: Decoder, parts: Sequence[Extension]) -> bool:
-    """Whether what an earlier token is depends on the length of the whole text, so that a cache of it means nothing.
+def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
+    """Whether every further token needs the whole text computed anew, so that a cache of keys and values is no use.
 
-    It does if the positions of a short text are not those that a long one begins with, or if an extension scales by the
-    length. Which keys are seen, and how scores grow with their number, follows from places alone.
+    It does if a layer has something else in place of attention, if the positions of a short text are not those that a
+    long one begins with, or if an extension scales by the length. Which keys are seen, and how scores grow with their
+    number, follows from places alone.
     """
+    if any(_mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
+        return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)
     index_T = torch.arange(long, dtype=torch.float32)
@@ -148,6 +152,14 @@ def depends_on_length(model: Decoder, parts: Sequence[Extension]) -> bool:
         if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in ("window", "pairs", "log_length")):
             return True
     return False
+
+
+@torch.no_grad()
+def _mixes(encoding: Encoding, kv_heads: int) -> bool:
+    """Whether a layer has something else in place of attention."""
+    dims = encoding.dims
+    q_BHTK, k_BGTK = (torch.zeros(1, heads, 1, dims.head_dim) for heads in (dims.heads, kv_heads))
+    return encoding.mix(q_BHTK, k_BGTK, k_BGTK, encoding.prepare(torch.zeros(1, 1, dims.width))) is not None
 
 
 def _own_weights(model: Decoder) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
-from extrapolate.interop.export import depends_on_length
+from extrapolate.interop.export import needs_whole_text
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.llama import Decoder
 
@@ -68,7 +68,7 @@ def generated(
     setting: what the model made of a plan. choose: takes a token by its logits, [V]. Earlier tokens are computed once,
     unless another library runs the model, or what they are changes with the length of the text.
     """
-    kept = Kept() if isinstance(model, Decoder) and not depends_on_length(model, ()) else None
+    kept = Kept() if isinstance(model, Decoder) and not needs_whole_text(model, ()) else None
     new: list[int] = []
     whole = list(tokens)
     while len(new) < most and not (new and ended(new)):

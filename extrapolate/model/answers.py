@@ -56,10 +56,12 @@ class Asked:
     def prepare(self, x_BTD: Tensor) -> Any:
         return self.call("prepare", x_BTD)
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         sizes = (_sizes("BHTK", q_BHTK), _sizes("BGSK", k_BGSK))
         pair = self._pair(
-            "rotate", f"queries {_spell(sizes[0])} and keys {_spell(sizes[1])}", q_BHTK, k_BGSK, pos_T, pos_S
+            "rotate", f"queries {_spell(sizes[0])} and keys {_spell(sizes[1])}", q_BHTK, k_BGSK, pos_T, pos_S, state
         )
         if all(isinstance(part, Tensor) and part.ndim == 4 for part in pair):
             if pair[0].shape[-1] != pair[1].shape[-1]:
@@ -90,6 +92,23 @@ class Asked:
         # Attention adds -inf where a key is hidden: that hides any number, but neither nan nor inf.
         self._seen_numbers("scores", scores_BHTS + torch.zeros(()).masked_fill(context.hidden_TS, -math.inf), sizes)
         return scores_BHTS
+
+    def weights(self, scores_BHTS: Tensor, context: Context) -> Tensor | None:
+        weight_BHTS = self.call("weights", scores_BHTS, context)
+        if weight_BHTS is None:
+            return None
+        sizes = _sizes("BHTS", scores_BHTS)
+        self._tensor("weights", weight_BHTS, sizes, None)
+        if (weight_BHTS.masked_fill(~context.hidden_TS, 0.0) != 0).any():
+            raise self.wrong("weights", "gives hidden keys, whose score is -inf, a weight; expected 0")
+        return weight_BHTS
+
+    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
+        mixed_BHTK = self.call("mix", q_BHTK, k_BGTK, v_BGTK, state)
+        if mixed_BHTK is None:
+            return None
+        sizes = _sizes("BHT", q_BHTK) | {"K": v_BGTK.shape[-1]}
+        return self._tensor("mix", mixed_BHTK, sizes, q_BHTK.dtype)
 
     def extended(self, plan: Plan, case: str) -> "Asked":
         """The encoding as a plan changes it."""

@@ -30,7 +30,7 @@ class Observer(Protocol):
     def attended(
         self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
     ) -> None:
-        """Queries and keys as they were scored, after any rotation, what the softmax made of them, and their indices.
+        """Queries and keys as they were scored, after any rotation, their weights, and their indices.
 
         Queries and keys are None where pairs pretend to be at several distances: each then has several rotations.
         """
@@ -62,8 +62,8 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T - first_wanted, K].
 
     What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the fused kernel
-    with a bias, in chunks of queries; explicit scores, in chunks too, where the encoding makes its own or trains its
-    bias, and in training for short windows. No [H, T, T] exists.
+    with a bias, in chunks of queries; explicit scores, in chunks too, if the encoding makes its own or its own weights,
+    or trains its bias, and in training for short windows. No [H, T, T] exists.
     """
     encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
@@ -71,13 +71,16 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
     # The first query alone tells which hooks are there.
     bias = encoding.bias(pos_T[:1], pos_T[:1])
-    scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], chunk_context(encoding, pos_T, pos_T, state, 0, 1))
+    first = chunk_context(encoding, pos_T, pos_T, state, 0, 1)
+    scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], first)
+    softmax = encoding.weights(pos_T.new_zeros(*q_BHTK.shape[:2], 1, 1), first) is None
     short = torch.is_grad_enabled() and length * q_BHTK.itemsize <= EXPLICIT_UP_TO * torch.float32.itemsize
-    plain = scores is None and bias is None and encoding.window is None and scoring.observer is None
+    fused = scores is None and softmax
+    plain = fused and bias is None and encoding.window is None and scoring.observer is None
     if plain and not short and scoring.first_wanted < length // 2:
         return _fused(_scaled(q_BHTK, scoring.scale_HT), k_BHTK, v_BHTK, None)[:, :, scoring.first_wanted :]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
-    path = _fused_with_bias if scores is None and not trained_bias and not short else _explicit
+    path = _fused_with_bias if fused and not trained_bias and not short else _explicit
     if scoring.observer is not None:
         path = partial(_observed, scoring.observer)
     outputs = []
@@ -142,7 +145,10 @@ def _explicit(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
 ) -> Tensor:
     scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
-    return _Softmax.apply(scores_BHTS, v_BHSK.dtype) @ v_BHSK
+    weight_BHTS = encoding.weights(scores_BHTS, context)
+    if weight_BHTS is None:
+        return _Softmax.apply(scores_BHTS, v_BHSK.dtype) @ v_BHSK
+    return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
 
 
 def _observed(
@@ -154,9 +160,15 @@ def _observed(
     context: Context,
     scale_HT: Tensor | None,
 ) -> Tensor:
-    weight_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT).softmax(dim=-1)
+    weight_BHTS = weights_of(encoding, explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT), context)
     observer.attended(encoding.dims.layer, q_BHTK, k_BHSK, weight_BHTS, context.queries, context.keys)
     return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
+
+
+def weights_of(encoding: Encoding, scores_BHTS: Tensor, context: Context) -> Tensor:
+    """How much each query takes of each value, float32 [B, H, T, S]."""
+    weight_BHTS = encoding.weights(scores_BHTS, context)
+    return scores_BHTS.softmax(dim=-1) if weight_BHTS is None else weight_BHTS
 
 
 class _Softmax(torch.autograd.Function):
@@ -186,7 +198,7 @@ class _Softmax(torch.autograd.Function):
 def explicit_scores(
     q_BHTK: Tensor, k_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
 ) -> Tensor:
-    """What the softmax is taken of, float32 [B, H, T, S], -inf where a query does not see a key."""
+    """What weights are made of, float32 [B, H, T, S], -inf where a query does not see a key."""
     bias_HTS = _masked_bias(encoding, context, scale_HT)
     scores_BHTS = encoding.scores(q_BHTK, k_BHSK, context)
     if scores_BHTS is None:

@@ -4,13 +4,14 @@ Shapes as in attention.py.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Branch, Plan
-from extrapolate.model.attention import QUERIES_PER_CHUNK, Scoring, chunk_context, explicit_scores
+from extrapolate.model.attention import QUERIES_PER_CHUNK, Scoring, chunk_context, explicit_scores, weights_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Rotated:
     key_pos_T: Tensor
 
 
-def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding) -> list[Rotated]:
+def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding, state: Any) -> list[Rotated]:
     """Queries and keys, not yet rotated, as each branch of the plan's pairs has them."""
     assert plan.pairs is not None
     index_T = torch.arange(q_BHTK.shape[2], dtype=torch.float32, device=q_BHTK.device)
@@ -33,7 +34,7 @@ def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding) 
     for branch in plan.pairs.branches():
         query_pos_T = branch.queries(index_T) * plan.position_scale
         key_pos_T = branch.keys(index_T) * plan.position_scale
-        q, k = encoding.rotate(q_BHTK, k_BGTK, query_pos_T, key_pos_T)
+        q, k = encoding.rotate(q_BHTK, k_BGTK, query_pos_T, key_pos_T, state)
         made.append(Rotated(branch, q, k.repeat_interleave(groups, dim=1), query_pos_T, key_pos_T))
     return made
 
@@ -66,7 +67,7 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
             ).masked_fill(~seen_TS, float("-inf"))
             scores_BHTS = own if scores_BHTS is None else torch.where(seen_TS, own, scores_BHTS)
         assert scores_BHTS is not None
-        weight_BHTS = scores_BHTS.softmax(dim=-1)
+        weight_BHTS = weights_of(encoding, scores_BHTS, context)
         if scoring.observer is not None:
             scoring.observer.attended(encoding.dims.layer, None, None, weight_BHTS, queries, keys)
         outputs.append(weight_BHTS.to(v_BHTK.dtype) @ v_BHTK[:, :, keys])

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import DISTANCES, FREQUENCIES, MASK, POSITIONS, Dims, Encoding
+from extrapolate.encodings.base import (
+    DISTANCES, FREQUENCIES, MASK, POSITIONS, Context, Dims, Encoding, scaled_product,
+)  # fmt: skip
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.answers import CONTENT, Asked, attempt, what_is
@@ -31,6 +33,8 @@ HOOKS = (
     "rotate",
     "bias",
     "scores",
+    "weights",
+    "mix",
     "constrain",
     "spectrum",
     "extended",
@@ -64,6 +68,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
             check_places(asked, sample, pos_T)
             check_bias_reads_no_content(asked, sample, pos_T)
             check_chunks(asked, sample, pos_T)
+            check_mix(asked, sample, pos_T)
             check_bias_reads_positions(asked, sample, pos_T)
             check_frequencies(asked, sample, pos_T)
 
@@ -156,11 +161,12 @@ def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     length = len(pos_T)
     calls: dict[str, tuple[_Places, tuple[Tensor, ...]]] = {
         "attention_input": (lambda x: asked.attention_input(x, pos_T[-x.shape[1] :]), (sample.x_BTD,)),
-        "rotate": (
-            lambda q, k: (_product(*asked.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :])),),
-            (sample.q_BHTK, sample.k_BGTK),
-        ),
     }
+    if asked.prepare(sample.x_BTD[:, :1]) is None:  # if not, `rotate` gets all tokens
+        calls["rotate"] = (
+            lambda q, k: (_product(*asked.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :], None)),),
+            (sample.q_BHTK, sample.k_BGTK),
+        )
     if asked.layer == 0:
         calls["embed"] = (lambda x: (asked.embed(x, pos_T[-x.shape[1] :]),), (sample.x_BTD,))
     for hook, (call, tensors) in calls.items():
@@ -197,7 +203,7 @@ def _others_before(x: Tensor, start: int) -> Tensor:
 def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     """Raises UserError if bias or scores give some of the queries other numbers than among all, windowed or not."""
     state = asked.prepare(sample.x_BTD)
-    q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)
+    q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)
     k_BHTK = k_BGTK.repeat_interleave(q_BHTK.shape[1] // k_BGTK.shape[1], dim=1)
     views = [asked]
     if MASK in asked.encoding.accepts:
@@ -210,17 +216,14 @@ def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
 def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor, state: Any) -> None:
     length = len(pos_T)
     whole = chunk_context(asked.encoding, pos_T, pos_T, state, 0, length)
-    of_all = {"bias": asked.bias(whole), "scores": asked.scores(q_BHTK, k_BHTK, whole)}
+    of_all = _of(asked, q_BHTK, k_BHTK, whole)
     cuts = sorted({0, 1, length * 3 // 8, length * 7 // 8, length})  # attention asks for the first query alone, too
     for start, end in itertools.pairwise(cuts):
         context = chunk_context(asked.encoding, pos_T, pos_T, state, start, end)
         queries, keys = context.queries, context.keys
         case = f"{asked.case} (queries {start}..{end - 1} of {length}, keys {keys.start}..{end - 1})"
         chunk = asked.but(case=case)
-        of_some = {
-            "bias": chunk.bias(context),
-            "scores": chunk.scores(q_BHTK[:, :, queries], k_BHTK[:, :, keys], context),
-        }
+        of_some = _of(chunk, q_BHTK[:, :, queries], k_BHTK[:, :, keys], context)
         for hook, some in of_some.items():
             among_all = of_all[hook]
             if some is None or among_all is None:
@@ -240,6 +243,21 @@ def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor
                     f"among all: a hook is asked for some queries at a time; take their places from {places}, not from "
                     "a length or arange",
                 )
+
+
+def _of(asked: Asked, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> dict[str, Tensor | None]:
+    """What the hooks that are called with a chunk of queries give."""
+    bias_HTS, scores_BHTS = asked.bias(context), asked.scores(q_BHTK, k_BHSK, context)
+    own = scaled_product(q_BHTK, k_BHSK) if scores_BHTS is None else scores_BHTS
+    masked_BHTS = (own if bias_HTS is None else own + bias_HTS).masked_fill(context.hidden_TS, float("-inf"))
+    return {"bias": bias_HTS, "scores": scores_BHTS, "weights": asked.weights(masked_BHTS, context)}
+
+
+def check_mix(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
+    """Raises UserError if `mix` gives wrong shapes or numbers. The causality check looks at what enters."""
+    state = asked.prepare(sample.x_BTD)
+    q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)
+    asked.mix(q_BHTK, k_BGTK, sample.k_BGTK, state)
 
 
 def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
@@ -283,9 +301,10 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     if FREQUENCIES not in asked.encoding.accepts or asked.encoding.window is not None:
         return
     count = asked.spectrum().count
-    rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)[0]
+    state = asked.prepare(sample.x_BTD)
+    rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
     slower = asked.extended(Plan(frequency_scale=(0.5,) * count), " (with every frequency halved)")
-    again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T)[0]
+    again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
     turns = rotated.shape != sample.q_BHTK.shape or differ(rotated, sample.q_BHTK)
     if turns and not differ(again, rotated):
         raise slower.wrong(

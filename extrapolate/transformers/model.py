@@ -24,8 +24,8 @@ class ExtrapolateConfig(PretrainedConfig):
     """Sizes, named as in `LlamaConfig`, and where position enters.
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
-    in. length_dependent: what an earlier token is depends on the length of the whole text, so that nothing can be
-    cached. qk_norm, qkv_bias, activation, post_norms and ssmax: as `ModelConfig` says.
+    in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
+    qk_norm, qkv_bias, activation, post_norms and ssmax: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -60,7 +60,7 @@ class ExtrapolateConfig(PretrainedConfig):
         training_length: int = 64,
         encoding: dict[str, Any] | None = None,
         extensions: list[dict[str, Any]] | None = None,
-        length_dependent: bool = False,
+        needs_whole_text: bool = False,
         tie_word_embeddings: bool = False,
         use_cache: bool = True,
         **others: Any,
@@ -83,7 +83,7 @@ class ExtrapolateConfig(PretrainedConfig):
         self.training_length = training_length
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding
         self.extensions = extensions or []
-        self.length_dependent = length_dependent
+        self.needs_whole_text = needs_whole_text
         self.use_cache = use_cache
         super().__init__(**others)
         self.tie_word_embeddings = tie_word_embeddings
@@ -204,15 +204,15 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
                 "no padding may stand before a token: pad on the right for logits, and generate from texts of one "
                 "length, or from one at a time"
             )
-        if past_key_values is not None and self.config.length_dependent:
+        if past_key_values is not None and self.config.needs_whole_text:
             raise ValueError(
-                "in this model what a token is depends on the length of the whole text: use it with use_cache=False"
+                "this model computes the whole text anew for every further token: use it with use_cache=False"
             )
         if past_key_values is not None and not isinstance(past_key_values, DynamicCache):
             raise ValueError(f"this model keeps its past in a DynamicCache, not in a {type(past_key_values).__name__}")
         if use_cache is None:
             use_cache = self.config.use_cache and not torch.is_grad_enabled()
-        if use_cache and past_key_values is None and not self.config.length_dependent:
+        if use_cache and past_key_values is None and not self.config.needs_whole_text:
             past_key_values = DynamicCache()
         cache = None if past_key_values is None else KeysAndValues(past_key_values)
         length = input_ids.shape[1] + (0 if cache is None else cache.length)

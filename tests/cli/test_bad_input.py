@@ -25,7 +25,7 @@ class TestSpecs:
         """The checks before it have called it with other batches, and found nothing wrong."""
         (tmp_path / "mine.py").write_text(
             "from extrapolate.encodings.base import Encoding\nclass Mine(Encoding):\n    display = 'Mine'\n"
-            "    def rotate(self, q, k, pos_T, pos_S):\n        if len(q) == 32: raise SystemExit(0)\n"
+            "    def rotate(self, q, k, pos_T, pos_S, state):\n        if len(q) == 32: raise SystemExit(0)\n"
             "        return q, k\n"
         )
         message = cli("train", "--pe", "mine.py:Mine", *tiny, "--out", "new").error()

@@ -69,7 +69,7 @@ WRONG = {
         "causality, 4x L", "mine.py: attention_input lets token ",
     ),
     "keys see later keys": (
-        "def rotate(self, q, k, pos_T, pos_S): return q, k * k.mean(dim=2, keepdim=True)",
+        "def rotate(self, q, k, pos_T, pos_S, state): return q, k * k.mean(dim=2, keepdim=True)",
         "causality, 1x L", "mine.py: rotate lets token ",
     ),
     "gates see later tokens": (
@@ -129,7 +129,7 @@ WRONG = {
         "autocast", "mine.py: bias gives other numbers under autocast than in float32",
     ),
     "queries turned in bfloat16": (
-        "def rotate(self, q, k, pos_T, pos_S): return q * pos_T.cos().to(q)[:, None] * 0.3, k",
+        "def rotate(self, q, k, pos_T, pos_S, state): return q * pos_T.cos().to(q)[:, None] * 0.3, k",
         "autocast", "mine.py: rotate rounds bfloat16 queries or keys on the way",
     ),
     "a count that is not saved": (
@@ -166,7 +166,7 @@ WRONG = {
         "scale at the start", "mine.py: attention_input multiplies its input by 0.70",
     ),
     "queries and keys normalised": (
-        "def rotate(self, q, k, pos_T, pos_S): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
+        "def rotate(self, q, k, pos_T, pos_S, state): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
         "scale at the start", "mine.py: rotate multiplies its input by 0.00",
     ),
     "what a hook rescales, and no table says": (

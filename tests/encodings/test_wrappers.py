@@ -122,7 +122,9 @@ class Whole(Encoding):
         self.asked.append("prepare")
         return "made"
 
-    def rotate(self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor]:
         self.asked.append("rotate")
         return k_BGSK, q_BHTK
 
@@ -133,6 +135,14 @@ class Whole(Encoding):
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Any) -> Tensor | None:
         self.asked.append("scores")
         return q_BHTK
+
+    def weights(self, scores_BHTS: Tensor, context: Any) -> Tensor | None:
+        self.asked.append("weights")
+        return scores_BHTS + 2
+
+    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
+        self.asked.append("mix")
+        return v_BGTK
 
     def extended(self, plan: Plan) -> "Whole":
         self.asked.append("extended")
@@ -163,10 +173,12 @@ class TestAnyWrapper:
         assert torch.equal(read, x + 1)
         assert values is x
         assert wrapper.prepare(x) == "made"
-        assert wrapper.rotate(q, k, pos, pos) == (k, q)
+        assert wrapper.rotate(q, k, pos, pos, "made") == (k, q)
         assert wrapper.bias(pos, pos).shape == (4, 4)
         assert wrapper.scores(q, k, None) is q
-        hooks = ["positions", "embed", "attention_input", "prepare", "rotate", "bias", "scores"]
+        assert torch.equal(wrapper.weights(q, None), q + 2)
+        assert wrapper.mix(q, k, x, "made") is x
+        hooks = ["positions", "embed", "attention_input", "prepare", "rotate", "bias", "scores", "weights", "mix"]
         assert base.asked == hooks
         assert (wrapper.window, wrapper.max_length, wrapper.accepts) == (5, 50, frozenset({"values"}))
         assert wrapper.caption == "Whole: ours"

@@ -22,11 +22,11 @@ RIGHT = {
             return (-distance.sqrt()).masked_fill(distance > 5, -math.inf).expand(self.dims.heads, -1, -1)
         """,
     "keys that take from the key before": """
-        def rotate(self, q, k, pos_T, pos_S):
+        def rotate(self, q, k, pos_T, pos_S, state):
             return q, k + 0.5 * nn.functional.pad(k, (0, 0, 1, 0))[:, :, :-1]
         """,
     "queries turned by the content before them": """
-        def rotate(self, q, k, pos_T, pos_S):
+        def rotate(self, q, k, pos_T, pos_S, state):
             angle = q[..., :1].cumsum(dim=2)
             return torch.cat([q[..., :4] * angle.cos(), q[..., 4:]], dim=-1), k
         """,
@@ -64,7 +64,7 @@ RIGHT = {
         def rotate_half(self, x): return x
         def table(self, pos_T): return pos_T
         def _rotat(self): pass
-        def rotate(self, q, k, pos_T, pos_S): return q, k
+        def rotate(self, q, k, pos_T, pos_S, state): return q, k
         def rotated(self, x): return x
         """,
 }
@@ -172,7 +172,7 @@ class TestPlaces:
     @pytest.mark.parametrize("keys", ["pos_S", "torch.arange(float(k.shape[2]))"])
     def test_rotate_turns_queries_and_keys_by_their_own_positions(self, load, refused, times: str, keys: str) -> None:
         body = f"""
-        def rotate(self, q, k, pos_T, pos_S):
+        def rotate(self, q, k, pos_T, pos_S, state):
             def turned(x, pos):
                 angle = torch.outer(pos, geometric(10.0, 8, x.device))
                 a, b = x.chunk(2, dim=-1)
@@ -187,7 +187,7 @@ class TestPlaces:
     def test_rotate_with_one_table_for_both_is_refused(self, refused) -> None:
         message = refused(
             """
-            def rotate(self, q, k, pos_T, pos_S):
+            def rotate(self, q, k, pos_T, pos_S, state):
                 cos = torch.outer(pos_T, torch.ones(8)).cos()
                 return q * cos, k * cos
             """
@@ -227,13 +227,13 @@ class TestAnswers:
             ("def attention_input(self, x, pos_T): return x, x, x", "attention_input returned a tuple of 3"),
             ("def attention_input(self, x, pos_T): return x, None",
              "attention_input returned None; expected a tensor [B=2, T=64, D=32]"),
-            ("def rotate(self, q, k, pos_T, pos_S): return q",
+            ("def rotate(self, q, k, pos_T, pos_S, state): return q",
              "rotate returned a tensor [2, 4, 64, 8]; expected a tuple of 2: queries [B=2, H=4, T=64, K=8] and keys"),
-            ("def rotate(self, q, k, pos_T, pos_S): return q[:, :2], k",
+            ("def rotate(self, q, k, pos_T, pos_S, state): return q[:, :2], k",
              "rotate returned [2, 2, 64, 8]; expected [B=2, H=4, T=64, K=8]"),
-            ("def rotate(self, q, k, pos_T, pos_S): return torch.cat([q, q], -1), k",
+            ("def rotate(self, q, k, pos_T, pos_S, state): return torch.cat([q, q], -1), k",
              "rotate returned queries [2, 4, 64, 16] and keys [2, 4, 64, 8]; expected both as wide"),
-            ("def rotate(self, q, k, pos_T, pos_S): return q.half(), k", "rotate returned float16; expected float32"),
+            ("def rotate(self, q, k, pos_T, pos_S, state): return q.half(), k", "rotate returned float16; expected float32"),
             ("def bias(self, pos_T, pos_S): return torch.zeros(2, len(pos_T), len(pos_S))",
              "bias returned [2, 64, 64]; expected [H=4, T=64, S=64]"),
             ("def bias(self, pos_T, pos_S): return torch.zeros(len(pos_T), len(pos_S))",
@@ -250,6 +250,15 @@ class TestAnswers:
             ("def scores(self, q, k, context): return (q @ k.mT).long()", "scores returned int64; expected a floating"),
             ("def scores(self, q, k, context): return (context.pos_T[:, None] - context.pos_S).sqrt() + q @ k.mT",
              "scores returned nan at b=0, h=0, t=0, s=1"),
+            ("def weights(self, s, context): return s.softmax(-1)[:, :1]",
+             "weights returned [2, 1, 64, 64]; expected [B=2, H=4, T=64, S=64]"),
+            ("def weights(self, s, context): return s.sigmoid() + 0.1", "weights gives hidden keys, whose score is -inf"),
+            ("def weights(self, s, context): return s", "weights returned -inf at b=0, h=0, t=0, s=1; expected finite"),
+            ("def weights(self, s, context): return s.sigmoid() / s.shape[-1]",
+             "weights gives query 0 and key 0 another number in a chunk of queries than among all"),
+            ("def mix(self, q, k, v, state): return v[:, :, :1]",
+             "mix returned [2, 4, 1, 8]; expected [B=2, H=4, T=64, K=8]"),
+            ("def mix(self, q, k, v, state): return v.double()", "mix returned float64; expected float32"),
             ("def extended(self, plan): pass", "extended returned None; expected an encoding"),
         ],
     )  # fmt: skip
@@ -263,9 +272,11 @@ class TestAnswers:
             ("embed", "x, pos_T"),
             ("attention_input", "x, pos_T"),
             ("prepare", "x"),
-            ("rotate", "q, k, pos_T, pos_S"),
+            ("rotate", "q, k, pos_T, pos_S, state"),
             ("bias", "pos_T, pos_S"),
             ("scores", "q, k, context"),
+            ("weights", "scores, context"),
+            ("mix", "q, k, v, state"),
             ("extended", "plan"),
         ],
     )
@@ -275,14 +286,14 @@ class TestAnswers:
         line = 1 + (tmp_path / "mine.py").read_text().splitlines().index("        return [][3]")
         assert message.endswith(f"in line {line}")
         refused(body.replace("return [][3]", "raise SystemExit"), f"mine.py: {hook} failed: SystemExit, in line {line}")
-        refused(body.replace(arguments, "one, two, three, four, five"), f"mine.py: {hook} failed: TypeError: ")
+        refused(body.replace(arguments, "one, two, three, four, five, six"), f"mine.py: {hook} failed: TypeError: ")
 
     def test_heads_are_not_always_as_many_for_keys(self, load, refused, tmp_path: Path) -> None:
         body = """
         def __init__(self, dims):
             super().__init__(dims)
             self.scale = nn.Parameter(torch.ones(dims.heads, 1, 1))
-        def rotate(self, q, k, pos_T, pos_S):
+        def rotate(self, q, k, pos_T, pos_S, state):
             return q, k * self.scale
         """
         load(body)
@@ -301,7 +312,7 @@ class TestFrequencies:
         return Spectrum(10.0, 4)
     def extended(self, plan):
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
-    def rotate(self, q, k, pos_T, pos_S):
+    def rotate(self, q, k, pos_T, pos_S, state):
         frequencies = geometric(10.0, 8, q.device)
         if self.frequency_scale:
             frequencies = frequencies * torch.tensor(self.frequency_scale)

@@ -49,7 +49,7 @@ LEAKS = {
         """,
         f"scores, or prepare, {LATER}",
     ),
-    "keys rolled": ("def rotate(self, q, k, p, s): return q, k + k.roll(-1, dims=2)", f"rotate {LATER}"),
+    "keys rolled": ("def rotate(self, q, k, p, s, state): return q, k + k.roll(-1, dims=2)", f"rotate {LATER}"),
     "in evaluation alone": (
         "def embed(self, x, p): return x if self.training else x + x.roll(-1, dims=1)", f"embed {LATER}:",
     ),
@@ -200,7 +200,7 @@ LEAKS = {
 # In bfloat16 alone, as kernels of their own have errors of their own.
 IN_BF16 = {
     "embed": "(self, x, p): return x + 0.01 * x.roll(-1, 1) if torch.is_autocast_enabled('cpu') else x",
-    "rotate": "(self, q, k, p, s): return q, k + 0.5 * k.roll(-1, 2) if k.dtype == torch.bfloat16 else k",
+    "rotate": "(self, q, k, p, s, state): return q, k + 0.5 * k.roll(-1, 2) if k.dtype == torch.bfloat16 else k",
 }
 RIGHT = {
     "a bias for later keys, which attention hides": "def bias(self, p, s): return (s[None, :] - p[:, None])[None]",
