@@ -33,7 +33,7 @@ class PhaseRoPE(Encoding):
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         count = self.dims.head_dim // 2
         frequencies = self.theta ** (-torch.arange(count, device=pos_T.device) / count)

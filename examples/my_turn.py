@@ -26,7 +26,7 @@ class Turning(Encoding):
         return self.angle(x_BTD).float().cumsum(dim=1).mT[..., None]  # [B, H, T, 1]
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         group = q_BHTK.shape[1] // k_BGSK.shape[1]  # query heads that share a key head turn together
         angle_BGT1 = state[:, ::group]

@@ -102,9 +102,7 @@ class _Hooks:
 
     def rotated(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """What `rotate` makes of queries and keys of this type."""
-        return self.encoding.rotate(
-            self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.key_pos, self.state
-        )
+        return self.encoding.rotate(self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.key_pos, self.state)
 
     def name(self, hook: str) -> str:
         """As a message says it."""

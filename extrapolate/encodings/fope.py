@@ -57,7 +57,7 @@ class FoPE(RoPE):
         return None  # a pair has several frequencies
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         heads, groups = q_BHTK.shape[1], k_BGSK.shape[1]
         group_H = torch.arange(groups, device=pos_T.device).repeat_interleave(heads // groups)  # as its keys' table

@@ -59,7 +59,7 @@ class PoPE(Encoding):
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         frequencies = scaled(self.frequencies(pos_T.device), self.frequency_scale)
         # The angle of a query holds delta: keys may be shared by several heads. sqrt(2) makes up for the width,

@@ -42,6 +42,6 @@ class RNoPE(MostlyLocal):
         return None if self.sees_all else super().rotations()
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         return (q_BHTK, k_BGSK) if self.sees_all else super().rotate(q_BHTK, k_BGSK, pos_T, pos_S, state)

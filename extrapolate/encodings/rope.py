@@ -67,7 +67,7 @@ class RoPE(Encoding):
         return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
         turn_T = self.table(pos_T, frequencies)

@@ -61,7 +61,7 @@ class Wrapper(Encoding):
         return self.inner.prepare(x_BTD)
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         return self.inner.rotate(q_BHTK, k_BGSK, pos_T, pos_S, state)
 

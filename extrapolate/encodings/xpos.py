@@ -43,7 +43,7 @@ class XPos(RoPE):
         self.max_length = int(EXPONENT * self.scale_base / math.log((1 + gamma) / gamma))
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         frequencies = self.scaled_frequencies(pos_T.device)
         middle = (pos_S.min() + pos_S.max()) / 2

@@ -57,7 +57,7 @@ class Asked:
         return self.call("prepare", x_BTD)
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         sizes = (_sizes("BHTK", q_BHTK), _sizes("BGSK", k_BGSK))
         pair = self._pair(

@@ -86,7 +86,9 @@ class TestTrainingPositions:
         cls = type(inner(model.encoding))
         rotate = cls.rotate
 
-        def spy(self: Encoding, q: Tensor, k: Tensor, pos_T: Tensor, pos_S: Tensor) -> tuple[Tensor, Tensor]:
+        def spy(
+            self: Encoding, q: Tensor, k: Tensor, pos_T: Tensor, pos_S: Tensor, state: object
+        ) -> tuple[Tensor, Tensor]:
             seen.extend([pos_T.tolist(), pos_S.tolist()])
             return rotate(self, q, k, pos_T, pos_S)
 

@@ -123,7 +123,7 @@ class Whole(Encoding):
         return "made"
 
     def rotate(
-        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any
+        self, q_BHTK: Tensor, k_BGSK: Tensor, pos_T: Tensor, pos_S: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor]:
         self.asked.append("rotate")
         return k_BGSK, q_BHTK
