@@ -101,9 +101,10 @@ def test_far_positions_stay_apart_under_autocast(name: str) -> None:
     q_BHTK = torch.ones(1, 2, 2, 16)
     with torch.autocast("cpu", torch.bfloat16):
         embedded, read = encoding.embed(x_BTD, pos), encoding.attention_input(x_BTD, pos)[0]
-        rotated, _ = encoding.rotate(q_BHTK, q_BHTK, pos, pos)
+        state = encoding.prepare(x_BTD)
+        rotated, _ = encoding.rotate(q_BHTK, q_BHTK, pos, pos, state)
         bias = encoding.bias(pos, pos_S)
-        context = Context(pos, pos_S, slice(0, 2), slice(0, 1), torch.zeros(2, 1, dtype=torch.bool), None)
+        context = Context(pos, pos_S, slice(0, 2), slice(0, 1), torch.zeros(2, 1, dtype=torch.bool), state)
         scores = encoding.scores(q_BHTK, q_BHTK[:, :, :1], context)
     differs = [
         not torch.equal(embedded[:, 0], embedded[:, 1]),
