@@ -9,7 +9,7 @@ from extrapolate.encodings.base import LOGITS, POSITIONS, Dims, Rotations, regis
 from extrapolate.encodings.rope import RoPE, complete_pairs, of_key_heads
 from extrapolate.errors import UserError
 
-CLIP = 1e-6  # the share of L by which positions stay off both ends, so that their logits are finite
+CLIP = 1e-6  # the share of L by which positions stay below it, so that their logits are finite
 
 
 @register("darope")
@@ -17,10 +17,9 @@ class DaRoPE(RoPE):
     """Turns slow pairs by a place in the training length that content chooses, and fast pairs as RoPE does.
 
     Pair m turns by i w_m, w_m = theta^(-2m/K), if it completes a turn within L (w_m >= 2 pi / L). The others turn by
-    c w_m, with c = L sigmoid(u_h x_i + alpha_h b_i) between 0 and L. b_i = logit((i + 1/2) / L), with (i + 1/2) / L
-    kept within 1e-6 and 1 - 1e-6; x is the layer's attention input; u_h and alpha_h are learned for each head and
-    layer. With u = 0 and alpha = 1, c is i + 1/2 within L, which is RoPE. Query heads that share a key head turn as the
-    first of them.
+    c w_m, with c = L sigmoid(u_h x_i + alpha_h b_i) between 0 and L. b_i = logit((i + 1/2) / L), with (i + 1/2) / L at
+    most 1 - 1e-6; x is the layer's attention input; u_h and alpha_h are learned for each head and layer. With u = 0 and
+    alpha = 1, c is i + 1/2 within L, which is RoPE. Query heads that share a key head turn as the first of them.
     Beyond L: fast pairs have completed a turn, and c cannot exceed L, so no angle leaves the trained range. But b_i is
     the same for all positions there: how far back a token lies, slow pairs can learn from content alone.
 
@@ -81,10 +80,9 @@ class DaRoPE(RoPE):
     def _angles(self, content_BGT: Tensor, pos_T: Tensor) -> Tensor:
         frequencies = self.frequencies(pos_T.device)
         fast_TM = torch.outer(pos_T, frequencies[: self.kept])
-        low, high = CLIP * self.length, (1 - CLIP) * self.length
-        before_T = pos_T + 0.5
-        # Not a logit of their share: 1 - 1e-6 has too few digits in float32.
-        prior_T = before_T.clamp(low, high).log() - (self.length - before_T).clamp(low, high).log()
+        # Not a logit of (i + 1/2) / L: 1 - 1e-6 has too few digits in float32.
+        before_T, left_T = pos_T + 0.5, self.length - pos_T - 0.5
+        prior_T = before_T.clamp(max=(1 - CLIP) * self.length).log() - left_T.clamp(min=CLIP * self.length).log()
         alpha_G1 = self.alpha_H[:: self.dims.heads // content_BGT.shape[1], None]
         place_BGT = self.length * (content_BGT + alpha_G1 * prior_T).sigmoid()
         slow_BGTM = place_BGT[..., None] * frequencies[self.kept :]
