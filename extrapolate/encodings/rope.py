@@ -55,7 +55,7 @@ class RoPE(Encoding):
         return Spectrum(self.theta, self.dims.head_dim // 2)
 
     def rotations(self) -> Rotations | None:
-        frequency_M = self.scaled_frequencies(torch.device("cpu"))
+        frequency_M = self.scaled_frequencies(torch.device("cpu")).detach()
         turned = 2 * len(frequency_M)
         channel_K = torch.arange(self.dims.head_dim)
         pairs_M2 = channel_K[:turned].view(2, -1).T if self.pairing == "half" else channel_K[:turned].view(-1, 2)

@@ -76,5 +76,5 @@ def test_every_layer_starts_with_its_own_draw_or_shares_one(name: str) -> None:
     own = {key for key in random if layers[1][key] is not layers[2][key]}
     assert own or name not in DRAWN_BY_LAYER
     for key in own:
-        for one, other in ((0, 1), (0, 2), (1, 2)):
+        for one, other in ((0, 1), (0, 2), (1, 2)) if key in layers[0] else ((1, 2),):
             assert not torch.equal(layers[one][key], layers[other][key]), f"{key} is the same in layers {one}, {other}"
