@@ -144,13 +144,16 @@ def test_labels_and_folders_have_what_is_not_a_default(
 
 WITH_STATE = {
     "cope": {"table_PK"},
+    "darope": {"content.weight", "alpha_H"},
     "dape": {"network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
     "fire": {"c", "factor", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
     "fope": {"cos_HMC", "sin_HMC"},  # drawn once, and not trained
     "fox": {"gate.weight", "gate.bias"},
     "kerple": {"a_H", "p_H"},
     "learned": {"table_LD"},
+    "lerope": {"alpha_M"},
     "pope": {"delta_HK"},
+    "selective-rope": {"down.weight", "up.weight", "tap_UC"},
     "shaw": {"table_RK"},
     "t5": {"table_RH"},
     "wall": {"gate.weight", "gate.bias"},
