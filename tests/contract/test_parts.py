@@ -166,7 +166,7 @@ WRONG = {
         "scale at the start", "mine.py: attention_input multiplies its input by 0.70",
     ),
     "queries and keys normalised": (
-        "def rotate(self, q, k, pos_T, pos_S, state): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
+        "def rotate(self, q, k, *more): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
         "scale at the start", "mine.py: rotate multiplies its input by 0.00",
     ),
     "what a hook rescales, and no table says": (
