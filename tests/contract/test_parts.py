@@ -46,6 +46,9 @@ def written(folder: Path, body: str) -> str:
         f"{EXAMPLES / 'my_encoding.py'}:LogBias",
         f"{EXAMPLES / 'my_rotary.py'}:PhaseRoPE",
         f"{EXAMPLES / 'my_gate.py'}:Forgetful",
+        f"{EXAMPLES / 'my_turn.py'}:Turning",
+        f"{EXAMPLES / 'my_weights.py'}:Sigmoid",
+        f"{EXAMPLES / 'my_state.py'}:Fading",
     ],
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
