@@ -96,7 +96,7 @@ class Encoding(nn.Module):
     caption: str = ""  # a note printed below every table with this encoding
     rescales: frozenset[str] = frozenset()  # hooks that change more than position, such as sizes; the caption says so
     accepts: frozenset[str] = RELATIVE  # which changes at inference are meaningful
-    positional: ClassVar[bool] = True  # whether any hook reads positions
+    positional: bool = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules shared with the first layer
     max_length: int | None = None  # longer windows are undefined and reported n/a
     storage: Storage = "fp32"  # what `rounded` rounds to
