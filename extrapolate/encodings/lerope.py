@@ -20,15 +20,13 @@ class LeRoPE(RoPE):
 
     An extension finds its factors from theta, not from what was learned, and multiplies the learned frequencies by
     them. Our reading: we found no code by the authors, and saw a digest of the paper; there alpha's gradient is clipped
-    apart, here with all others. Arguments: theta and pairing, as for rope.
+    separately, here together with all others. Arguments: theta and pairing, as for rope.
     Source: LeRoPE, arXiv 2607.10134.
     """
 
     display = "LeRoPE"
     source = "arXiv 2607.10134"
-    caption = (
-        "LeRoPE: our reading of a digest of arXiv 2607.10134; the gradient of its frequencies is not clipped apart"
-    )
+    caption = "LeRoPE: our reading of a digest of arXiv 2607.10134; its gradient is clipped with all others"
     shared_by_layers = ("alpha_M",)
 
     def __init__(

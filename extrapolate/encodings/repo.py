@@ -15,10 +15,10 @@ class RePo(RoPE):
     """Places each token, for each head of the later layers, where a small network of its content puts it.
 
     z = W_z (silu(W_g x) * W_c x), with one number z per head, x the layer's attention input and all three matrices
-    from a standard deviation of 0.02. Queries and keys are then rotated as by RoPE, pair m by z w_m. Layers before
-    `start` are RoPE with the true positions; without them no token would know its place, as z does not either. Query
-    heads that share a key head turn as the first of them.
-    Beyond L: later layers have no position that could leave a trained range. The first ones do as RoPE does: pairs
+    starting at a standard deviation of 0.02. Queries and keys are then rotated as by RoPE, pair m by z w_m. Layers
+    before `start` are RoPE with the true positions: z depends on content alone, so that without those layers only the
+    causal mask would tell the order of tokens. Query heads that share a key head turn as the first of them.
+    Beyond L: later layers have no position that could leave a trained range. In the first ones, as in RoPE, pairs
     that have not completed a turn within L tokens reach angles never seen. The authors evaluate long texts with YaRN,
     which changes the frequencies of all layers.
 
