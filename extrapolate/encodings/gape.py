@@ -48,6 +48,8 @@ class GAPE(PRoPE):
         theta: float = 10_000.0,
         pairing: Literal["half", "interleaved"] = "half",
     ) -> None:
+        if not 0 <= p <= 1:
+            raise UserError(f"gape: p must be between 0 and 1, not {p:g}")
         super().__init__(dims, p=p, drop=drop, theta=theta, pairing=pairing)
         self.length = dims.seq_len if length is None else length
         if self.length < 1:

@@ -221,6 +221,7 @@ def test_every_octave_has_equal_weight_if_scores_are_normal() -> None:
 
 def test_bam_starts_as_alibi() -> None:
     same_as("alibi", made("bam", move=0.0), rtol=1e-4)
+    assert made("bam:shape=0.5", move=0.0).get_parameter("shape_H").tolist() == [0.5] * H
 
 
 def test_layers_share_the_prior_unless_they_have_their_own() -> None:
@@ -312,6 +313,7 @@ def test_a_tokens_score_with_itself_has_no_phase() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ("gape:p=2", "gape: p must be between 0 and 1, not 2"),
         ("scale-invariant:tau=0", "scale-invariant: tau must be more than 0 tokens, not 0"),
         ("scale-invariant:kept=5", "scale-invariant: kept must be between 0 and 4 pairs, not 5"),
         ("grape:width=3", "grape: width must be an even number of channels from 2 up, not 3"),
