@@ -27,6 +27,7 @@ class TrainingArguments(TypedDict, total=False):
     ssmax: bool | None
     qk_norm: bool | None
     qkv_bias: bool | None
+    sinks: bool | None
 
 
 class TextArguments(TypedDict, total=False):

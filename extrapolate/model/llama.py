@@ -59,6 +59,7 @@ class Attention(nn.Module):
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
+        self.sink_H = nn.Parameter(torch.empty(config.heads)) if config.sinks else None
 
     def forward(
         self,
@@ -99,7 +100,7 @@ class Attention(nn.Module):
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
-        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer)
+        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer, self.sink_H)
         if plan.pairs is None:
             q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
             mixed_BHTK = encoding.mix(q_BHTK, k_BGTK, v_BGTK, state)
@@ -208,7 +209,8 @@ class Decoder(nn.Module):
 
         A block's matrices have the deviation 0.25 (columns)^-0.5, and those that write to the stream, as in GPT-2, a
         (2 layers)^-0.5 of that. The head has 0.02: first predictions are nearly equal ones. Where embeddings are tied
-        to it, the last norm starts with 0.02 instead of 1. The encodings' own parameters stay.
+        to it, the last norm starts with 0.02 instead of 1. Sinks have 0.02 as in gpt-oss. The encodings' own parameters
+        stay.
         """
         nn.init.normal_(self.embedding.weight, std=EMBEDDED)
         for block in self.blocks:
@@ -221,6 +223,11 @@ class Decoder(nn.Module):
             self.norm.weight.fill_(SMALL)
         else:
             nn.init.normal_(self.head.weight, std=SMALL)
+        with torch.random.fork_rng(devices=[]):  # what a setting adds moves no other random number
+            for block in self.blocks:
+                attention = cast(Block, block).attention
+                if attention.sink_H is not None:
+                    nn.init.normal_(attention.sink_H, std=SMALL)
 
     @property
     def encodings(self) -> list[Encoding]:

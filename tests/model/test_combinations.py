@@ -1,0 +1,239 @@
+"""What combines with any encoding, against a decoder written from the papers' formulas, and wherever a model is used.
+
+The decoder computes in float64, number by number. Shapes as in llama.py; one window at a time.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from extrapolate.contract.causality import check_causality
+from extrapolate.encodings.base import Context, Dims, Encoding
+from extrapolate.encodings.none import NoPE
+from extrapolate.encodings.plan import PLAIN
+from extrapolate.errors import UserError
+from extrapolate.extensions import recipe
+from extrapolate.interop.export import needs_whole_text
+from extrapolate.interop.generation import Kept, generated
+from extrapolate.model import attention
+from extrapolate.model.attention import Maps, Scoring, attend
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.model import Model
+
+L, V, T = 8, 43, 13
+SIZES: dict[str, Any] = {
+    "vocab_size": V, "width": 20, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 6, "ff_width": 14,
+}  # fmt: skip
+SETTINGS: dict[str, dict[str, bool]] = {"sinks": {"sinks": True}}
+FADING = f"{Path(__file__).parents[2]}/examples/my_state.py:Fading"
+
+
+def make(settings: dict[str, bool], encoding: str = "rope", **sizes: Any) -> Model:
+    """A model whose parameters are far from where they start: scores, gates and logits differ from token to token."""
+    torch.manual_seed(0)
+    model = Model(ModelConfig(**SIZES | settings | sizes), encoding, {}, L).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".encoding." not in name:
+                parameter.add_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 2 else 0.5))
+    return model
+
+
+def tokens_of(length: int, rows: int = 3) -> Tensor:
+    return torch.randint(0, V, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
+    """The logits of one window, [T, V], float64. encoding: rope or alibi."""
+    c, weights = model.config, {name: x.double() for name, x in model.state_dict().items()}
+    length = len(tokens_T)
+
+    def normalised(x_TC: Tensor, name: str) -> Tensor:
+        return torch.stack([x / math.sqrt(sum(x**2) / len(x) + c.norm_eps) for x in x_TC]) * weights[name]
+
+    def turned(x_K: Tensor, place: int) -> Tensor:
+        if encoding != "rope":
+            return x_K
+        half, new_K = len(x_K) // 2, x_K.clone()
+        for m in range(half):
+            angle = place * 10_000 ** (-m / half)
+            new_K[m] = x_K[m] * math.cos(angle) - x_K[m + half] * math.sin(angle)
+            new_K[m + half] = x_K[m + half] * math.cos(angle) + x_K[m] * math.sin(angle)
+        return new_K
+
+    def gathered(q_TK: Tensor, k_TK: Tensor, v_TK: Tensor, layer: str, head: int) -> Tensor:
+        """What one head's queries take from the values, [T, K]."""
+        mixed = []
+        for i in range(length):
+            exps = []
+            for j in range(i + 1):
+                score = float(turned(q_TK[i], i) @ turned(k_TK[j], j)) / math.sqrt(c.head_dim)
+                slope = 2.0 ** (-8 * (head + 1) / c.heads) if encoding == "alibi" else 0.0
+                exps.append(math.exp(score - slope * (i - j)))
+            sink = math.exp(weights[f"{layer}.attention.sink_H"][head]) if c.sinks else 0.0
+            mixed.append(sum(e / (sum(exps) + sink) * v for e, v in zip(exps, v_TK, strict=False)))
+        return torch.stack(mixed)
+
+    def attended(a_TD: Tensor, layer: str) -> Tensor:
+        queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
+        q, k, v = (a_TD @ weights[f"{layer}.attention.qkv.weight"].T).split([queries, keys, keys], dim=1)
+        heads = []
+        for h in range(c.heads):
+            own, shared = (slice(n * c.head_dim, (n + 1) * c.head_dim) for n in (h, h * c.kv_heads // c.heads))
+            heads.append(gathered(q[:, own], k[:, shared], v[:, shared], layer, h))
+        return torch.cat(heads, dim=1) @ weights[f"{layer}.attention.out.weight"].T
+
+    def fed(a_TD: Tensor, layer: str) -> Tensor:
+        gate, up = (a_TD @ weights[f"{layer}.feed_forward.gate_up.weight"].T).chunk(2, dim=1)
+        return (gate / (1 + (-gate).exp()) * up) @ weights[f"{layer}.feed_forward.down.weight"].T
+
+    x_TD = weights["embedding.weight"][tokens_T]
+    for layer in (f"blocks.{n}" for n in range(c.layers)):
+        x_TD = x_TD + attended(normalised(x_TD, f"{layer}.attention_norm.weight"), layer)
+        x_TD = x_TD + fed(normalised(x_TD, f"{layer}.feed_forward_norm.weight"), layer)
+    return normalised(x_TD, "norm.weight") @ weights["head.weight"].T
+
+
+@pytest.mark.parametrize("encoding", ["rope", "alibi"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_path_computes_the_formula(name: str, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokens = make(SETTINGS[name], encoding), tokens_of(T)
+    with torch.no_grad():
+        expected = torch.stack([naive_logits(model, row, encoding) for row in tokens.tolist()]).float()
+        without = Model(ModelConfig(**SIZES), encoding, {}, L).eval()
+        without.load_state_dict(model.state_dict(), strict=False)
+        assert (without(tokens) - expected).abs().max() > 0.1
+        whole = model(tokens)
+        monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
+        chunked = model(tokens)
+        of_last = [model.head(model.hidden(tokens, PLAIN, first)) for first in range(1, T)]
+    monkeypatch.setattr(attention, "EXPLICIT_UP_TO", 0)
+    for found in (whole, chunked, model(tokens).detach()):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for first, found in enumerate(of_last, 1):
+        torch.testing.assert_close(found, expected[:, first:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "fox", "expe", "rnope"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_token_sees_a_later_one(name: str, encoding: str) -> None:
+    check_causality(make(SETTINGS[name], encoding), Path("mine.py"), 4)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_pretended_positions_that_are_the_real_ones_change_nothing(name: str) -> None:
+    """ReRoPE counts distances from `window` on as `window`: none are longer than 2 L - 1."""
+    model, tokens = make(SETTINGS[name]), tokens_of(2 * L)
+    near, far = (recipe.parse(f"rerope:window={window}").plan(model.encoding, L, 2 * L) for window in (2 * L - 1, 3))
+    assert near.pairs is not None
+    with torch.no_grad():
+        plain = model(tokens)
+        torch.testing.assert_close(model(tokens, near), plain, rtol=1e-4, atol=1e-4)
+        assert (model(tokens, far) - plain).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("encoding", ["rope", "fox", "expe"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_text_goes_on_from_a_cache_as_without(name: str, encoding: str) -> None:
+    model, tokens = make(SETTINGS[name], encoding), tokens_of(T, rows=2)
+    whole_text = needs_whole_text(model, ())
+    assert whole_text == model.config.model_dump().get("canon", False)
+    text = generated(model, tokens[0, :5].tolist(), 6, model.setting(PLAIN), lambda new: False)
+    longer = [*tokens[0, :5].tolist(), *text]
+    with torch.no_grad():
+        assert text == model(torch.tensor([longer]))[0, 4:-1].argmax(-1).tolist()
+        if not whole_text:
+            kept, parts = Kept(), []
+            for part in tokens.split([4, 1, 7, 1], dim=1):
+                parts.append(model.hidden(part, PLAIN, cache=kept))
+                kept.length += part.shape[1]
+            torch.testing.assert_close(torch.cat(parts, dim=1), model.hidden(tokens), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_other_weights_start_as_without(name: str) -> None:
+    def drawn(settings: dict[str, bool]) -> tuple[dict[str, Tensor], Tensor]:
+        torch.manual_seed(0)
+        return Model(ModelConfig(**SIZES | settings), "rope", {}, L).state_dict(), torch.randn(3)
+
+    (plain, after), (other, after_other) = drawn({}), drawn(SETTINGS[name])
+    assert len(other) > len(plain)
+    assert all(torch.equal(other[key], weight) for key, weight in plain.items())
+    assert torch.equal(after, after_other)
+    assert all(other[key].isfinite().all() and other[key].std() > 0 for key in other.keys() - plain.keys())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_in_bfloat16_the_numbers_are_about_the_same(name: str) -> None:
+    model, tokens = make(SETTINGS[name]), tokens_of(T + 1)
+    exact = model.loss(tokens[:, :-1], tokens[:, 1:])
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model.loss(tokens[:, :-1], tokens[:, 1:])
+    rounded.backward()
+    assert rounded.item() == pytest.approx(exact.item(), abs=0.1)
+    assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
+
+
+class Own(NoPE):
+    """The softmax, as weights of an encoding's own."""
+
+    def weights(self, scores_BHTS: Tensor, context: Context) -> Tensor:
+        assert scores_BHTS.shape[-2:] == context.hidden_TS.shape
+        assert len(context.pos_S) == scores_BHTS.shape[-1]
+        assert torch.equal(context.pos_S.diff(), torch.ones_like(context.pos_S[1:]))
+        assert (scores_BHTS.isinf() == context.hidden_TS).all()
+        return scores_BHTS.softmax(dim=-1)
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_sink_is_a_key_before_the_first_to_weights_of_an_encodings_own(observed: bool) -> None:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, T, 6).unbind()
+    pos, sink_H, dims = torch.arange(float(T)), torch.tensor([-1.0, 0.5, 3.0, 0.0]), Dims(20, 4, 6, L)
+
+    def found(encoding: Encoding, maps: Maps | None) -> Tensor:
+        return attend(q, k, v, Scoring(encoding, pos, queries_per_chunk=5, observer=maps, sink_H=sink_H))
+
+    maps = [Maps(T) if observed else None for _ in range(2)]
+    own, usual = (found(cls(dims), one) for cls, one in zip((Own, NoPE), maps, strict=True))
+    torch.testing.assert_close(own, usual)
+    for one in maps:
+        if one is not None:
+            torch.testing.assert_close(one.weights[0] @ v, usual)
+            assert (one.weights[0].sum(dim=-1) < 1).all()
+
+
+def test_a_sink_that_takes_nothing_changes_nothing_and_one_that_takes_all_leaves_nothing() -> None:
+    model, tokens = make({"sinks": True}), tokens_of(T)
+    plain = Model(ModelConfig(**SIZES), "rope", {}, L).eval()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    gathered: list[Tensor] = []
+    model.blocks[0].attention.register_forward_hook(lambda *arguments: gathered.append(arguments[-1]))
+    with torch.no_grad():
+        for score in (-1e4, 1e4):
+            for block in model.blocks:
+                block.attention.sink_H.fill_(score)
+            logits = model(tokens)
+            if score < 0:
+                torch.testing.assert_close(logits, plain(tokens))
+    assert gathered[0].abs().max() > 0.1
+    assert gathered[1].abs().max() == 0
+
+
+def test_no_temperature_scales_a_sink() -> None:
+    """Those of extensions, and SSMax, multiply scores: at 0, the sink's weight is e^s against 1 for each key."""
+    q, v = torch.randn(2, 1, 2, T, 6).unbind()
+    pos, sink_H, scale = torch.arange(float(T)), torch.tensor([0.7, -2.0]), torch.zeros(1, T)
+    found = attend(q, q, v, Scoring(NoPE(Dims(12, 2, 6, L)), pos, scale_HT=scale, sink_H=sink_H))
+    keys_T1 = torch.arange(1.0, T + 1)[:, None]
+    torch.testing.assert_close(found, v.cumsum(dim=2) / (keys_T1 + sink_H.exp()[:, None, None]))
+
+
+@pytest.mark.parametrize("name", ["sinks"])
+def test_a_change_of_attention_is_refused_where_there_is_none(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name}: a change of attention, and Fading has none in layer 0$"):
+        Model(ModelConfig(**SIZES | SETTINGS[name]), FADING, {}, L)
