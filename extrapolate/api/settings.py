@@ -28,6 +28,7 @@ class TrainingArguments(TypedDict, total=False):
     qk_norm: bool | None
     qkv_bias: bool | None
     sinks: bool | None
+    output_gate: bool | None
 
 
 class TextArguments(TypedDict, total=False):

@@ -1,6 +1,7 @@
 """The Llama decoder, readable top to bottom.
 
-Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
+Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, C = H K channels, F feed-forward
+width, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ class Attention(nn.Module):
         if config.qkv_bias:  # added here, for Linear's own would draw random numbers, which move all later weights
             self.qkv.bias = nn.Parameter(torch.zeros(queries + 2 * keys))
         self.out = nn.Linear(queries, config.width, bias=False)
+        with torch.random.fork_rng(devices=[]):  # see above
+            self.gate = nn.Linear(config.width, queries, bias=False) if config.output_gate else None
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
@@ -77,6 +80,7 @@ class Attention(nn.Module):
         With a cache, x are the tokens after those that it holds, pos_T the positions of both, and all of x is wanted.
         """
         queries, keys = self.sizes
+        gate_BTC = None if self.gate is None else self.gate(x_BTD[:, first_wanted:]).sigmoid()
         own_pos_T = pos_T if cache is None else pos_T[cache.length :]
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
         if qk_input_BTD is v_input_BTD:
@@ -111,7 +115,8 @@ class Attention(nn.Module):
         else:
             branches = branches_of(plan, q_BHTK, k_BGTK, encoding, state)
             mixed_BHTK = attend_branches(branches, v_BGTK, scoring)
-        return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+        mixed_BTC = mixed_BHTK.transpose(1, 2).flatten(-2)
+        return self.out(mixed_BTC if gate_BTC is None else mixed_BTC * gate_BTC)
 
 
 class SSMax(nn.Module):
@@ -226,6 +231,8 @@ class Decoder(nn.Module):
         with torch.random.fork_rng(devices=[]):  # what a setting adds moves no other random number
             for block in self.blocks:
                 attention = cast(Block, block).attention
+                if attention.gate is not None:
+                    nn.init.normal_(attention.gate.weight, std=GAIN * attention.gate.in_features**-0.5)
                 if attention.sink_H is not None:
                     nn.init.normal_(attention.sink_H, std=SMALL)
 

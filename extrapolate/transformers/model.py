@@ -25,7 +25,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
     in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
-    qk_norm, qkv_bias, activation, post_norms, ssmax and sinks: as `ModelConfig` says.
+    qk_norm, qkv_bias, activation, post_norms, ssmax, sinks and output_gate: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -57,6 +57,7 @@ class ExtrapolateConfig(PretrainedConfig):
         post_norms: bool = False,
         ssmax: bool = False,
         sinks: bool = False,
+        output_gate: bool = False,
         max_position_embeddings: int = 64,
         training_length: int = 64,
         encoding: dict[str, Any] | None = None,
@@ -81,6 +82,7 @@ class ExtrapolateConfig(PretrainedConfig):
         self.post_norms = post_norms
         self.ssmax = ssmax
         self.sinks = sinks
+        self.output_gate = output_gate
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding

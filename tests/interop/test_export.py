@@ -52,6 +52,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "tied-own": ("alibi", None, {"tied_embeddings": True, "qk_norm": True, "ssmax": True}, OWN, True),
     "ssmax": ("rope", None, {"ssmax": True}, OWN, True),
     "learned-sinks": ("rope", None, {"sinks": True}, OWN, True),
+    "output-gate": ("rope", None, {"output_gate": True}, OWN, True),
     "no-multiple": ("rope", None, {"width": 30}, SMOLLM, True),
     "shared": ("fire:shared=true", None, {}, OWN, True),
     "learned-constants": ("expe:learned=fixed", None, {}, OWN, True),

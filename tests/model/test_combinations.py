@@ -28,7 +28,7 @@ L, V, T = 8, 43, 13
 SIZES: dict[str, Any] = {
     "vocab_size": V, "width": 20, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 6, "ff_width": 14,
 }  # fmt: skip
-SETTINGS: dict[str, dict[str, bool]] = {"sinks": {"sinks": True}}
+SETTINGS: dict[str, dict[str, bool]] = {name: {name: True} for name in ("sinks", "output_gate")}
 FADING = f"{Path(__file__).parents[2]}/examples/my_state.py:Fading"
 
 
@@ -85,7 +85,10 @@ def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
         for h in range(c.heads):
             own, shared = (slice(n * c.head_dim, (n + 1) * c.head_dim) for n in (h, h * c.kv_heads // c.heads))
             heads.append(gathered(q[:, own], k[:, shared], v[:, shared], layer, h))
-        return torch.cat(heads, dim=1) @ weights[f"{layer}.attention.out.weight"].T
+        mixed_TC = torch.cat(heads, dim=1)
+        if c.output_gate:
+            mixed_TC = mixed_TC / (1 + (-a_TD @ weights[f"{layer}.attention.gate.weight"].T).exp())
+        return mixed_TC @ weights[f"{layer}.attention.out.weight"].T
 
     def fed(a_TD: Tensor, layer: str) -> Tensor:
         gate, up = (a_TD @ weights[f"{layer}.feed_forward.gate_up.weight"].T).chunk(2, dim=1)
@@ -231,6 +234,23 @@ def test_no_temperature_scales_a_sink() -> None:
     found = attend(q, q, v, Scoring(NoPE(Dims(12, 2, 6, L)), pos, scale_HT=scale, sink_H=sink_H))
     keys_T1 = torch.arange(1.0, T + 1)[:, None]
     torch.testing.assert_close(found, v.cumsum(dim=2) / (keys_T1 + sink_H.exp()[:, None, None]))
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_a_gate_multiplies_what_a_layer_has_in_place_of_attention(tokens: int) -> None:
+    """Closed, nothing is left; and at 0 it halves."""
+    model = make({"output_gate": True}, FADING)
+    gathered: list[Tensor] = []
+    x_BTD, encoding, pos_T = torch.randn(2, T, 20), model.encoding, torch.arange(float(T))
+    block: Any = model.blocks[0]
+    with torch.no_grad():
+        for weight in (1.0, 0.0):
+            block.attention.gate.weight.mul_(weight)
+            gathered.append(block.attention(x_BTD, encoding, pos_T, first_wanted=T - tokens))
+        block.attention.gate = None
+        without = block.attention(x_BTD, encoding, pos_T, first_wanted=T - tokens)
+    torch.testing.assert_close(gathered[1], without / 2)
+    assert (gathered[0] - without / 2).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("name", ["sinks"])
