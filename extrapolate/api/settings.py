@@ -29,6 +29,7 @@ class TrainingArguments(TypedDict, total=False):
     qkv_bias: bool | None
     sinks: bool | None
     output_gate: bool | None
+    differential: bool | None
 
 
 class TextArguments(TypedDict, total=False):

@@ -16,14 +16,16 @@ _flag = partial(Flag, panel="Model")
 class ModelConfig(Section):
     """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs.
 
-    Other settings combine with any encoding. ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv
-    2501.19399). qk_norm normalises queries and keys per head before the encoding rotates them. qkv_bias adds a learned
-    vector, 0 at first, to queries, keys and values, as Qwen's models do to reach longer texts (arXiv 2309.16609). sinks
-    adds one learned score per head to every softmax, and drops the weight that it gets, as gpt-oss does (arXiv
-    2508.10925); no scale of scores changes it. output_gate multiplies what attention gathers, in each channel of
-    each head, by the sigmoid of a projection of attention's input (arXiv 2505.06708). activation is that of the feed-forward gate: silu, or gelu_tanh, the
-    tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward, as Gemma 2 does (arXiv
-    2408.00118).
+    Other settings combine with any encoding. ssmax multiplies the scores of query i by s ln(i + 1), with s learned
+    (arXiv 2501.19399). qk_norm normalises queries and keys per head before the encoding rotates them. qkv_bias adds a
+    learned vector, 0 at first, to queries, keys and values, as Qwen's models do to reach longer texts (arXiv
+    2309.16609). sinks adds one learned score per head to every softmax, and drops the weight that it gets, as gpt-oss
+    does (arXiv 2508.10925); no scale of scores changes it. output_gate multiplies what attention gathers, in each
+    channel of each head, by the sigmoid of a projection of attention's input (arXiv 2505.06708). differential gives
+    each head a second query, and takes what that gathers, times the sigmoid of a projection, from what the first does,
+    as the second version of Microsoft's differential transformer does. activation is that of the feed-forward gate:
+    silu, or gelu_tanh, the tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward,
+    as Gemma 2 does (arXiv 2408.00118).
 
     `model.size` checks that a model fits into this machine's memory before one is built.
     """
@@ -43,6 +45,7 @@ class ModelConfig(Section):
     qkv_bias: Annotated[bool, _flag("biases of queries, keys and values")] = False
     sinks: Annotated[bool, _flag("a learned sink in the softmax of each head")] = False
     output_gate: Annotated[bool, _flag("a learned gate on what attention gathers")] = False
+    differential: Annotated[bool, _flag("a second query per head, whose attention is subtracted")] = False
     activation: Literal["silu", "gelu_tanh"] = "silu"
     post_norms: bool = False
 
@@ -54,6 +57,7 @@ class ModelConfig(Section):
             "QKV-bias": self.qkv_bias,
             "sinks": self.sinks,
             "output-gate": self.output_gate,
+            "differential": self.differential,
             "GELU": self.activation == "gelu_tanh",
             "post-norms": self.post_norms,
         }

@@ -5,6 +5,7 @@ width, V vocabulary.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
@@ -58,11 +59,20 @@ class Attention(nn.Module):
         self.out = nn.Linear(queries, config.width, bias=False)
         with torch.random.fork_rng(devices=[]):  # see above
             self.gate = nn.Linear(config.width, queries, bias=False) if config.output_gate else None
+            # Each head's second queries, and how much of what they gather is taken away.
+            self.second = nn.Linear(config.width, queries, bias=False) if config.differential else None
+            self.share = nn.Linear(config.width, config.heads, bias=False) if config.differential else None
+        if config.qkv_bias and self.second is not None:
+            self.second.bias = nn.Parameter(torch.zeros(queries))
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
         self.sink_H = nn.Parameter(torch.empty(config.heads)) if config.sinks else None
+
+    def extra_matrices(self) -> list[nn.Linear]:
+        """Those of settings that combine with any encoding. They read what queries, keys and values do."""
+        return [matrix for matrix in (self.gate, self.second, self.share) if matrix is not None]
 
     def forward(
         self,
@@ -81,6 +91,7 @@ class Attention(nn.Module):
         """
         queries, keys = self.sizes
         gate_BTC = None if self.gate is None else self.gate(x_BTD[:, first_wanted:]).sigmoid()
+        share_BTH = None if self.share is None else self.share(x_BTD[:, first_wanted:]).sigmoid()
         own_pos_T = pos_T if cache is None else pos_T[cache.length :]
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
         if qk_input_BTD is v_input_BTD:
@@ -93,6 +104,8 @@ class Attention(nn.Module):
             qk_bias, v_bias = (None, None) if bias is None else (bias[: queries + keys], bias[queries + keys :])
             q, k = F.linear(qk_input_BTD, weight[: queries + keys], qk_bias).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, weight[queries + keys :], v_bias)
+        if self.second is not None:  # 2 H heads, up to their scores
+            q = torch.cat([q, self.second(qk_input_BTD)], dim=-1)
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
@@ -105,18 +118,24 @@ class Attention(nn.Module):
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
         scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer, self.sink_H)
-        if plan.pairs is None:
-            q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
-            mixed_BHTK = encoding.mix(q_BHTK, k_BGTK, v_BGTK, state)
-            if mixed_BHTK is None:
-                mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, scoring)
-            else:
-                mixed_BHTK = mixed_BHTK[:, :, first_wanted:]
-        else:
-            branches = branches_of(plan, q_BHTK, k_BGTK, encoding, state)
-            mixed_BHTK = attend_branches(branches, v_BGTK, scoring)
+        if share_BTH is None:
+            mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring)
+        else:  # the encoding has H heads, with parameters of their own: it sees the first queries, and then the second
+            q_BHTK, second_BHTK = q_BHTK.chunk(2, dim=1)
+            taken_BHTK = _gathered(second_BHTK, k_BGTK, v_BGTK, plan, replace(scoring, observer=None))
+            mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring) - share_BTH.mT[..., None] * taken_BHTK
         mixed_BTC = mixed_BHTK.transpose(1, 2).flatten(-2)
         return self.out(mixed_BTC if gate_BTC is None else mixed_BTC * gate_BTC)
+
+
+def _gathered(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, plan: Plan, scoring: Scoring) -> Tensor:
+    """What the wanted queries take from the values, [B, H, T - first_wanted, K]."""
+    encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
+    if plan.pairs is not None:
+        return attend_branches(branches_of(plan, q_BHTK, k_BGTK, encoding, state), v_BGTK, scoring)
+    q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
+    mixed_BHTK = encoding.mix(q_BHTK, k_BGTK, v_BGTK, state)
+    return attend(q_BHTK, k_BGTK, v_BGTK, scoring) if mixed_BHTK is None else mixed_BHTK[:, :, scoring.first_wanted :]
 
 
 class SSMax(nn.Module):
@@ -231,8 +250,8 @@ class Decoder(nn.Module):
         with torch.random.fork_rng(devices=[]):  # what a setting adds moves no other random number
             for block in self.blocks:
                 attention = cast(Block, block).attention
-                if attention.gate is not None:
-                    nn.init.normal_(attention.gate.weight, std=GAIN * attention.gate.in_features**-0.5)
+                for matrix in attention.extra_matrices():
+                    nn.init.normal_(matrix.weight, std=GAIN * matrix.in_features**-0.5)
                 if attention.sink_H is not None:
                     nn.init.normal_(attention.sink_H, std=SMALL)
 

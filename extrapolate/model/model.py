@@ -117,7 +117,7 @@ class Model(Decoder):
 
 def _check_attention(config: ModelConfig, encodings: list[Encoding]) -> None:
     """Raises UserError if a setting changes attention, and some layer has none."""
-    changes = [name for name in ("sinks",) if getattr(config, name)]
+    changes = [name for name in ("sinks", "differential") if getattr(config, name)]
     for encoding in encodings if changes else ():
         if mixes(encoding, config.kv_heads):
             raise UserError(

@@ -55,6 +55,13 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         shapes |= {f"{part}_post_norm.weight": (config.width,) for part in ("attention", "feed_forward")}
     if config.ssmax:
         shapes["attention.ssmax.s_H"] = (config.heads,)
+    if config.differential:
+        shapes |= {
+            "attention.second.weight": (queries, config.width),
+            "attention.share.weight": (config.heads, config.width),
+        }
+        if config.qkv_bias:
+            shapes["attention.second.bias"] = (queries,)
     if config.output_gate:
         shapes["attention.gate.weight"] = (queries, config.width)
     if config.sinks:

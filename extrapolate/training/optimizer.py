@@ -129,10 +129,12 @@ def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
 def _matrices(block: Block) -> list[tuple[tuple[int, ...], Tensor]]:
     """A block's matrices, each with the rows of those that it is made of."""
     queries, keys = block.attention.sizes
-    gates = () if block.attention.gate is None else (block.attention.gate,)
     up, feed_forward = block.feed_forward.down.in_features, block.feed_forward
     return [
         ((queries, keys, keys), block.attention.qkv.weight),
         ((up, up), feed_forward.gate_up.weight),
-        *(((matrix.out_features,), matrix.weight) for matrix in (block.attention.out, *gates, feed_forward.down)),
+        *(
+            ((matrix.out_features,), matrix.weight)
+            for matrix in (block.attention.out, *block.attention.extra_matrices(), feed_forward.down)
+        ),
     ]

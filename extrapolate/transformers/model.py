@@ -25,7 +25,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
     in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
-    qk_norm, qkv_bias, activation, post_norms, ssmax, sinks and output_gate: as `ModelConfig` says.
+    All from qk_norm to differential: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -58,6 +58,7 @@ class ExtrapolateConfig(PretrainedConfig):
         ssmax: bool = False,
         sinks: bool = False,
         output_gate: bool = False,
+        differential: bool = False,
         max_position_embeddings: int = 64,
         training_length: int = 64,
         encoding: dict[str, Any] | None = None,
@@ -83,6 +84,7 @@ class ExtrapolateConfig(PretrainedConfig):
         self.ssmax = ssmax
         self.sinks = sinks
         self.output_gate = output_gate
+        self.differential = differential
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding

@@ -28,7 +28,11 @@ L, V, T = 8, 43, 13
 SIZES: dict[str, Any] = {
     "vocab_size": V, "width": 20, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 6, "ff_width": 14,
 }  # fmt: skip
-SETTINGS: dict[str, dict[str, bool]] = {name: {name: True} for name in ("sinks", "output_gate")}
+NAMES = ("sinks", "output_gate", "differential")
+ALL = "all, with norms and biases"
+SETTINGS: dict[str, dict[str, bool]] = {name: {name: True} for name in NAMES} | {
+    ALL: dict.fromkeys((*NAMES, "qk_norm", "qkv_bias"), True)
+}
 FADING = f"{Path(__file__).parents[2]}/examples/my_state.py:Fading"
 
 
@@ -67,28 +71,43 @@ def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
 
     def gathered(q_TK: Tensor, k_TK: Tensor, v_TK: Tensor, layer: str, head: int) -> Tensor:
         """What one head's queries take from the values, [T, K]."""
-        mixed = []
+        mixed, qs, ks = [], *([turned(x, place) for place, x in enumerate(x_TK)] for x_TK in (q_TK, k_TK))
         for i in range(length):
             exps = []
             for j in range(i + 1):
-                score = float(turned(q_TK[i], i) @ turned(k_TK[j], j)) / math.sqrt(c.head_dim)
+                score = float(qs[i] @ ks[j]) / math.sqrt(c.head_dim)
                 slope = 2.0 ** (-8 * (head + 1) / c.heads) if encoding == "alibi" else 0.0
                 exps.append(math.exp(score - slope * (i - j)))
             sink = math.exp(weights[f"{layer}.attention.sink_H"][head]) if c.sinks else 0.0
             mixed.append(sum(e / (sum(exps) + sink) * v for e, v in zip(exps, v_TK, strict=False)))
         return torch.stack(mixed)
 
+    def projected(a_TD: Tensor, name: str) -> Tensor:
+        product = a_TD @ weights[f"{name}.weight"].T
+        return product + weights[f"{name}.bias"] if c.qkv_bias else product
+
     def attended(a_TD: Tensor, layer: str) -> Tensor:
-        queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
-        q, k, v = (a_TD @ weights[f"{layer}.attention.qkv.weight"].T).split([queries, keys, keys], dim=1)
+        own = f"{layer}.attention"
+        q, k, v = projected(a_TD, f"{own}.qkv").split(
+            [n * c.head_dim for n in (c.heads, c.kv_heads, c.kv_heads)], dim=1
+        )
+        second = projected(a_TD, f"{own}.second") if c.differential else q
         heads = []
         for h in range(c.heads):
-            own, shared = (slice(n * c.head_dim, (n + 1) * c.head_dim) for n in (h, h * c.kv_heads // c.heads))
-            heads.append(gathered(q[:, own], k[:, shared], v[:, shared], layer, h))
+            of_h, of_g = (slice(n * c.head_dim, (n + 1) * c.head_dim) for n in (h, h * c.kv_heads // c.heads))
+            q_TK, second_TK, k_TK = q[:, of_h], second[:, of_h], k[:, of_g]
+            if c.qk_norm:
+                q_TK, second_TK = (normalised(x, f"{own}.q_norm.weight") for x in (q_TK, second_TK))
+                k_TK = normalised(k_TK, f"{own}.k_norm.weight")
+            mixed_TK = gathered(q_TK, k_TK, v[:, of_g], layer, h)
+            if c.differential:
+                share_T = 1 / (1 + (-a_TD @ weights[f"{own}.share.weight"][h]).exp())
+                mixed_TK = mixed_TK - share_T[:, None] * gathered(second_TK, k_TK, v[:, of_g], layer, h)
+            heads.append(mixed_TK)
         mixed_TC = torch.cat(heads, dim=1)
         if c.output_gate:
-            mixed_TC = mixed_TC / (1 + (-a_TD @ weights[f"{layer}.attention.gate.weight"].T).exp())
-        return mixed_TC @ weights[f"{layer}.attention.out.weight"].T
+            mixed_TC = mixed_TC / (1 + (-a_TD @ weights[f"{own}.gate.weight"].T).exp())
+        return mixed_TC @ weights[f"{own}.out.weight"].T
 
     def fed(a_TD: Tensor, layer: str) -> Tensor:
         gate, up = (a_TD @ weights[f"{layer}.feed_forward.gate_up.weight"].T).chunk(2, dim=1)
@@ -121,8 +140,9 @@ def test_every_path_computes_the_formula(name: str, encoding: str, monkeypatch: 
         torch.testing.assert_close(found, expected[:, first:], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoding", ["rope", "fox", "expe", "rnope"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "encoding"), [*((name, "rope") for name in NAMES), *((ALL, one) for one in ("fox", "expe", "rnope"))]
+)
 def test_no_token_sees_a_later_one(name: str, encoding: str) -> None:
     check_causality(make(SETTINGS[name], encoding), Path("mine.py"), 4)
 
@@ -139,8 +159,7 @@ def test_pretended_positions_that_are_the_real_ones_change_nothing(name: str) ->
         assert (model(tokens, far) - plain).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("encoding", ["rope", "fox", "expe"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "encoding"), [*((name, "rope") for name in SETTINGS), (ALL, "fox"), (ALL, "expe")])
 def test_a_text_goes_on_from_a_cache_as_without(name: str, encoding: str) -> None:
     model, tokens = make(SETTINGS[name], encoding), tokens_of(T, rows=2)
     whole_text = needs_whole_text(model, ())
@@ -167,7 +186,9 @@ def test_other_weights_start_as_without(name: str) -> None:
     assert len(other) > len(plain)
     assert all(torch.equal(other[key], weight) for key, weight in plain.items())
     assert torch.equal(after, after_other)
-    assert all(other[key].isfinite().all() and other[key].std() > 0 for key in other.keys() - plain.keys())
+    matrices = [other[key] for key in other.keys() - plain.keys() if not key.endswith(("bias", "norm.weight"))]
+    assert all(weight.std() > 0 for weight in matrices)
+    assert len({float(weight.flatten()[0]) for weight in matrices}) == len(matrices)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -253,7 +274,27 @@ def test_a_gate_multiplies_what_a_layer_has_in_place_of_attention(tokens: int) -
     assert (gathered[0] - without / 2).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("name", ["sinks"])
+@pytest.mark.parametrize("encoding", ["rope", "expe", "kerple", "fox", "cope"])
+def test_equal_queries_take_half_of_what_they_gather_away(encoding: str) -> None:
+    """With the first queries' weights, and at a share of 1/2, whatever the encoding makes of queries."""
+    model = make({"differential": True, "qk_norm": True, "qkv_bias": True}, encoding)
+    block: Any = model.blocks[0]
+    own, x_BTD, pos_T = block.attention, torch.randn(2, T, 20), torch.arange(float(T))
+    with torch.no_grad():
+        own.second.weight.copy_(own.qkv.weight[:24])
+        own.second.bias.copy_(own.qkv.bias[:24])
+        own.share.weight.zero_()
+        maps, alone = Maps(T, 2), Maps(T, 2)
+        found = own(x_BTD, model.encoding, pos_T, first_wanted=2, observer=maps)
+        own.second.weight.add_(1.0)
+        assert (own(x_BTD, model.encoding, pos_T, first_wanted=2) - found).abs().max() > 0.1
+        own(x_BTD, model.encoding, pos_T, first_wanted=2, observer=maps)
+        own.second = own.share = None
+        torch.testing.assert_close(found, own(x_BTD, model.encoding, pos_T, first_wanted=2, observer=alone) / 2)
+    assert torch.equal(maps.weights[0], alone.weights[0])  # an observer is shown the first queries' attention
+
+
+@pytest.mark.parametrize("name", ["sinks", "differential"])
 def test_a_change_of_attention_is_refused_where_there_is_none(name: str) -> None:
     with pytest.raises(UserError, match=f"^{name}: a change of attention, and Fading has none in layer 0$"):
         Model(ModelConfig(**SIZES | SETTINGS[name]), FADING, {}, L)
