@@ -30,6 +30,7 @@ class TrainingArguments(TypedDict, total=False):
     sinks: bool | None
     output_gate: bool | None
     differential: bool | None
+    canon: bool | None
 
 
 class TextArguments(TypedDict, total=False):

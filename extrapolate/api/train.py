@@ -85,8 +85,9 @@ def train(
     and keys per head. qkv_bias: add biases to queries, keys and values, as in Qwen 2. sinks: add a learned score per
     head to every softmax, and drop its weight, as in gpt-oss. output_gate: gate what attention gathers by the sigmoid
     of a projection (arXiv 2505.06708). differential: give each head a second query, whose attention is subtracted in
-    part. probes: the share of training windows that are probes of each kind, `needle=0.25,mqar=0.25`. seed: the seed of
-    weights, order and dropout (default 0).
+    part. canon: add causal convolutions of 4 tokens at four places of each block (arXiv 2512.17351). probes: the share
+    of training windows that are probes of each kind, `needle=0.25,mqar=0.25`. seed: the seed of weights, order and
+    dropout (default 0).
 
     out: the run's folder (default: in ckpt/, with a name made from the settings). resume: continue the run in `out`, if
     there is one, with its settings; arguments that are given must agree with them. save_every: tokens between saved

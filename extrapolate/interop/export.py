@@ -125,11 +125,11 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
 def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
     """Whether every further token needs the whole text computed anew, so that a cache of keys and values is no use.
 
-    It does if a layer has something else in place of attention, if the positions of a short text are not those that a
-    long one begins with, or if an extension scales by the length. Which keys are seen, and how scores grow with their
-    number, follows from places alone.
+    It does if a layer has something else in place of attention, or Canon layers, for whose inputs a cache has no room;
+    if the positions of a short text are not those that a long one begins with; or if an extension scales by the length.
+    Which keys are seen, and how scores grow with their number, follows from places alone.
     """
-    if any(mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
+    if model.config.canon or any(mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
         return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)

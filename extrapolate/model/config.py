@@ -23,9 +23,10 @@ class ModelConfig(Section):
     does (arXiv 2508.10925); no scale of scores changes it. output_gate multiplies what attention gathers, in each
     channel of each head, by the sigmoid of a projection of attention's input (arXiv 2505.06708). differential gives
     each head a second query, and takes what that gathers, times the sigmoid of a projection, from what the first does,
-    as the second version of Microsoft's differential transformer does. activation is that of the feed-forward gate:
-    silu, or gelu_tanh, the tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward,
-    as Gemma 2 does (arXiv 2408.00118).
+    as the second version of Microsoft's differential transformer does. canon adds causal convolutions of 4 tokens, all
+    four Canon layers of a block (arXiv 2512.17351). activation is that of the feed-forward gate: silu, or gelu_tanh,
+    the tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward, as Gemma 2 does
+    (arXiv 2408.00118).
 
     `model.size` checks that a model fits into this machine's memory before one is built.
     """
@@ -46,6 +47,7 @@ class ModelConfig(Section):
     sinks: Annotated[bool, _flag("a learned sink in the softmax of each head")] = False
     output_gate: Annotated[bool, _flag("a learned gate on what attention gathers")] = False
     differential: Annotated[bool, _flag("a second query per head, whose attention is subtracted")] = False
+    canon: Annotated[bool, _flag("causal convolutions of 4 tokens at four places of each block")] = False
     activation: Literal["silu", "gelu_tanh"] = "silu"
     post_norms: bool = False
 
@@ -58,6 +60,7 @@ class ModelConfig(Section):
             "sinks": self.sinks,
             "output-gate": self.output_gate,
             "differential": self.differential,
+            "Canon": self.canon,
             "GELU": self.activation == "gelu_tanh",
             "post-norms": self.post_norms,
         }

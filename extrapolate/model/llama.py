@@ -16,6 +16,7 @@ from extrapolate.encodings.base import EMBEDDED, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.model.attention import Observer, Scoring, Setting, attend
 from extrapolate.model.branches import attend_branches, branches_of
+from extrapolate.model.canon import FEED_FORWARD_SIGHT, Canon
 from extrapolate.model.dropout import Dropout
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Attention(nn.Module):
             self.share = nn.Linear(config.width, config.heads, bias=False) if config.differential else None
         if config.qkv_bias and self.second is not None:
             self.second.bias = nn.Parameter(torch.zeros(queries))
+        projected = (2 if config.differential else 1) * queries + 2 * keys
+        self.canon = Canon(projected) if config.canon else None
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
@@ -109,6 +112,10 @@ class Attention(nn.Module):
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
+        if self.canon is not None:
+            parts = [x.transpose(1, 2).flatten(-2) for x in (q_BHTK, k_BGTK, v_BGTK)]
+            parts = self.canon(torch.cat(parts, dim=-1)).split([part.shape[-1] for part in parts], dim=-1)
+            q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in parts)
         if cache is not None:
             first_wanted = cache.length
             k_BGTK, v_BGTK, x_BTD = cache.extend(encoding, k_BGTK, v_BGTK, x_BTD)
@@ -163,9 +170,13 @@ class FeedForward(nn.Module):
         self.gelu = config.activation == "gelu_tanh"
         self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
         self.down = nn.Linear(config.ff_width, config.width, bias=False)
+        self.canon = Canon(2 * config.ff_width) if config.canon else None
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
+        gate_up = self.gate_up(x_BTD)
+        if self.canon is not None:
+            gate_up = self.canon(gate_up)
+        gate_BTF, up_BTF = gate_up.chunk(2, dim=-1)
         opened_BTF = F.gelu(gate_BTF, approximate="tanh") if self.gelu else F.silu(gate_BTF)
         return self.down(opened_BTF * up_BTF)
 
@@ -182,6 +193,9 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.attention_post_norm, self.feed_forward_post_norm = (
             RMSNorm(config.width, eps=config.norm_eps) if config.post_norms else None for _ in range(2)
+        )
+        self.attention_canon, self.feed_forward_canon = (
+            Canon(config.width) if config.canon else None for _ in range(2)
         )
         self.dropout = Dropout(config.dropout)
 
@@ -201,14 +215,23 @@ class Block(nn.Module):
         `encoding` is the block's own, as the plan changes it.
         """
         normed_BTD = self.attention_norm(x_BTD)
+        unwanted = 0
+        if self.attention_canon is not None and self.feed_forward_canon is not None:
+            normed_BTD = self.attention_canon(normed_BTD)
+            unwanted = min(first_wanted, FEED_FORWARD_SIGHT)  # tokens that the feed-forward network sees all the same
+            first_wanted -= unwanted
         mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
         if self.attention_post_norm is not None:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
-        fed_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
+        normed_BTD = self.feed_forward_norm(x_BTD)
+        if self.feed_forward_canon is not None:
+            normed_BTD = self.feed_forward_canon(normed_BTD)
+        fed_BTD = self.feed_forward(normed_BTD)
         if self.feed_forward_post_norm is not None:
             fed_BTD = self.feed_forward_post_norm(fed_BTD)
-        return x_BTD + self.dropout(fed_BTD)
+        x_BTD = x_BTD + self.dropout(fed_BTD)
+        return x_BTD[:, unwanted:] if unwanted else x_BTD
 
 
 class Decoder(nn.Module):
@@ -254,6 +277,9 @@ class Decoder(nn.Module):
                     nn.init.normal_(matrix.weight, std=GAIN * matrix.in_features**-0.5)
                 if attention.sink_H is not None:
                     nn.init.normal_(attention.sink_H, std=SMALL)
+            for module in self.blocks.modules():
+                if isinstance(module, Canon):
+                    module.draw()
 
     @property
     def encodings(self) -> list[Encoding]:
@@ -284,6 +310,7 @@ class Decoder(nn.Module):
         The first token of every window has index 0, or follows those that a cache holds; the cache then holds both,
         and first_wanted must be 0. A bare plan is resolved first: see `setting`.
         """
+        assert cache is None or not self.config.canon  # nothing keeps what it convolves
         setting = plan if isinstance(plan, Setting) else self.setting(plan)
         plan, encodings = setting.plan, setting.encodings
         queries, observer = setting.queries_per_chunk, setting.observer

@@ -25,7 +25,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
     in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
-    All from qk_norm to differential: as `ModelConfig` says.
+    All from qk_norm to canon: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -59,6 +59,7 @@ class ExtrapolateConfig(PretrainedConfig):
         sinks: bool = False,
         output_gate: bool = False,
         differential: bool = False,
+        canon: bool = False,
         max_position_embeddings: int = 64,
         training_length: int = 64,
         encoding: dict[str, Any] | None = None,
@@ -85,6 +86,7 @@ class ExtrapolateConfig(PretrainedConfig):
         self.sinks = sinks
         self.output_gate = output_gate
         self.differential = differential
+        self.canon = canon
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding

@@ -71,7 +71,7 @@ def test_every_window_is_as_it_is_alone(name: str, split: Split) -> None:
         np.testing.assert_allclose(found[key].loss_N, alone, atol=2e-3, rtol=0)
 
 
-COMBINED = ("ssmax", "qk_norm", "sinks", "output_gate", "differential")
+COMBINED = ("ssmax", "qk_norm", "sinks", "output_gate", "differential", "canon")
 
 
 @pytest.mark.parametrize("sizes", [{"kv_heads": 1}, *({name: True} for name in COMBINED)])

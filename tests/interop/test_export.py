@@ -54,6 +54,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "learned-sinks": ("rope", None, {"sinks": True}, OWN, True),
     "output-gate": ("rope", None, {"output_gate": True}, OWN, True),
     "differential": ("rope", None, {"differential": True, "qkv_bias": True}, OWN, True),
+    "canon": ("rope", None, {"canon": True}, OWN, False),
     "no-multiple": ("rope", None, {"width": 30}, SMOLLM, True),
     "shared": ("fire:shared=true", None, {}, OWN, True),
     "learned-constants": ("expe:learned=fixed", None, {}, OWN, True),

@@ -28,7 +28,7 @@ L, V, T = 8, 43, 13
 SIZES: dict[str, Any] = {
     "vocab_size": V, "width": 20, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 6, "ff_width": 14,
 }  # fmt: skip
-NAMES = ("sinks", "output_gate", "differential")
+NAMES = ("sinks", "output_gate", "differential", "canon")
 ALL = "all, with norms and biases"
 SETTINGS: dict[str, dict[str, bool]] = {name: {name: True} for name in NAMES} | {
     ALL: dict.fromkeys((*NAMES, "qk_norm", "qkv_bias"), True)
@@ -58,6 +58,16 @@ def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
 
     def normalised(x_TC: Tensor, name: str) -> Tensor:
         return torch.stack([x / math.sqrt(sum(x**2) / len(x) + c.norm_eps) for x in x_TC]) * weights[name]
+
+    def normed_by_head(x_TC: Tensor, name: str) -> Tensor:
+        return torch.cat([normalised(x_TK, name) for x_TK in x_TC.split(c.head_dim, dim=1)], dim=1)
+
+    def convolved(x_TC: Tensor, name: str) -> Tensor:
+        new_TC, weight_C4 = x_TC.clone(), weights[f"{name}.weight_C4"]
+        for t in range(length):
+            for back in range(min(4, t + 1)):
+                new_TC[t] += weight_C4[:, 3 - back] * x_TC[t - back]
+        return new_TC
 
     def turned(x_K: Tensor, place: int) -> Tensor:
         if encoding != "rope":
@@ -92,13 +102,19 @@ def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
             [n * c.head_dim for n in (c.heads, c.kv_heads, c.kv_heads)], dim=1
         )
         second = projected(a_TD, f"{own}.second") if c.differential else q
+        if c.qk_norm:
+            q, second = (normed_by_head(x, f"{own}.q_norm.weight") for x in (q, second))
+            k = normed_by_head(k, f"{own}.k_norm.weight")
+        if c.canon:
+            all_TC = convolved(torch.cat([q, *([second] if c.differential else []), k, v], dim=1), f"{own}.canon")
+            q, *others, k, v = all_TC.split(
+                [x.shape[1] for x in (q, *([second] if c.differential else []), k, v)], dim=1
+            )
+            second = others[0] if others else q
         heads = []
         for h in range(c.heads):
             of_h, of_g = (slice(n * c.head_dim, (n + 1) * c.head_dim) for n in (h, h * c.kv_heads // c.heads))
             q_TK, second_TK, k_TK = q[:, of_h], second[:, of_h], k[:, of_g]
-            if c.qk_norm:
-                q_TK, second_TK = (normalised(x, f"{own}.q_norm.weight") for x in (q_TK, second_TK))
-                k_TK = normalised(k_TK, f"{own}.k_norm.weight")
             mixed_TK = gathered(q_TK, k_TK, v[:, of_g], layer, h)
             if c.differential:
                 share_T = 1 / (1 + (-a_TD @ weights[f"{own}.share.weight"][h]).exp())
@@ -110,13 +126,15 @@ def naive_logits(model: Model, tokens_T: list[int], encoding: str) -> Tensor:
         return mixed_TC @ weights[f"{own}.out.weight"].T
 
     def fed(a_TD: Tensor, layer: str) -> Tensor:
-        gate, up = (a_TD @ weights[f"{layer}.feed_forward.gate_up.weight"].T).chunk(2, dim=1)
+        gate_up = a_TD @ weights[f"{layer}.feed_forward.gate_up.weight"].T
+        gate, up = (convolved(gate_up, f"{layer}.feed_forward.canon") if c.canon else gate_up).chunk(2, dim=1)
         return (gate / (1 + (-gate).exp()) * up) @ weights[f"{layer}.feed_forward.down.weight"].T
 
     x_TD = weights["embedding.weight"][tokens_T]
     for layer in (f"blocks.{n}" for n in range(c.layers)):
-        x_TD = x_TD + attended(normalised(x_TD, f"{layer}.attention_norm.weight"), layer)
-        x_TD = x_TD + fed(normalised(x_TD, f"{layer}.feed_forward_norm.weight"), layer)
+        for name, part in (("attention", attended), ("feed_forward", fed)):
+            a_TD = normalised(x_TD, f"{layer}.{name}_norm.weight")
+            x_TD = x_TD + part(convolved(a_TD, f"{layer}.{name}_canon") if c.canon else a_TD, layer)
     return normalised(x_TD, "norm.weight") @ weights["head.weight"].T
 
 
@@ -163,7 +181,7 @@ def test_pretended_positions_that_are_the_real_ones_change_nothing(name: str) ->
 def test_a_text_goes_on_from_a_cache_as_without(name: str, encoding: str) -> None:
     model, tokens = make(SETTINGS[name], encoding), tokens_of(T, rows=2)
     whole_text = needs_whole_text(model, ())
-    assert whole_text == model.config.model_dump().get("canon", False)
+    assert whole_text == model.config.canon
     text = generated(model, tokens[0, :5].tolist(), 6, model.setting(PLAIN), lambda new: False)
     longer = [*tokens[0, :5].tolist(), *text]
     with torch.no_grad():

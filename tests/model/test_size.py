@@ -29,6 +29,8 @@ MODELS = {name: preset["model"] for name, preset in PRESETS.items()} | {
         "output_gate": True,
     },
     "two queries": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "qkv_bias": True, "differential": True},
+    "convolved": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "canon": True},
+    "convolved, two queries": {"vocab_size": 99, "kv_heads": 2, "canon": True, "differential": True},
     "normed and scaled": {"vocab_size": 99, "qk_norm": True, "ssmax": True, "layers": 3, "ff_width": 40},
 }
 DIMS = Dims(64, 4, 16, 32, layers=3)

@@ -81,7 +81,7 @@ def test_each_optimizer_has_a_learning_rate_of_its_own() -> None:
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("encoding", ["rope", "learned", "dape", "fox", "random"])
 def test_every_parameter_is_trained_once_and_the_blocks_matrices_alone_decay(encoding: str, optimizer: str) -> None:
-    model = model_of(encoding, output_gate=True, differential=True)
+    model = model_of(encoding, output_gate=True, differential=True, canon=True)
     groups = groups_of(model, optimizer=optimizer, weight_decay=0.3)
     assert set(groups) == {name for name, _ in model.named_parameters()}
     assert len(groups) == sum(len(group["params"]) for group in optimizer_of(model, settings()).param_groups)
