@@ -150,7 +150,8 @@ class Encoding(nn.Module):
         """[B, H, T, S], how much each query takes of each value; or None for the softmax over keys.
 
         Called with the scores of a chunk of queries, float32, bias included, and -inf where a key is hidden: those
-        keys must get 0. Every key that any of the queries sees is in the chunk.
+        keys must get 0. Every key that any of the queries sees is in the chunk. A model with sinks has one key more, in
+        front: in the scores, pos_S and hidden_TS, but not in `keys` or in `state`.
         """
         return None
 
@@ -245,6 +246,14 @@ def scaled_product(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
 
 encodings: specs.Registry[Encoding] = specs.Registry("encoding")
 register = encodings.register
+
+
+@torch.no_grad()
+def mixes(encoding: Encoding, kv_heads: int) -> bool:
+    """Whether a layer has something else in place of attention: see `Encoding.mix`."""
+    dims = encoding.dims
+    q_BHTK, k_BGTK = (torch.zeros(1, heads, 1, dims.head_dim) for heads in (dims.heads, kv_heads))
+    return encoding.mix(q_BHTK, k_BGTK, k_BGTK, encoding.prepare(torch.zeros(1, 1, dims.width))) is not None
 
 
 def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from extrapolate import files, specs
 from extrapolate.data.tokenizer import eos_id
-from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.base import mixes
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.card import card
 from extrapolate.interop.code import AUTO_MAP, MODEL_CLASS, USERS_TYPE, code_of, of_user
-from extrapolate.interop.stock import named_sizes, stock_config, stock_weights
+from extrapolate.interop.stock import named_sizes, other_settings, stock_config, stock_weights
 from extrapolate.model.llama import Decoder
 from extrapolate.runs.run import TOKENIZER, Run
 
@@ -109,8 +109,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "model_type": "extrapolate",  # as the class says
         "auto_map": AUTO_MAP,
         **named_sizes(sizes),
-        "dropout": sizes.dropout,
-        **{name: getattr(sizes, name) for name in ("qk_norm", "qkv_bias", "activation", "post_norms", "ssmax")},
+        **other_settings(sizes),
         "max_position_embeddings": trained_length,
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},
@@ -126,11 +125,11 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
 def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
     """Whether every further token needs the whole text computed anew, so that a cache of keys and values is no use.
 
-    It does if a layer has something else in place of attention, if the positions of a short text are not those that a
-    long one begins with, or if an extension scales by the length. Which keys are seen, and how scores grow with their
-    number, follows from places alone.
+    It does if a layer has something else in place of attention, or Canon layers, for whose inputs a cache has no room;
+    if the positions of a short text are not those that a long one begins with; or if an extension scales by the length.
+    Which keys are seen, and how scores grow with their number, follows from places alone.
     """
-    if any(_mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
+    if model.config.canon or any(mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
         return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)
@@ -152,14 +151,6 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
         if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in ("window", "pairs", "log_length")):
             return True
     return False
-
-
-@torch.no_grad()
-def _mixes(encoding: Encoding, kv_heads: int) -> bool:
-    """Whether a layer has something else in place of attention."""
-    dims = encoding.dims
-    q_BHTK, k_BGTK = (torch.zeros(1, heads, 1, dims.head_dim) for heads in (dims.heads, kv_heads))
-    return encoding.mix(q_BHTK, k_BGTK, k_BGTK, encoding.prepare(torch.zeros(1, 1, dims.width))) is not None
 
 
 def _own_weights(model: Decoder) -> dict[str, Tensor]:
