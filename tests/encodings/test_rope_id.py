@@ -103,6 +103,15 @@ def test_the_temperature_begins_after_l_and_leaves_keys_alone() -> None:
     assert ratio[0, 0, -1].item() == pytest.approx((1 + 0.1 * math.log(T / L)) ** 2, rel=1e-5)
 
 
+def test_queries_and_keys_may_be_at_different_positions() -> None:
+    q, k = window()
+    encoding = RoPEID(DIMS)
+    pos_T, pos_S = torch.arange(float(T)) + 30.0, torch.arange(float(T)) * 2.5
+    both = encoding.rotate(q, k, pos_T, pos_S)
+    assert torch.equal(both[0], encoding.rotate(q, k, pos_T, pos_T)[0])
+    assert torch.equal(both[1], encoding.rotate(q, k, pos_S, pos_S)[1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

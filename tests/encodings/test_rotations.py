@@ -12,7 +12,7 @@ from extrapolate.model.model import layer_encodings
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 ROTATING = {
     "rope", "p-rope", "partial-rope", "hope", "rnope", "local-global", "xpos", "pope", "random", "repo", "rope-pp",
-    "rope-id", "lerope",
+    "rope-id", "lerope", "gape", "scale-invariant",
 }  # fmt: skip
 
 
