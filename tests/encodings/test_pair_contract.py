@@ -51,7 +51,7 @@ def test_a_pair_is_the_same_whatever_is_beside_it(
 # Among those that draw something for each layer: for them the next test must have something to compare.
 DRAWN_BY_LAYER = {
     "fire", "dape", "dape:base=fire", "fox", "fox:form=cable", "wall", "shaw", "pope:delta=uniform",
-    "darope", "selective-rope", "repo",
+    "darope", "selective-rope", "repo", "path", "grape",
     "random:base=shaw,evaluate=first",
 }  # fmt: skip
 

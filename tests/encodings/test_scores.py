@@ -264,7 +264,19 @@ def test_only_the_form_with_positions_takes_other_ones() -> None:
     assert path.accepts == {"logits"}
 
 
+def test_the_projection_of_grapes_path_starts_as_in_the_code() -> None:
+    weight = layer_encodings("grape", {"form": "ap"}, Dims(512, 8, 64, seq_len=16))[0].project.weight.detach()
+    assert weight.shape == (8 * 8, 512)
+    assert float(weight.std()) == pytest.approx(0.5 / math.sqrt(512), rel=0.05)
+
+
 # GAPE
+
+
+def test_at_first_every_key_of_gape_is_half_a_landmark() -> None:
+    zeros, distance = torch.zeros(B, H, T, K), torch.arange(T)[:, None] - torch.arange(T)
+    found = scores(made("gape", move=0.0), zeros, zeros, torch.zeros(B, T, D))
+    torch.testing.assert_close(found, (-0.5 * distance.tril() / 16).expand_as(found))
 
 
 def test_where_every_key_is_a_landmark_gape_is_rope() -> None:
