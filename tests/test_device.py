@@ -115,9 +115,9 @@ def watched() -> Iterator[Watch]:
     assert not watch.waits
 
 
-def make(text: str) -> Model:
+def make(text: str, **settings: bool) -> Model:
     spec = specs.parse(text)
-    return Model(SIZES, spec.name, spec.arguments, L).to("meta")
+    return Model(SIZES.model_copy(update=settings), spec.name, spec.arguments, L).to("meta")
 
 
 def tokens_of(length: int) -> Tensor:
@@ -161,6 +161,15 @@ def test_long_windows_are_trained_where_the_model_is(name: str, monkeypatch: pyt
     model = make(name)
     with watched():
         train(model, PLAIN, N)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("setting", ["sinks", "output_gate", "differential", "canon"])
+def test_what_combines_with_any_encoding_computes_where_the_model_is(setting: str) -> None:
+    model = make("fox", **{setting: True})
+    with watched():
+        train(model, PLAIN, L)
+        evaluate(model, PLAIN, N)
 
 
 @pytest.mark.usefixtures("small_chunks")

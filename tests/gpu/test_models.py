@@ -28,11 +28,11 @@ VARIANTS = [
 BASES = {"expe-scale": "expe", "table-resize": "learned"}  # what an extension is tried on, where that is not RoPE
 
 
-def pair(text: str, device: str) -> tuple[Model, Model]:
+def pair(text: str, device: str, **settings: bool) -> tuple[Model, Model]:
     """The same model on the CPU and on the device."""
     spec = specs.parse(text)
     torch.manual_seed(0)
-    model = Model(SIZES, spec.name, spec.arguments, L)
+    model = Model(SIZES.model_copy(update=settings), spec.name, spec.arguments, L)
     with torch.no_grad():
         move_from_constants(model.encodings)
     return model, copy.deepcopy(model).to(device)
@@ -66,9 +66,8 @@ def same_evaluation(ours: Model, theirs: Model, plan: Plan, length: int, device:
     assert (rounded.float().cpu() - expected).abs().mean() < 0.1
 
 
-@pytest.mark.parametrize("text", encodings.names() + VARIANTS)
-def test_every_encoding_gives_the_cpus_losses_and_gradients(text: str, device: str) -> None:
-    ours, theirs = pair(text, device)
+def same_training(ours: Model, theirs: Model, device: str) -> None:
+    """The gradients of a loss, of every parameter."""
     tokens = tokens_of(L + 1)
     for model, where in ((ours, "cpu"), (theirs, device)):
         torch.manual_seed(0)  # of positions that are drawn
@@ -77,6 +76,18 @@ def test_every_encoding_gives_the_cpus_losses_and_gradients(text: str, device: s
         assert (parameter.grad is None) == (other.grad is None), name
         if parameter.grad is not None and other.grad is not None:
             same(other.grad, parameter.grad)
+
+
+@pytest.mark.parametrize("text", encodings.names() + VARIANTS)
+def test_every_encoding_gives_the_cpus_losses_and_gradients(text: str, device: str) -> None:
+    same_training(*pair(text, device), device)
+
+
+@pytest.mark.parametrize("setting", ["sinks", "output_gate", "differential", "canon"])
+def test_what_combines_with_any_encoding_gives_what_the_cpu_does(setting: str, device: str) -> None:
+    ours, theirs = pair("rope", device, **{setting: True})
+    same_training(ours, theirs, device)
+    same_evaluation(ours, theirs, PLAIN, N, device)
 
 
 @pytest.mark.parametrize("text", encodings.names() + VARIANTS)

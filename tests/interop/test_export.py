@@ -31,6 +31,8 @@ MY_ENCODING = f"{ROOT}/examples/my_encoding.py:LogBias:strength=2"
 MY_ROTARY = f"{ROOT}/examples/my_rotary.py:PhaseRoPE"
 MY_EXTENSION = f"{ROOT}/examples/my_extension.py:RootScale"
 
+COMBINED = ("qkv_bias", "qk_norm", "post_norms", "sinks", "output_gate", "differential")
+
 # An encoding, what belongs to the run, changes of the sizes; the class that must load it, and whether it has a cache.
 CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     **{
@@ -44,10 +46,11 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "all-settings": (
         "expe",
         None,
-        {"qkv_bias": True, "qk_norm": True, "activation": "gelu_tanh", "post_norms": True},
+        {"activation": "gelu_tanh", **dict.fromkeys(COMBINED, True)},
         OWN,
         True,
     ),
+    "all-settings-and-canon": ("fox", None, dict.fromkeys((*COMBINED, "canon"), True), OWN, False),
     "tied": ("rope", None, {"tied_embeddings": True}, LLAMA, True),
     "tied-own": ("alibi", None, {"tied_embeddings": True, "qk_norm": True, "ssmax": True}, OWN, True),
     "ssmax": ("rope", None, {"ssmax": True}, OWN, True),
@@ -274,7 +277,7 @@ class TestInProcess:
         assert model.decoder.head.weight is model.decoder.embedding.weight
         torch.testing.assert_close(model(tokens).logits[..., :VOCABULARY], before)
 
-    @pytest.mark.parametrize("name", ["alibi", "fox", "rope+rerope:window=3,k=2"])
+    @pytest.mark.parametrize("name", ["alibi", "fox", "all-settings", "rope+rerope:window=3,k=2"])
     def test_attention_of_each_new_token_is_a_row_of_the_whole(
         self, load: Callable[[str], Any], exported: Path, name: str
     ) -> None:
@@ -302,7 +305,19 @@ class TestInProcess:
         assert torch.equal(*texts)
 
     @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
-    @pytest.mark.parametrize("name", ["sinusoidal", "learned+table-resize", "expe", "fox", "wall", "same-names"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "sinusoidal",
+            "learned+table-resize",
+            "expe",
+            "fox",
+            "wall",
+            "same-names",
+            "differential",
+            "all-settings-and-canon",
+        ],
+    )
     def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
         import extrapolate.transformers  # noqa: F401 (it registers the classes)
 

@@ -98,28 +98,31 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
     assert untold.training_seconds() is not None
 
 
+# Settings of the model that have code of their own.
+COMBINED = dict.fromkeys(("sinks", "output_gate", "differential", "canon"), True)
 AOT = "aot_eager_decomp_partition"  # the code that is made in the end takes most of the time: once is enough
 
 
 @pytest.mark.parametrize(
-    ("pe", "layers", "training", "backend"),
+    ("pe", "sizes", "training", "backend"),
     [
-        ("rope", 1, {}, "inductor"),
-        ("rope", 1, {"probes": PROBES}, AOT),
+        ("rope", {"layers": 1}, {}, "inductor"),
+        ("rope", {"layers": 1}, {"probes": PROBES}, AOT),
         # A forward pass that overwrote them would spoil the gradients of the one before.
-        ("kerple", 2, {"micro_batch_tokens": 128}, AOT),
+        ("kerple", {"layers": 2}, {"micro_batch_tokens": 128}, AOT),
+        ("rope", {"layers": 1, **COMBINED}, {}, AOT),
     ],
-    ids=["text", "mixture", "parameters that are kept in range, in micro-batches"],
+    ids=["text", "mixture", "parameters that are kept in range, in micro-batches", "all that combines"],
 )
 def test_compiled_training_is_the_same_training(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config_of, logged,
-    pe: str, layers: int, training: dict[str, Any], backend: str,
+    pe: str, sizes: dict[str, Any], training: dict[str, Any], backend: str,
 ) -> None:  # fmt: skip
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function: real(function, backend=backend))
     losses = []
     for compiled in (False, True):
-        config = config_of(pe, {"layers": layers}, tokens=256 * 4, compile=compiled, **training)
+        config = config_of(pe, sizes, tokens=256 * 4, compile=compiled, **training)
         run = train(config, store, tmp_path / str(compiled))
         losses.append([row["loss"] for row in logged(run, "loss")])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
@@ -127,8 +130,8 @@ def test_compiled_training_is_the_same_training(
 
 @pytest.mark.parametrize(
     ("pe", "sizes", "training"),
-    [("rope", {}, {"probes": PROBES}), ("random:max=64", {"dropout": 0.2}, {})],
-    ids=["a mixture", "drawn positions, and dropout"],
+    [("rope", {}, {"probes": PROBES}), ("random:max=64", {"dropout": 0.2}, {}), ("fox", COMBINED, {})],
+    ids=["a mixture", "drawn positions, and dropout", "all that combines"],
 )
 def test_a_killed_run_resumes_to_the_same_bits(
     store: Store, tmp_path: Path, config_of, logged, pe: str, sizes: dict[str, Any], training: dict[str, Any]
