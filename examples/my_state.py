@@ -1,7 +1,5 @@
 """A custom layer without attention: every head keeps a mean of values that forgets."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -9,10 +7,7 @@ from extrapolate.encodings.base import Dims, Encoding
 
 
 class Fading(Encoding):
-    """Replaces attention by a running mean: o_t = f_t o_(t-1) + (1 - f_t) v_t, with a gate f per head and token.
-
-    Queries and keys are not used. Source: this file.
-    """
+    """o_t = f_t o_(t-1) + (1 - f_t) v_t, with a gate f per head and token. Source: this file."""
 
     display = "Fading"
     source = "this file"
@@ -24,12 +19,11 @@ class Fading(Encoding):
         self.gate = nn.Linear(dims.width, dims.heads)
 
     def prepare(self, x_BTD: Tensor) -> Tensor:
-        return self.gate(x_BTD).float().sigmoid().mT  # [B, H, T]
+        return self.gate(x_BTD).float().sigmoid().mT[..., None]  # [B, H, T, 1]
 
-    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor:
+    def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Tensor) -> Tensor:
         v_BHTK = v_BGTK.repeat_interleave(q_BHTK.shape[1] // v_BGTK.shape[1], dim=1)
-        mean, means = torch.zeros_like(v_BHTK[:, :, 0], dtype=torch.float32), []
+        means = [torch.zeros_like(v_BHTK[:, :, 0], dtype=torch.float32)]
         for f, v in zip(state.unbind(2), v_BHTK.unbind(2), strict=True):
-            mean = f[..., None] * mean + (1 - f[..., None]) * v
-            means.append(mean)
-        return torch.stack(means, dim=2).to(v_BHTK.dtype)
+            means.append(f * means[-1] + (1 - f) * v)
+        return torch.stack(means[1:], dim=2).to(v_BHTK.dtype)

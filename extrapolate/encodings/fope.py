@@ -1,7 +1,6 @@
 """FoPE: Fourier position embedding."""
 
 import math
-
 from typing import Any
 
 import torch

@@ -1,7 +1,6 @@
 """xPos: rotary embedding with a decay."""
 
 import math
-
 from typing import Any
 
 import torch

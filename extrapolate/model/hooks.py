@@ -16,7 +16,14 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import (
-    DISTANCES, FREQUENCIES, MASK, POSITIONS, Context, Dims, Encoding, scaled_product,
+    DISTANCES,
+    FREQUENCIES,
+    MASK,
+    POSITIONS,
+    Context,
+    Dims,
+    Encoding,
+    scaled_product,
 )  # fmt: skip
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError

@@ -46,6 +46,9 @@ def written(folder: Path, body: str) -> str:
         f"{EXAMPLES / 'my_encoding.py'}:LogBias",
         f"{EXAMPLES / 'my_rotary.py'}:PhaseRoPE",
         f"{EXAMPLES / 'my_gate.py'}:Forgetful",
+        f"{EXAMPLES / 'my_turn.py'}:Turning",
+        f"{EXAMPLES / 'my_weights.py'}:Sigmoid",
+        f"{EXAMPLES / 'my_state.py'}:Fading",
     ],
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
@@ -166,7 +169,7 @@ WRONG = {
         "scale at the start", "mine.py: attention_input multiplies its input by 0.70",
     ),
     "queries and keys normalised": (
-        "def rotate(self, q, k, pos_T, pos_S, state): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
+        "def rotate(self, q, k, *more): return tuple(nn.functional.rms_norm(x, x.shape[-1:]) for x in (q, k))",
         "scale at the start", "mine.py: rotate multiplies its input by 0.00",
     ),
     "what a hook rescales, and no table says": (
