@@ -88,7 +88,8 @@ def test_what_is_stored_is_what_the_model_reads(name: str, make_layers: Layers) 
     assert representable(encoding.attention_input(nothing, POS_T)[0])
     if specs.parse(name).name != "pope":  # there content of any size multiplies them
         one = torch.eye(16)[:, None, None].expand(-1, 2, len(POS_T), -1)  # a channel at a time
-        for turned in encoding.rotate(one, one, POS_T, POS_T.clone()):
+        state = encoding.prepare(torch.zeros(len(one), len(POS_T), 32))
+        for turned in encoding.rotate(one, one, POS_T, POS_T.clone(), state):
             assert representable(turned)
     q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
     if encoding.bias(POS_T, POS_S) is not None:
