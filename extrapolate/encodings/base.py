@@ -23,7 +23,7 @@ RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # if scores depend o
 # What the values that an encoding computes are rounded to: see `Encoding.rounded`.
 Storage = Literal["fp32", "bf16"]
 EMBEDDED = 0.5  # initial standard deviation of token embeddings; what is added to them must be in proportion
-FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
+FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "recurrent", "wrapper", "other")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Encoding(nn.Module):
     caption: str = ""  # a note printed below every table with this encoding
     rescales: frozenset[str] = frozenset()  # hooks that change more than position, such as sizes; the caption says so
     accepts: frozenset[str] = RELATIVE  # which changes at inference are meaningful
-    positional: ClassVar[bool] = True  # whether any hook reads positions
+    positional: bool = True  # whether any hook reads positions
     shared_by_layers: tuple[str, ...] = ()  # parameters and modules shared with the first layer
     max_length: int | None = None  # longer windows are undefined and reported n/a
     storage: Storage = "fp32"  # what `rounded` rounds to
@@ -161,6 +161,14 @@ class Encoding(nn.Module):
         that `bias`, `scores`, `weights` and extensions of attention mean nothing.
         """
         return None
+
+    @torch.no_grad()
+    def attends(self) -> bool:
+        """Whether the layer has attention: `mix` puts nothing in its place."""
+        device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
+        one_BHTK = torch.zeros(1, self.dims.heads, 1, self.dims.head_dim, device=device)
+        state = self.prepare(torch.zeros(1, 1, self.dims.width, device=device))
+        return self.mix(one_BHTK, one_BHTK, one_BHTK, state) is None
 
     def spectrum(self) -> Spectrum | None:
         """The frequencies that an extension may scale; None if there are none."""

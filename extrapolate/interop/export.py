@@ -12,7 +12,6 @@ from torch import Tensor
 
 from extrapolate import files, specs
 from extrapolate.data.tokenizer import eos_id
-from extrapolate.encodings.base import Encoding
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
@@ -130,7 +129,7 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
     long one begins with, or if an extension scales by the length. Which keys are seen, and how scores grow with their
     number, follows from places alone.
     """
-    if any(_mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
+    if not all(encoding.attends() for encoding in model.encodings):
         return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)
@@ -152,14 +151,6 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
         if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in ("window", "pairs", "log_length")):
             return True
     return False
-
-
-@torch.no_grad()
-def _mixes(encoding: Encoding, kv_heads: int) -> bool:
-    """Whether a layer has something else in place of attention."""
-    dims = encoding.dims
-    q_BHTK, k_BGTK = (torch.zeros(1, heads, 1, dims.head_dim) for heads in (dims.heads, kv_heads))
-    return encoding.mix(q_BHTK, k_BGTK, k_BGTK, encoding.prepare(torch.zeros(1, 1, dims.width))) is not None
 
 
 def _own_weights(model: Decoder) -> dict[str, Tensor]:

@@ -100,13 +100,12 @@ class Attention(nn.Module):
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
         scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer)
-        if plan.pairs is None:
-            q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
-            mixed_BHTK = encoding.mix(q_BHTK, k_BGTK, v_BGTK, state)
-            if mixed_BHTK is None:
-                mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, scoring)
-            else:
-                mixed_BHTK = mixed_BHTK[:, :, first_wanted:]
+        rotated_BHTK, rotated_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
+        mixed_BHTK = encoding.mix(rotated_BHTK, rotated_BGTK, v_BGTK, state)
+        if mixed_BHTK is not None:
+            mixed_BHTK = mixed_BHTK[:, :, first_wanted:]
+        elif plan.pairs is None:
+            mixed_BHTK = attend(rotated_BHTK, rotated_BGTK, v_BGTK, scoring)
         else:
             branches = branches_of(plan, q_BHTK, k_BGTK, encoding, state)
             mixed_BHTK = attend_branches(branches, v_BGTK, scoring)

@@ -15,7 +15,7 @@ VARIANTS = [
     "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
     "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
     "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
-    "random:base=shaw,evaluate=first",
+    "random:base=shaw,evaluate=first", "stick-breaking:remainder=current",
 ]  # fmt: skip
 
 

@@ -142,15 +142,24 @@ def test_labels_and_folders_have_what_is_not_a_default(
     assert encoding.label() == label
 
 
+KDA = {
+    *("taps_HK4", "log_speed_H", "forget_bias_HK", "scale_K", "forget_down.weight", "forget_up.weight"),
+    *("write.weight", "gate_down.weight", "gate_up.weight", "gate_up.bias"),
+}
 WITH_STATE = {
+    "asentmax": {"gain.weight", "exponent.weight"},
     "cope": {"table_PK"},
     "dape": {"network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
     "fire": {"c", "factor", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
     "fope": {"cos_HMC", "sin_HMC"},  # drawn once, and not trained
     "fox": {"gate.weight", "gate.bias"},
+    "hype": {"query_norm.weight", "key_norm.weight", "norm.weight", "gate.weight"},
+    "kda": KDA,
     "kerple": {"a_H", "p_H"},
     "learned": {"table_LD"},
+    "pattern": {f"inner.{name}" for name in KDA},
     "pope": {"delta_HK"},
+    "retention": {"gate.weight"},
     "shaw": {"table_RK"},
     "t5": {"table_RH"},
     "wall": {"gate.weight", "gate.bias"},
