@@ -52,9 +52,10 @@ def attention(
     T (default: T). trust_code: allow Python files that came with the run to run, even if you have not run them before;
     see docs/trust.md.
 
-    Runs on the CPU in float32. `weights.numpy()` is an array for plotting. Raises UserError if the extension does not
-    apply, the encoding is not defined at this length, no layer has attention, or the weights (layers x H x T x T numbers
-    of 4 bytes) would take more than half of the memory available to the process.
+    Runs on the CPU in float32. `weights.numpy()` is an array for plotting. Layers that have something in place of
+    attention are left out. Raises UserError if no layer has attention, the extension does not apply, the encoding is
+    not defined at this length, or the weights (layers x H x T x T numbers of 4 bytes) would take more than half of the
+    memory available to the process.
     """
     check("extend", extend, TEXT)
     subject = opened(run)
