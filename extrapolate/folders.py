@@ -12,30 +12,47 @@ RUN_FILE = "config.json"
 LISTED = 6  # names in a message; more are counted
 
 
-def below(folder: Path) -> tuple[list[Path], list[str]]:
+def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
     """The folder and every one below it, in order, without hidden folders and without what is in a run; and in words,
-    what was left out: links to folders, which may lead anywhere, and runs in a run. The folder itself may be a link.
+    what was left out: links to folders, which may lead anywhere, runs (and folders of tables) in the folder of a run or
+    in a hidden one, and what cannot be read. The folder itself may be a link.
     """
+
+    def wanted(names: Iterable[str]) -> bool:
+        return any(name == RUN_FILE or (tables and name.endswith(".parquet")) for name in names)
+
     found: list[Path] = []
     links: list[Path] = []
+    within: list[Path] = []
     hidden: list[Path] = []
+    unreadable: list[str] = []
     run: Path | None = None
-    for path, folders, names in os.walk(folder):
+    for path, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         here = Path(path)
+        hidden += [here / name for name in folders if name.startswith(".") and wanted(_names(here / name))]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if run is not None and run in here.parents:
-            hidden += [here] if RUN_FILE in names else []
+            within += [here] if wanted(names) else []
             continue
         found.append(here)
         if RUN_FILE in names:
             run = here
         else:
             links += [here / name for name in folders if (here / name).is_symlink()]
-    left_out = [
-        f"left out, for they are links, which are not followed: {listed(links)}; name them, or what they lead to"
-    ]
-    within = [f"left out, for they lie in the folder of another run: {listed(hidden)}; name them, or move them out"]
-    return found, left_out * bool(links) + within * bool(hidden)
+    left_out = {
+        f"they are links, which are not followed: {listed(links)}; name them, or what they lead to": links,
+        f"they lie in the folder of another run: {listed(within)}; name them, or move them out": within,
+        f"their names begin with a dot: {listed(hidden)}; name them": hidden,
+        f"they cannot be read: {listed(unreadable)}": unreadable,
+    }
+    return found, [f"left out, for {why}" for why, paths in left_out.items() if paths]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:

@@ -40,7 +40,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SEQ_LEN = 16
 VOCAB_SIZE = 400
 # The real program, whether or not its script is on the PATH.
-PROGRAM = [sys.executable, "-c", "from extrapolate.cli import main; main()"]
+PROGRAM = [sys.executable, "-P", "-c", "from extrapolate.cli import main; main()"]
 ENCODINGS = ("rope", "expe", "learned", "none")
 
 

@@ -1,6 +1,10 @@
 """Finding folders, and naming them."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from extrapolate.folders import below, listed, unique_names
 
@@ -18,6 +22,29 @@ def test_folders_are_found_all_the_way_down_but_not_inside_a_run(tmp_path: Path)
     assert left_out.startswith(f"left out, for they lie in the folder of another run: {tmp_path}/a/b/c/checkpoints; ")
     found = [str(path.relative_to(tmp_path)) for path in folders]
     assert found == [".", "a", "a/b", "a/b/c", "d"]
+
+
+def test_tables_where_nobody_looks_are_named(tmp_path: Path) -> None:
+    made(tmp_path, "rope/config.json", "rope/merged/evals.parquet", ".kept/evals.parquet", ".run/config.json")
+    assert below(tmp_path)[1] == [f"left out, for their names begin with a dot: {tmp_path}/.run; name them"]
+    within, hidden = below(tmp_path, tables=True)[1]
+    assert f"they lie in the folder of another run: {tmp_path}/rope/merged; name them" in within
+    assert sorted(hidden.partition(": ")[2].removesuffix("; name them").split(", ")) == [
+        f"{tmp_path}/.kept", f"{tmp_path}/.run",
+    ]  # fmt: skip
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, "rope/config.json", "closed/alibi/config.json")
+    scandir = os.scandir
+
+    def refusing(path: Path) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)  # the superuser may read everything
+    assert below(tmp_path)[1] == [f"left out, for they cannot be read: {tmp_path}/closed"]
 
 
 def test_links_lead_nowhere_but_the_folder_itself_may_be_one(tmp_path: Path) -> None:

@@ -27,6 +27,10 @@ class TrainingArguments(TypedDict, total=False):
     ssmax: bool | None
     qk_norm: bool | None
     qkv_bias: bool | None
+    sinks: bool | None
+    output_gate: bool | None
+    differential: bool | None
+    canon: bool | None
 
 
 class TextArguments(TypedDict, total=False):

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     wait_briefly()
+    os.environ["PYTHONSAFEPATH"] = "1"  # `python -c`, as torch and multiprocessing start it, imports nothing from here
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
             code = _run_quietly([argument for argument in given if argument != "--debug"])

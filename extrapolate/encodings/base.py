@@ -150,7 +150,8 @@ class Encoding(nn.Module):
         """[B, H, T, S], how much each query takes of each value; or None for the softmax over keys.
 
         Called with the scores of a chunk of queries, float32, bias included, and -inf where a key is hidden: those
-        keys must get 0. Every key that any of the queries sees is in the chunk.
+        keys must get 0. Every key that any of the queries sees is in the chunk. A model with sinks has one key more, in
+        front: in the scores, pos_S and hidden_TS, but not in `keys` or in `state`.
         """
         return None
 

@@ -55,7 +55,7 @@ class RoPE(Encoding):
         return Spectrum(self.theta, self.dims.head_dim // 2)
 
     def rotations(self) -> Rotations | None:
-        frequency_M = self.scaled_frequencies(torch.device("cpu"))
+        frequency_M = self.scaled_frequencies(torch.device("cpu")).detach()
         turned = 2 * len(frequency_M)
         channel_K = torch.arange(self.dims.head_dim)
         pairs_M2 = channel_K[:turned].view(2, -1).T if self.pairing == "half" else channel_K[:turned].view(-1, 2)
@@ -88,6 +88,23 @@ class RoPE(Encoding):
             a, b = x_BHTK.float().unflatten(-1, (-1, 2)).unbind(-1)
             pair = torch.stack([a * cos_TM - b * sin_TM, b * cos_TM + a * sin_TM], dim=-1).flatten(-2)
         return pair.to(x_BHTK.dtype)
+
+    def rotated_heads(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, angle_BGTM: Tensor, angle_BGSM: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys, turned by angles of each key head: query heads that share a key head turn alike."""
+        turn_BGTM = self.rounded(angle_BGTM.cos()), self.rounded(angle_BGTM.sin())
+        turn_BGSM = turn_BGTM
+        if angle_BGSM is not angle_BGTM:
+            turn_BGSM = self.rounded(angle_BGSM.cos()), self.rounded(angle_BGSM.sin())
+        group = q_BHTK.shape[1] // k_BGSK.shape[1]
+        cos_BHTM, sin_BHTM = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in turn_BGTM)
+        return self.rotated(q_BHTK, cos_BHTM, sin_BHTM), self.rotated(k_BGSK, *turn_BGSM)
+
+
+def of_key_heads(x_BHT: Tensor, q_BHTK: Tensor, k_BGSK: Tensor) -> Tensor:
+    """What each key head turns by, [B, G, T]: of the query heads that share it, the first one's."""
+    return x_BHT[:, :: q_BHTK.shape[1] // k_BGSK.shape[1]]
 
 
 def geometric(theta: float, channels: int, device: torch.device) -> Tensor:

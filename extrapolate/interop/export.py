@@ -17,7 +17,7 @@ from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.card import card
 from extrapolate.interop.code import AUTO_MAP, MODEL_CLASS, USERS_TYPE, code_of, of_user
-from extrapolate.interop.stock import named_sizes, stock_config, stock_weights
+from extrapolate.interop.stock import named_sizes, other_settings, stock_config, stock_weights
 from extrapolate.model.llama import Decoder
 from extrapolate.runs.run import TOKENIZER, Run
 
@@ -108,8 +108,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "model_type": "extrapolate",  # as the class says
         "auto_map": AUTO_MAP,
         **named_sizes(sizes),
-        "dropout": sizes.dropout,
-        **{name: getattr(sizes, name) for name in ("qk_norm", "qkv_bias", "activation", "post_norms", "ssmax")},
+        **other_settings(sizes),
         "max_position_embeddings": trained_length,
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},
@@ -125,11 +124,11 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
 def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
     """Whether every further token needs the whole text computed anew, so that a cache of keys and values is no use.
 
-    It does if a layer has something else in place of attention, if the positions of a short text are not those that a
-    long one begins with, or if an extension scales by the length. Which keys are seen, and how scores grow with their
-    number, follows from places alone.
+    It does if a layer has something else in place of attention, or Canon layers, for whose inputs a cache has no room;
+    if the positions of a short text are not those that a long one begins with; or if an extension scales by the length.
+    Which keys are seen, and how scores grow with their number, follows from places alone.
     """
-    if not all(encoding.attends() for encoding in model.encodings):
+    if model.config.canon or not all(encoding.attends() for encoding in model.encodings):
         return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)

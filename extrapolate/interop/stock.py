@@ -28,6 +28,20 @@ LAYER = {
     "mlp.down_proj.weight": "feed_forward.down.weight",
 }
 
+# The sizes of a model by their names in `LlamaConfig`.
+SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "width",
+    "intermediate_size": "ff_width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "rms_norm_eps": "norm_eps",
+    "tie_word_embeddings": "tied_embeddings",
+}
+# Other settings that some class of transformers has; of the rest, no class has any.
+STOCK = {"dropout", "qk_norm", "qkv_bias", "activation"}
 ACTIVATIONS = {"silu": "silu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
@@ -45,17 +59,12 @@ class Rope:
 
 def named_sizes(sizes: ModelConfig) -> dict[str, Any]:
     """The sizes of a model by their names in `LlamaConfig`."""
-    return {
-        "vocab_size": sizes.vocab_size,
-        "hidden_size": sizes.width,
-        "intermediate_size": sizes.ff_width,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.kv_heads,
-        "head_dim": sizes.head_dim,
-        "rms_norm_eps": sizes.norm_eps,
-        "tie_word_embeddings": sizes.tied_embeddings,
-    }
+    return {there: getattr(sizes, here) for there, here in SIZES.items()}
+
+
+def other_settings(sizes: ModelConfig) -> dict[str, Any]:
+    """All that is set beside the sizes."""
+    return {name: value for name, value in sizes.model_dump().items() if name not in SIZES.values()}
 
 
 def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int) -> dict[str, Any] | None:
@@ -67,7 +76,9 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
     layers = model.encodings
     windows = [part for part in parts if type(part) is Window]
     others = [part for part in parts if type(part) is not Window]
-    if sizes.ssmax or sizes.post_norms or (sizes.qk_norm and sizes.qkv_bias):
+    if any(value for name, value in other_settings(sizes).items() if name not in STOCK):
+        return None
+    if sizes.qk_norm and sizes.qkv_bias:
         return None
     if type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
         return None

@@ -42,7 +42,8 @@ class Scoring:
 
     pos_T are the positions; state is what `encoding.prepare` made; scale_HT multiplies the scores, bias included
     (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out. A chunk has
-    queries_per_chunk of them (None: QUERIES_PER_CHUNK). An observer has every chunk computed explicitly.
+    queries_per_chunk of them (None: QUERIES_PER_CHUNK). An observer has every chunk computed explicitly. sink_H is the
+    score of one more key, which all queries see and which has no value (None: there is none).
     """
 
     encoding: Encoding
@@ -52,6 +53,7 @@ class Scoring:
     first_wanted: int = 0
     queries_per_chunk: int | None = None
     observer: Observer | None = None
+    sink_H: Tensor | None = None
 
     def scale_of(self, queries: slice) -> Tensor | None:
         """What multiplies the scores of some queries."""
@@ -63,7 +65,7 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
 
     What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the fused kernel
     with a bias, in chunks of queries; explicit scores, in chunks too, if the encoding makes its own or its own weights,
-    or trains its bias, and in training for short windows. No [H, T, T] exists.
+    or trains its bias, if there is a sink, and in training for short windows. No [H, T, T] exists.
     """
     encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
@@ -75,14 +77,14 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], first)
     softmax = encoding.weights(pos_T.new_zeros(*q_BHTK.shape[:2], 1, 1), first) is None
     short = torch.is_grad_enabled() and length * q_BHTK.itemsize <= EXPLICIT_UP_TO * torch.float32.itemsize
-    fused = scores is None and softmax
+    fused = scores is None and softmax and scoring.sink_H is None
     plain = fused and bias is None and encoding.window is None and scoring.observer is None
     if plain and not short and scoring.first_wanted < length // 2:
         return _fused(_scaled(q_BHTK, scoring.scale_HT), k_BHTK, v_BHTK, None)[:, :, scoring.first_wanted :]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
-    path = _fused_with_bias if fused and not trained_bias and not short else _explicit
+    path = _fused_with_bias if fused and not trained_bias and not short else partial(_explicit, scoring.sink_H)
     if scoring.observer is not None:
-        path = partial(_observed, scoring.observer)
+        path = partial(_observed, scoring.observer, scoring.sink_H)
     outputs = []
     size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
     for start in range(scoring.first_wanted, length, size):
@@ -142,9 +144,18 @@ def _fused_with_bias(
 
 
 def _explicit(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
+    sink_H: Tensor | None,
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    encoding: Encoding,
+    context: Context,
+    scale_HT: Tensor | None,
 ) -> Tensor:
     scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
+    if sink_H is not None:
+        scores_BHTS, context = _with_sink(sink_H, scores_BHTS, context)
+        v_BHSK = F.pad(v_BHSK, (0, 0, 1, 0))  # a value of 0: cheaper than to cut the sink's weight off
     weight_BHTS = encoding.weights(scores_BHTS, context)
     if weight_BHTS is None:
         return _Softmax.apply(scores_BHTS, v_BHSK.dtype) @ v_BHSK
@@ -153,6 +164,7 @@ def _explicit(
 
 def _observed(
     observer: Observer,
+    sink_H: Tensor | None,
     q_BHTK: Tensor,
     k_BHSK: Tensor,
     v_BHSK: Tensor,
@@ -160,15 +172,27 @@ def _observed(
     context: Context,
     scale_HT: Tensor | None,
 ) -> Tensor:
-    weight_BHTS = weights_of(encoding, explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT), context)
+    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
+    weight_BHTS = weights_of(encoding, scores_BHTS, context, sink_H)
     observer.attended(encoding.dims.layer, q_BHTK, k_BHSK, weight_BHTS, context.queries, context.keys)
     return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
 
 
-def weights_of(encoding: Encoding, scores_BHTS: Tensor, context: Context) -> Tensor:
-    """How much each query takes of each value, float32 [B, H, T, S]."""
+def weights_of(encoding: Encoding, scores_BHTS: Tensor, context: Context, sink_H: Tensor | None = None) -> Tensor:
+    """How much each query takes of each value, float32 [B, H, T, S]: all, less what a sink takes."""
+    if sink_H is not None:
+        scores_BHTS, context = _with_sink(sink_H, scores_BHTS, context)
     weight_BHTS = encoding.weights(scores_BHTS, context)
-    return scores_BHTS.softmax(dim=-1) if weight_BHTS is None else weight_BHTS
+    weight_BHTS = scores_BHTS.softmax(dim=-1) if weight_BHTS is None else weight_BHTS
+    return weight_BHTS if sink_H is None else weight_BHTS[..., 1:]
+
+
+def _with_sink(sink_H: Tensor, scores_BHTS: Tensor, context: Context) -> tuple[Tensor, Context]:
+    """The sink's score before those of the keys, as if it were a key before the first one. Nothing scales it."""
+    sink_BHT1 = sink_H.float()[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
+    pos_S = torch.cat([context.pos_S[:1] - 1, context.pos_S])
+    wider = replace(context, pos_S=pos_S, hidden_TS=F.pad(context.hidden_TS, (1, 0)))
+    return torch.cat([sink_BHT1, scores_BHTS], dim=-1), wider
 
 
 class _Softmax(torch.autograd.Function):

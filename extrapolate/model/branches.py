@@ -67,7 +67,7 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
             ).masked_fill(~seen_TS, float("-inf"))
             scores_BHTS = own if scores_BHTS is None else torch.where(seen_TS, own, scores_BHTS)
         assert scores_BHTS is not None
-        weight_BHTS = weights_of(encoding, scores_BHTS, context)
+        weight_BHTS = weights_of(encoding, scores_BHTS, context, scoring.sink_H)
         if scoring.observer is not None:
             scoring.observer.attended(encoding.dims.layer, None, None, weight_BHTS, queries, keys)
         outputs.append(weight_BHTS.to(v_BHTK.dtype) @ v_BHTK[:, :, keys])

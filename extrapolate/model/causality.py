@@ -59,12 +59,17 @@ UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again"
 
 
 def leak_of(
-    hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor, vocab_size: int, tolerance: float, places: int = 0
+    hidden: Callable[[Tensor], Tensor],
+    tokens_BT: Tensor,
+    vocab_size: int,
+    tolerance: float,
+    places: int = 0,
+    seq_len: int | None = None,
 ) -> Leak | None:
     """What the states that `hidden` gives, [B, T, D], depend on besides each token and those before it, by values.
 
     In each window the tokens from some place on are exchanged, in one (of two or more) none. places: how many are tried
-    in turn, of T - 1, if more than there are windows.
+    in turn, of T - 1, if more than there are windows. seq_len: L, at whose multiples an encoding may begin anew.
     """
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
@@ -91,7 +96,7 @@ def leak_of(
         of_others = differ(torch.where(row_B1 != window, others_BT, tokens_BT))[window]
         return bool(of_others.any() or differ(torch.where(row_B1 == 0, others_BT, tokens_BT))[1:].any())
 
-    for later_BT in _later(tokens_BT, places):
+    for later_BT in _later(tokens_BT, places, seq_len):
         wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
         if wrong_BT.any():
             break
@@ -124,22 +129,22 @@ def leak_in(
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
         return leak_of(states, tokens_BT, model.vocab_size, tolerance, places)
-    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places)
+    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     if leak is None:
         return None
     if precision != "fp32":
         with _rounded_otherwise(model):
             otherwise_BTD, _ = _repeatable(states, tokens_BT)
         rounding = float(_difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
-        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding), places)
-    if large := leak_of(states, tokens_BT, model.vocab_size, LARGE, places):
+        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding), places, model.seq_len)
+    if large := leak_of(states, tokens_BT, model.vocab_size, LARGE, places, model.seq_len):
         return large
     exact = copy.deepcopy(model).double()
     if isinstance(plan, Setting):
         plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
     try:
         states = partial(_states, exact, plan, precision, copies)
-        found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places)
+        found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     except RuntimeError as error:
         if "allocate" in str(error):  # memory does not suffice
             raise
@@ -285,11 +290,12 @@ def random_windows(vocab_size: int, length: int) -> Tensor:
     return torch.randint(0, vocab_size, (window_count(length), length), generator=generator)
 
 
-def _later(tokens_BT: Tensor, places: int) -> Iterator[Tensor]:
+def _later(tokens_BT: Tensor, places: int, seq_len: int | None) -> Iterator[Tensor]:
     """The tokens to exchange, [B, T]: those from a place on, in turn from `places`, or as many as there are windows.
 
-    The places are spread over the window, and others for other tokens; in one row it is none. One is the largest power
-    of two, where blocks of any smaller one end, and one the last.
+    The places are spread over the window, and others for other tokens; in one row it is none. Some are there in any
+    case: the last, the largest power of two, where blocks of any smaller one end, and, as far as half of the places
+    suffice, those at and beside the multiples of `seq_len`.
     """
     rows, length = tokens_BT.shape
     generator = torch.Generator().manual_seed(int(tokens_BT.sum()))
@@ -300,8 +306,13 @@ def _later(tokens_BT: Tensor, places: int) -> Iterator[Tensor]:
     if total >= length - 1:
         place_P[: length - 1] = torch.arange(1, length)
     elif total > 1:
-        for wanted in (length - 1, 2 ** ((length - 1).bit_length() - 1)):
-            place_P[(place_P - wanted).abs().argmin()] = wanted
+        wanted = [length - 1, 2 ** ((length - 1).bit_length() - 1)]
+        ends = range(seq_len, length - 1, seq_len) if seq_len else ()
+        wanted += [end + offset for offset in (0, 1, -1) for end in ends]
+        free_P = torch.ones(total, dtype=torch.bool)
+        for place in list(dict.fromkeys(wanted))[: max(2, total // 2)]:
+            nearest = (place_P - place).abs().masked_fill(~free_P, length).argmin()
+            place_P[nearest], free_P[nearest] = place, False
     for place_B in place_P[torch.randperm(total, generator=generator)].split(count):
         place_B = torch.cat([place_B, place_B[:1].expand(count - len(place_B))])
         if rows > 1:

@@ -16,11 +16,18 @@ _flag = partial(Flag, panel="Model")
 class ModelConfig(Section):
     """Sizes of the Llama decoder: widths in channels, dropout a probability on the residual stream's inputs.
 
-    ssmax multiplies the scores of query i by s ln(i + 1), with s learned (arXiv 2501.19399); qk_norm normalises
-    queries and keys per head before the encoding rotates them; qkv_bias adds a learned vector, 0 at first, to queries,
-    keys and values, as Qwen's models do to reach longer texts (arXiv 2309.16609). They combine with any encoding.
-    activation is that of the feed-forward gate: silu, or gelu_tanh, the tanh approximation of GELU. post_norms
-    normalises the outputs of attention and feed-forward, as Gemma 2 does (arXiv 2408.00118).
+    Other settings combine with any encoding. ssmax multiplies the scores of query i by s ln(i + 1), with s learned
+    (arXiv 2501.19399). qk_norm normalises queries and keys per head before the encoding rotates them. qkv_bias adds a
+    learned vector, 0 at first, to queries, keys and values, as Qwen's models do to reach longer texts (arXiv
+    2309.16609). sinks adds one learned score per head to every softmax, and drops the weight that it gets, as gpt-oss
+    does (arXiv 2508.10925); no scale of scores changes it. output_gate multiplies what attention gathers, in each
+    channel of each head, by the sigmoid of a projection of attention's input (arXiv 2505.06708). differential gives
+    each head a second query, and takes what that gathers, times the sigmoid of a projection, from what the first does,
+    as the second version of Microsoft's differential transformer does. canon adds causal convolutions of 4 tokens, all
+    four Canon layers of a block (arXiv 2512.17351). activation is that of the feed-forward gate: silu, or gelu_tanh,
+    the tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward, as Gemma 2 does
+    (arXiv 2408.00118).
+
     `model.size` checks that a model fits into this machine's memory before one is built.
     """
 
@@ -37,6 +44,10 @@ class ModelConfig(Section):
     ssmax: Annotated[bool, _flag("multiply the scores of query i by s ln(i + 1)")] = False
     qk_norm: Annotated[bool, _flag("normalise queries and keys per head")] = False
     qkv_bias: Annotated[bool, _flag("biases of queries, keys and values")] = False
+    sinks: Annotated[bool, _flag("a learned sink in the softmax of each head")] = False
+    output_gate: Annotated[bool, _flag("a learned gate on what attention gathers")] = False
+    differential: Annotated[bool, _flag("a second query per head, whose attention is subtracted")] = False
+    canon: Annotated[bool, _flag("causal convolutions of 4 tokens at four places of each block")] = False
     activation: Literal["silu", "gelu_tanh"] = "silu"
     post_norms: bool = False
 
@@ -46,6 +57,10 @@ class ModelConfig(Section):
             "SSMax": self.ssmax,
             "QK-norm": self.qk_norm,
             "QKV-bias": self.qkv_bias,
+            "sinks": self.sinks,
+            "output-gate": self.output_gate,
+            "differential": self.differential,
+            "Canon": self.canon,
             "GELU": self.activation == "gelu_tanh",
             "post-norms": self.post_norms,
         }

@@ -310,7 +310,8 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     count = asked.spectrum().count
     state = asked.prepare(sample.x_BTD)
     rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
-    slower = asked.extended(Plan(frequency_scale=(0.5,) * count), " (with every frequency halved)")
+    # Not halved: where something turns a little, half of that may pass for rounding.
+    slower = asked.extended(Plan(frequency_scale=(0.0,) * count), " (with frequencies of 0)")
     again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
     turns = rotated.shape != sample.q_BHTK.shape or differ(rotated, sample.q_BHTK)
     if turns and not differ(again, rotated):

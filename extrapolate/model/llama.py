@@ -1,9 +1,11 @@
 """The Llama decoder, readable top to bottom.
 
-Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, F feed-forward width, V vocabulary.
+Shapes: B batch, T tokens, D width, H heads, G key and value heads, K head dim, C = H K channels, F feed-forward
+width, V vocabulary.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
@@ -14,6 +16,7 @@ from extrapolate.encodings.base import EMBEDDED, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.model.attention import Observer, Scoring, Setting, attend
 from extrapolate.model.branches import attend_branches, branches_of
+from extrapolate.model.canon import FEED_FORWARD_SIGHT, Canon
 from extrapolate.model.dropout import Dropout
 
 if TYPE_CHECKING:
@@ -55,10 +58,24 @@ class Attention(nn.Module):
         if config.qkv_bias:  # added here, for Linear's own would draw random numbers, which move all later weights
             self.qkv.bias = nn.Parameter(torch.zeros(queries + 2 * keys))
         self.out = nn.Linear(queries, config.width, bias=False)
+        with torch.random.fork_rng(devices=[]):  # see above
+            self.gate = nn.Linear(config.width, queries, bias=False) if config.output_gate else None
+            # Each head's second queries, and how much of what they gather is taken away.
+            self.second = nn.Linear(config.width, queries, bias=False) if config.differential else None
+            self.share = nn.Linear(config.width, config.heads, bias=False) if config.differential else None
+        if config.qkv_bias and self.second is not None:
+            self.second.bias = nn.Parameter(torch.zeros(queries))
+        projected = (2 if config.differential else 1) * queries + 2 * keys
+        self.canon = Canon(projected) if config.canon else None
         self.q_norm, self.k_norm = (  # per head, with one learned scale for all (Qwen 3, Gemma 3)
             nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None for _ in range(2)
         )
         self.ssmax = SSMax(config.heads, seq_len) if config.ssmax else None
+        self.sink_H = nn.Parameter(torch.empty(config.heads)) if config.sinks else None
+
+    def extra_matrices(self) -> list[nn.Linear]:
+        """Those of settings that combine with any encoding. They read what queries, keys and values do."""
+        return [matrix for matrix in (self.gate, self.second, self.share) if matrix is not None]
 
     def forward(
         self,
@@ -76,6 +93,8 @@ class Attention(nn.Module):
         With a cache, x are the tokens after those that it holds, pos_T the positions of both, and all of x is wanted.
         """
         queries, keys = self.sizes
+        gate_BTC = None if self.gate is None else self.gate(x_BTD[:, first_wanted:]).sigmoid()
+        share_BTH = None if self.share is None else self.share(x_BTD[:, first_wanted:]).sigmoid()
         own_pos_T = pos_T if cache is None else pos_T[cache.length :]
         qk_input_BTD, v_input_BTD = encoding.attention_input(x_BTD, own_pos_T)
         if qk_input_BTD is v_input_BTD:
@@ -88,9 +107,15 @@ class Attention(nn.Module):
             qk_bias, v_bias = (None, None) if bias is None else (bias[: queries + keys], bias[queries + keys :])
             q, k = F.linear(qk_input_BTD, weight[: queries + keys], qk_bias).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, weight[queries + keys :], v_bias)
+        if self.second is not None:  # 2 H heads, up to their scores
+            q = torch.cat([q, self.second(qk_input_BTD)], dim=-1)
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTK, k_BGTK = (norm(x.float()).to(x.dtype) for norm, x in ((self.q_norm, q_BHTK), (self.k_norm, k_BGTK)))
+        if self.canon is not None:
+            parts = [x.transpose(1, 2).flatten(-2) for x in (q_BHTK, k_BGTK, v_BGTK)]
+            parts = self.canon(torch.cat(parts, dim=-1)).split([part.shape[-1] for part in parts], dim=-1)
+            q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in parts)
         if cache is not None:
             first_wanted = cache.length
             k_BGTK, v_BGTK, x_BTD = cache.extend(encoding, k_BGTK, v_BGTK, x_BTD)
@@ -99,17 +124,27 @@ class Attention(nn.Module):
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
-        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer)
-        rotated_BHTK, rotated_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
-        mixed_BHTK = encoding.mix(rotated_BHTK, rotated_BGTK, v_BGTK, state)
-        if mixed_BHTK is not None:
-            mixed_BHTK = mixed_BHTK[:, :, first_wanted:]
-        elif plan.pairs is None:
-            mixed_BHTK = attend(rotated_BHTK, rotated_BGTK, v_BGTK, scoring)
-        else:
-            branches = branches_of(plan, q_BHTK, k_BGTK, encoding, state)
-            mixed_BHTK = attend_branches(branches, v_BGTK, scoring)
-        return self.out(mixed_BHTK.transpose(1, 2).flatten(-2))
+        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer, self.sink_H)
+        if share_BTH is None:
+            mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring)
+        else:  # the encoding has H heads, with parameters of their own: it sees the first queries, and then the second
+            q_BHTK, second_BHTK = q_BHTK.chunk(2, dim=1)
+            taken_BHTK = _gathered(second_BHTK, k_BGTK, v_BGTK, plan, replace(scoring, observer=None))
+            mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring) - share_BTH.mT[..., None] * taken_BHTK
+        mixed_BTC = mixed_BHTK.transpose(1, 2).flatten(-2)
+        return self.out(mixed_BTC if gate_BTC is None else mixed_BTC * gate_BTC)
+
+
+def _gathered(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, plan: Plan, scoring: Scoring) -> Tensor:
+    """What the wanted queries take from the values, [B, H, T - first_wanted, K]."""
+    encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
+    rotated_BHTK, rotated_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
+    mixed_BHTK = encoding.mix(rotated_BHTK, rotated_BGTK, v_BGTK, state)
+    if mixed_BHTK is not None:
+        return mixed_BHTK[:, :, scoring.first_wanted :]
+    if plan.pairs is not None:
+        return attend_branches(branches_of(plan, q_BHTK, k_BGTK, encoding, state), v_BGTK, scoring)
+    return attend(rotated_BHTK, rotated_BGTK, v_BGTK, scoring)
 
 
 class SSMax(nn.Module):
@@ -137,9 +172,13 @@ class FeedForward(nn.Module):
         self.gelu = config.activation == "gelu_tanh"
         self.gate_up = nn.Linear(config.width, 2 * config.ff_width, bias=False)
         self.down = nn.Linear(config.ff_width, config.width, bias=False)
+        self.canon = Canon(2 * config.ff_width) if config.canon else None
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        gate_BTF, up_BTF = self.gate_up(x_BTD).chunk(2, dim=-1)
+        gate_up = self.gate_up(x_BTD)
+        if self.canon is not None:
+            gate_up = self.canon(gate_up)
+        gate_BTF, up_BTF = gate_up.chunk(2, dim=-1)
         opened_BTF = F.gelu(gate_BTF, approximate="tanh") if self.gelu else F.silu(gate_BTF)
         return self.down(opened_BTF * up_BTF)
 
@@ -156,6 +195,9 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.attention_post_norm, self.feed_forward_post_norm = (
             RMSNorm(config.width, eps=config.norm_eps) if config.post_norms else None for _ in range(2)
+        )
+        self.attention_canon, self.feed_forward_canon = (
+            Canon(config.width) if config.canon else None for _ in range(2)
         )
         self.dropout = Dropout(config.dropout)
 
@@ -175,14 +217,23 @@ class Block(nn.Module):
         `encoding` is the block's own, as the plan changes it.
         """
         normed_BTD = self.attention_norm(x_BTD)
+        unwanted = 0
+        if self.attention_canon is not None and self.feed_forward_canon is not None:
+            normed_BTD = self.attention_canon(normed_BTD)
+            unwanted = min(first_wanted, FEED_FORWARD_SIGHT)  # tokens that the feed-forward network sees all the same
+            first_wanted -= unwanted
         mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
         if self.attention_post_norm is not None:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         x_BTD = (x_BTD[:, first_wanted:] if first_wanted else x_BTD) + self.dropout(mixed_BTD)
-        fed_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
+        normed_BTD = self.feed_forward_norm(x_BTD)
+        if self.feed_forward_canon is not None:
+            normed_BTD = self.feed_forward_canon(normed_BTD)
+        fed_BTD = self.feed_forward(normed_BTD)
         if self.feed_forward_post_norm is not None:
             fed_BTD = self.feed_forward_post_norm(fed_BTD)
-        return x_BTD + self.dropout(fed_BTD)
+        x_BTD = x_BTD + self.dropout(fed_BTD)
+        return x_BTD[:, unwanted:] if unwanted else x_BTD
 
 
 class Decoder(nn.Module):
@@ -207,7 +258,8 @@ class Decoder(nn.Module):
 
         A block's matrices have the deviation 0.25 (columns)^-0.5, and those that write to the stream, as in GPT-2, a
         (2 layers)^-0.5 of that. The head has 0.02: first predictions are nearly equal ones. Where embeddings are tied
-        to it, the last norm starts with 0.02 instead of 1. The encodings' own parameters stay.
+        to it, the last norm starts with 0.02 instead of 1. Sinks have 0.02 as in gpt-oss. The encodings' own parameters
+        stay.
         """
         nn.init.normal_(self.embedding.weight, std=EMBEDDED)
         for block in self.blocks:
@@ -220,6 +272,16 @@ class Decoder(nn.Module):
             self.norm.weight.fill_(SMALL)
         else:
             nn.init.normal_(self.head.weight, std=SMALL)
+        with torch.random.fork_rng(devices=[]):  # what a setting adds moves no other random number
+            for block in self.blocks:
+                attention = cast(Block, block).attention
+                for matrix in attention.extra_matrices():
+                    nn.init.normal_(matrix.weight, std=GAIN * matrix.in_features**-0.5)
+                if attention.sink_H is not None:
+                    nn.init.normal_(attention.sink_H, std=SMALL)
+            for module in self.blocks.modules():
+                if isinstance(module, Canon):
+                    module.draw()
 
     @property
     def encodings(self) -> list[Encoding]:
@@ -250,6 +312,7 @@ class Decoder(nn.Module):
         The first token of every window has index 0, or follows those that a cache holds; the cache then holds both,
         and first_wanted must be 0. A bare plan is resolved first: see `setting`.
         """
+        assert cache is None or not self.config.canon  # nothing keeps what it convolves
         setting = plan if isinstance(plan, Setting) else self.setting(plan)
         plan, encodings = setting.plan, setting.encodings
         queries, observer = setting.queries_per_chunk, setting.observer

@@ -70,6 +70,7 @@ class Model(Decoder):
         dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
             encodings = layer_encodings(encoding, arguments, dims, config.kv_heads)
+        _check_attention(config, encodings)
         super().__init__(config, encodings, seq_len)
         self.dims = dims
 
@@ -112,6 +113,16 @@ class Model(Decoder):
         logits_NV = self(tokens_BT, plan).flatten(0, 1)
         weight_N = None if weight_BT is None else weight_BT.flatten() / len(weight_BT)
         return cross_entropy(logits_NV, targets_BT.flatten(), weight_N)
+
+
+def _check_attention(config: ModelConfig, encodings: list[Encoding]) -> None:
+    """Raises UserError if a setting changes attention, and some layer has none."""
+    changes = [name for name in ("sinks", "differential") if getattr(config, name)]
+    for encoding in encodings if changes else ():
+        if not encoding.attends():
+            raise UserError(
+                f"{changes[0]}: a change of attention, and {encoding.display} has none in layer {encoding.dims.layer}"
+            )
 
 
 # The number of elements of the rows that are computed at a time: 1 MiB in float32, which stays in a core's cache.

@@ -10,6 +10,7 @@ import torch
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
+from extrapolate.model.canon import TOKENS
 from extrapolate.model.config import ModelConfig
 from extrapolate.specs import user_files
 
@@ -55,6 +56,25 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         shapes |= {f"{part}_post_norm.weight": (config.width,) for part in ("attention", "feed_forward")}
     if config.ssmax:
         shapes["attention.ssmax.s_H"] = (config.heads,)
+    if config.canon:
+        projected = (2 if config.differential else 1) * queries + 2 * keys
+        shapes |= {
+            "attention_canon.weight_C4": (config.width, TOKENS),
+            "attention.canon.weight_C4": (projected, TOKENS),
+            "feed_forward_canon.weight_C4": (config.width, TOKENS),
+            "feed_forward.canon.weight_C4": (2 * config.ff_width, TOKENS),
+        }
+    if config.differential:
+        shapes |= {
+            "attention.second.weight": (queries, config.width),
+            "attention.share.weight": (config.heads, config.width),
+        }
+        if config.qkv_bias:
+            shapes["attention.second.bias"] = (queries,)
+    if config.output_gate:
+        shapes["attention.gate.weight"] = (queries, config.width)
+    if config.sinks:
+        shapes["attention.sink_H"] = (config.heads,)
     return shapes
 
 

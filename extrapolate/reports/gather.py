@@ -216,7 +216,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train and evaluate runs first")
         inside: list[Path] = []
-        folders, unsearched = below(path)
+        folders, unsearched = below(path, tables=True)
         left_out += unsearched
         for folder in folders:
             if all(table_in(folder, name) is None for name in results.KEPT):

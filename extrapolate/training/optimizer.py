@@ -133,5 +133,8 @@ def _matrices(block: Block) -> list[tuple[tuple[int, ...], Tensor]]:
     return [
         ((queries, keys, keys), block.attention.qkv.weight),
         ((up, up), feed_forward.gate_up.weight),
-        *(((matrix.out_features,), matrix.weight) for matrix in (block.attention.out, feed_forward.down)),
+        *(
+            ((matrix.out_features,), matrix.weight)
+            for matrix in (block.attention.out, *block.attention.extra_matrices(), feed_forward.down)
+        ),
     ]

@@ -25,7 +25,7 @@ class ExtrapolateConfig(PretrainedConfig):
 
     encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
     in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
-    qk_norm, qkv_bias, activation, post_norms and ssmax: as `ModelConfig` says.
+    All from qk_norm to canon: as `ModelConfig` says.
     """
 
     model_type = "extrapolate"
@@ -56,6 +56,10 @@ class ExtrapolateConfig(PretrainedConfig):
         activation: str = "silu",
         post_norms: bool = False,
         ssmax: bool = False,
+        sinks: bool = False,
+        output_gate: bool = False,
+        differential: bool = False,
+        canon: bool = False,
         max_position_embeddings: int = 64,
         training_length: int = 64,
         encoding: dict[str, Any] | None = None,
@@ -79,6 +83,10 @@ class ExtrapolateConfig(PretrainedConfig):
         self.activation = activation
         self.post_norms = post_norms
         self.ssmax = ssmax
+        self.sinks = sinks
+        self.output_gate = output_gate
+        self.differential = differential
+        self.canon = canon
         self.max_position_embeddings = max_position_embeddings
         self.training_length = training_length
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding

@@ -207,6 +207,20 @@ class TestWhatLiesBeside:
         cli("eval-lengths", "rope", "evil.py:load", *FEW).error()
         assert not marker.exists()
 
+    def test_no_process_of_a_command_imports_a_module_of_the_current_folder(self, process, tmp_path) -> None:
+        """Python puts that folder first for `python -c`, by which torch and multiprocessing start processes."""
+        (tmp_path / "struct.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+        program = """if True:
+            import subprocess, sys
+            from unittest import mock
+            from extrapolate import cli
+            started = lambda *_: subprocess.run([sys.executable, "-c", "import struct"], check=True).returncode
+            with mock.patch.object(cli, "_run", started):
+                cli.main()
+        """
+        process(program=[sys.executable, "-P", "-c", program]).succeeded()
+        assert not (tmp_path / "ran").exists()
+
     @pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints"])
     def test_a_link_in_a_run_is_not_written_through(self, cli, tiny, ckpt, tmp_path, name) -> None:
         run, victim = ckpt / "rope", tmp_path / "victim"

@@ -13,6 +13,8 @@ VARIANTS = [
     "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
     "fire:shared=true,depth=2",
     "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
+    "selective-rope:gate=true,form=fixed",
+    "path:forget=true", "bam:train_loc=true,loc=-1", "grape:form=ap", "gape:p=0.5,length=7",
     "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
     "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
     "random:base=shaw,evaluate=first", "stick-breaking:remainder=current",

@@ -157,8 +157,8 @@ def test_order_matters_to_the_last_token(name: str) -> None:
     swapped[0, [3, 9]] = x[0, [9, 3]]
     with torch.no_grad():
         same = torch.allclose(model(x)[0, -1], model(swapped)[0, -1], atol=1e-6)
-    # With one layer of RNoPE or HyPE, that layer is the one without an encoding.
-    assert same == (name in ("none", "rnope", "hype"))
+    # With one layer of RNoPE or HyPE, it is the one without an encoding, and of RePo, the one without true positions.
+    assert same == (name in ("none", "rnope", "hype", "repo"))
 
 
 def test_no_square_of_the_scores_exists_when_evaluating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,8 @@ def test_a_pair_is_the_same_whatever_is_beside_it(
 # Among those that draw something for each layer: for them the next test must have something to compare.
 DRAWN_BY_LAYER = {
     "fire", "dape", "dape:base=fire", "fox", "fox:form=cable", "wall", "shaw", "pope:delta=uniform",
-    "asentmax", "retention", "kda", "hype", "pattern", "random:base=shaw,evaluate=first",
+    "asentmax", "darope", "hype", "kda", "pattern", "repo", "retention", "selective-rope",
+    "random:base=shaw,evaluate=first",
 }  # fmt: skip
 
 

@@ -10,7 +10,10 @@ from extrapolate.extensions import recipe
 from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
-ROTATING = {"rope", "p-rope", "partial-rope", "hope", "rnope", "local-global", "xpos", "pope", "random"}
+ROTATING = {
+    "rope", "p-rope", "partial-rope", "hope", "rnope", "local-global", "xpos", "pope", "random", "repo", "rope-pp",
+    "rope-id", "lerope",
+}  # fmt: skip
 
 
 def turned(encoding, position: float, channels) -> torch.Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import extrapolate as xt
 from extrapolate.data.store import Store
+from extrapolate.model.causality import _later
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.training.loop import train
 
@@ -80,3 +81,26 @@ def test_a_model_of_another_library_is_asked_at_every_place(tmp_path: Path, word
     made = xt.foreign(Mine(), "Mine", seq_len=128, tokenizer=word_store.path, out=tmp_path / "run")
     with pytest.raises(xt.UserError, match="Mine lets token 100 see tokens that come after it"):
         xt.evaluate(made, data=word_store, factors=(1,), max_targets=256)
+
+
+def test_multiples_of_the_training_length_are_among_the_places_of_a_long_window() -> None:
+    """An encoding that works on segments of L tokens may be one off at their ends."""
+    for period, wanted in ((100, {100, 500, 900, 101, 501, 899}), (7, {7, 14})):
+        asked = {int(place) for later_BT in _later(torch.zeros(3, 1000), 60, period) for place in (~later_BT).sum(1)}
+        assert wanted | {999, 512} <= asked
+        assert len(asked) > 40
+
+
+@pytest.mark.parametrize("place", [31, 101, 158])
+def test_every_place_of_windows_beyond_the_training_length_is_asked(
+    tmp_path: Path, word_store: Store, place: int
+) -> None:
+    file = tmp_path / "mine.py"
+    case = f"(p == {place}.0)[:, None]"
+    file.write_text("import torch\n" + MINE.format(case="True").replace(
+        "x + x.roll(-1, dims=1)", f"torch.where({case}, x.roll(-1, 1), x)"
+    ))  # fmt: skip
+    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    with pytest.raises(xt.UserError, match=rf"run: embed lets token {place} .* at 160 tokens"):
+        xt.evaluate(run, data=word_store, factors=(10,), max_targets=256)

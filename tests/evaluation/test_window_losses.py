@@ -71,7 +71,10 @@ def test_every_window_is_as_it_is_alone(name: str, split: Split) -> None:
         np.testing.assert_allclose(found[key].loss_N, alone, atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize("sizes", [{"ssmax": True}, {"qk_norm": True}, {"kv_heads": 1}])
+COMBINED = ("ssmax", "qk_norm", "sinks", "output_gate", "differential", "canon")
+
+
+@pytest.mark.parametrize("sizes", [{"kv_heads": 1}, *({name: True} for name in COMBINED)])
 def test_prefixes_agree_with_what_combines(sizes: dict) -> None:
     assert prefixes_agree(model("rope", **sizes), PLAIN, LENGTHS)
     assert prefixes_agree(model("rope", **sizes), Plan(position_scale=0.5, log_length=L, window=5), LENGTHS)

@@ -20,10 +20,10 @@ from extrapolate.model.model import Model
 HERE = Path(__file__).parent
 ENCODINGS = HERE.parent / "encodings"
 L = 16
-ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope local-global"
-BIAS = "alibi t5 kerple sandwich fire dape"
+ROTARY = "rope p-rope partial-rope xpos hope fope pope rnope local-global scale-invariant gape"
+BIAS = "alibi t5 kerple sandwich fire dape bam grape tapa"
 WRITTEN = "expe exqpe"
-CONTENT = "cope fox wall"
+CONTENT = "cope fox wall path"
 EVERY = f"{ROTARY} {BIAS} {WRITTEN} {CONTENT} shaw none sinusoidal learned random"
 APPLIES = {
     "pi": f"{ROTARY} {BIAS} {WRITTEN} sinusoidal",
@@ -47,10 +47,14 @@ APPLIES = {
 }
 
 
-# Of 8 pairs, within 16 tokens, HoPE and FoPE keep the fastest, which these leave alone; and what is dropped in training
-# cannot be dropped again.
+# Of 8 pairs, within 16 tokens, HoPE, FoPE and scale-invariant attention keep the fastest, which these leave alone; and
+# what is dropped in training cannot be dropped again.
 UNMOVED = {
-    *((encoding, name) for encoding in ("hope", "fope") for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope")),
+    *(
+        (encoding, name)
+        for encoding in ("hope", "fope", "scale-invariant")
+        for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope")
+    ),
     ("p-rope", "p-rope"),
 }
 

@@ -261,6 +261,9 @@ def test_every_layer_learns_a_factor_for_each_head() -> None:
         ({"qk_norm": True}, "RoPE+QK-norm", "rope-qk-norm-L64-s0"),
         ({"ssmax": True, "qk_norm": True}, "RoPE+SSMax+QK-norm", "rope-ssmax-qk-norm-L64-s0"),
         ({"qk_norm": True, "qkv_bias": True}, "RoPE+QK-norm+QKV-bias", "rope-qk-norm-qkv-bias-L64-s0"),
+        ({"canon": True}, "RoPE+Canon", "rope-canon-L64-s0"),
+        ({"differential": True}, "RoPE+differential", "rope-differential-L64-s0"),
+        ({"output_gate": True, "sinks": True}, "RoPE+sinks+output-gate", "rope-sinks-output-gate-L64-s0"),
         ({"activation": "gelu_tanh", "post_norms": True}, "RoPE+GELU+post-norms", "rope-gelu-post-norms-L64-s0"),
     ],
 )

@@ -20,6 +20,17 @@ MODELS = {name: preset["model"] for name, preset in PRESETS.items()} | {
     "grouped": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "head_dim": 10, "width": 48, "layers": 2},
     "tied": {"vocab_size": 99, "tied_embeddings": True, "layers": 1},
     "biased": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "head_dim": 10, "qkv_bias": True, "post_norms": True},
+    "sinks and gates": {
+        "vocab_size": 99,
+        "heads": 6,
+        "kv_heads": 2,
+        "head_dim": 10,
+        "sinks": True,
+        "output_gate": True,
+    },
+    "two queries": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "qkv_bias": True, "differential": True},
+    "convolved": {"vocab_size": 99, "heads": 6, "kv_heads": 2, "canon": True},
+    "convolved, two queries": {"vocab_size": 99, "kv_heads": 2, "canon": True, "differential": True},
     "normed and scaled": {"vocab_size": 99, "qk_norm": True, "ssmax": True, "layers": 3, "ff_width": 40},
 }
 DIMS = Dims(64, 4, 16, 32, layers=3)

@@ -17,7 +17,7 @@ from extrapolate.training.optimizer import Muon, learning_rate, optimizer_of, or
 SIZES: dict[str, Any] = {
     "vocab_size": 31, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ff_width": 48,
 }  # fmt: skip
-MATRICES = {"qkv", "out", "gate_up", "down"}
+MATRICES = {"qkv", "out", "gate", "second", "share", "gate_up", "down"}
 
 
 def model_of(encoding: str = "rope", **sizes: Any) -> Model:
@@ -81,12 +81,12 @@ def test_each_optimizer_has_a_learning_rate_of_its_own() -> None:
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("encoding", ["rope", "learned", "dape", "fox", "random"])
 def test_every_parameter_is_trained_once_and_the_blocks_matrices_alone_decay(encoding: str, optimizer: str) -> None:
-    model = model_of(encoding)
+    model = model_of(encoding, output_gate=True, differential=True, canon=True)
     groups = groups_of(model, optimizer=optimizer, weight_decay=0.3)
     assert set(groups) == {name for name, _ in model.named_parameters()}
     assert len(groups) == sum(len(group["params"]) for group in optimizer_of(model, settings()).param_groups)
     for name, group in groups.items():
-        matrix = name.split(".")[-2] in MATRICES
+        matrix = name.split(".")[-2] in MATRICES and ".encoding." not in name
         assert group["weight_decay"] == (0.3 if matrix else 0.0)
         assert ("parts" in group) == (matrix and optimizer == "muon")
 

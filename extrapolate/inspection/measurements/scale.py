@@ -34,7 +34,7 @@ class Scale(Measurement):
         "value_input": ("", "The input of W_v."),
         "query": ("", "The queries, as scored."),
         "key": ("", "The keys, as scored."),
-        "value": ("", "The values."),
+        "value": ("", "The values, as W_v gives them."),
         "score": ("", "The standard deviation of a query's scores over the keys that it sees."),
         "attention_output": ("", "What attention adds to the stream, before any norm."),
         "feed_forward_output": ("", "What the feed-forward network adds to it, before any norm."),

@@ -91,6 +91,8 @@ def _key(lines: Sequence[Sequence[Cell]]) -> str:
     kinds = {cell.kind for line in lines for cell in line}
     marks = {"best": "bold: lowest", UNDECIDED: "?: may be as low", EQUIVALENT: "≈: as low"}
     said = [text for kind, text in marks.items() if kind in kinds]
+    if any(cell.text.startswith("≥") for line in lines for cell in line):
+        said.append("≥: undecided beyond")
     return f"; {', '.join(said)}" if said else ""
 
 
