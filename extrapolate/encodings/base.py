@@ -23,7 +23,7 @@ RELATIVE = frozenset({POSITIONS, MASK, DISTANCES, LOGITS})  # if scores depend o
 # What the values that an encoding computes are rounded to: see `Encoding.rounded`.
 Storage = Literal["fp32", "bf16"]
 EMBEDDED = 0.5  # initial standard deviation of token embeddings; what is added to them must be in proportion
-FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "wrapper", "other")
+FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "recurrent", "wrapper", "other")
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,14 @@ class Encoding(nn.Module):
         """
         return None
 
+    @torch.no_grad()
+    def attends(self) -> bool:
+        """Whether the layer has attention: `mix` puts nothing in its place."""
+        device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
+        one_BHTK = torch.zeros(1, self.dims.heads, 1, self.dims.head_dim, device=device)
+        state = self.prepare(torch.zeros(1, 1, self.dims.width, device=device))
+        return self.mix(one_BHTK, one_BHTK, one_BHTK, state) is None
+
     def spectrum(self) -> Spectrum | None:
         """The frequencies that an extension may scale; None if there are none."""
         return None
@@ -246,14 +254,6 @@ def scaled_product(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
 
 encodings: specs.Registry[Encoding] = specs.Registry("encoding")
 register = encodings.register
-
-
-@torch.no_grad()
-def mixes(encoding: Encoding, kv_heads: int) -> bool:
-    """Whether a layer has something else in place of attention: see `Encoding.mix`."""
-    dims = encoding.dims
-    q_BHTK, k_BGTK = (torch.zeros(1, heads, 1, dims.head_dim) for heads in (dims.heads, kv_heads))
-    return encoding.mix(q_BHTK, k_BGTK, k_BGTK, encoding.prepare(torch.zeros(1, 1, dims.width))) is not None
 
 
 def layers_of(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:

@@ -38,7 +38,8 @@ class Plan:
 
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
-    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
+    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too, and
+    with log_offset a by ln(i + a) / ln a;
     window is the number of most recent keys that a query sees; pairs decides which keys are seen, and from where. Two
     lengths, or two extensions, whose plans are equal give the same numbers.
     """
@@ -48,16 +49,18 @@ class Plan:
     frequency_scale: tuple[float, ...] = ()
     logit_scale: float = 1.0
     log_length: int | None = None
+    log_offset: int | None = None
     window: int | None = None
     pairs: Pairs | None = None
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
         """The factor of each query's scores, [1, T], from its true index; None if there is none."""
-        if self.log_length is None:
+        base, first = (self.log_length, 1) if self.log_offset is None else (self.log_offset, self.log_offset)
+        if base is None:
             return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
-        index_T = torch.arange(1, length + 1, device=device)
-        log_length = torch.full((), self.log_length, device=device).log()  # a number from the CPU would be copied
-        return self.logit_scale * (index_T.log() / log_length).clamp(min=1.0)[None]
+        index_T = torch.arange(first, first + length, device=device)
+        log_base = torch.full((), base, device=device).log()  # a number from the CPU would be copied
+        return self.logit_scale * (index_T.log() / log_base).clamp(min=1.0)[None]
 
     def joined(self, other: "Plan") -> "Plan":
         """Both plans in one: logit scales multiply; nothing else may be set in both."""

@@ -10,6 +10,15 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 
 
+def made(text: str, dims: Dims) -> tuple[str, Encoding]:
+    """The name in a spec, and the encoding. Raises UserError if none is registered under it, or it refuses this."""
+    spec = specs.parse(text)
+    if ":" in spec.name:
+        raise UserError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
+    cls = encodings[spec.name]
+    return spec.name, cls(dims, **specs.convert_arguments(cls, spec.arguments, owner=spec.name))
+
+
 class Wrapper(Encoding):
     """Has a base: every hook is the base's, unless a wrapper overrides it, and so is the path that attention takes."""
 
@@ -18,14 +27,8 @@ class Wrapper(Encoding):
     def __init__(self, dims: Dims, base: str, base_dims: Dims | None = None) -> None:
         """Raises UserError if `base`, a spec, does not name a registered encoding, or one that accepts it."""
         super().__init__(dims)
-        spec = specs.parse(base)
-        if ":" in spec.name:
-            raise UserError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
-        cls = encodings[spec.name]
-        arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
-        self.inner_name = spec.name
-        self.inner = cls(dims if base_dims is None else base_dims, **arguments)
-        self.base = specs.spell(spec.name, self.inner.arguments())
+        self.inner_name, self.inner = made(base, dims if base_dims is None else base_dims)
+        self.base = specs.spell(self.inner_name, self.inner.arguments())
         self.accepts = self.inner.accepts
         self.caption, self.rescales = self.inner.caption, self.inner.rescales
         self.max_length, self.window = self.inner.max_length, self.inner.window

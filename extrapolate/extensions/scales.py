@@ -17,9 +17,11 @@ class LogN(Extension):
     """Multiplies the scores of query i by max(1, ln(i + 1) / ln L), with i its true index.
 
     Over more keys than in training, attention spreads out; this sharpens it again, including an encoding's bias.
-    Queries within L are left alone.
+    Queries within L are left alone, unless there is an offset.
 
-    Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn".
+    Arguments: offset, a number of tokens a (default: none): the factor is ln(i + a) / ln a instead, for all queries at
+    all lengths, as HyPE has it at test alone (a = 500 after training at 512 and then at 16k tokens).
+    Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn"; HyPE, arXiv 2601.22156.
     """
 
     display = "log-n"
@@ -28,7 +30,14 @@ class LogN(Extension):
     slot = SCALE
     needs = LOGITS
 
+    def __init__(self, *, offset: int | None = None) -> None:
+        if offset is not None and offset < 2:
+            raise UserError(f"log-n: offset must be at least 2 tokens, not {offset}")
+        self.offset = offset
+
     def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        if self.offset is not None:
+            return Plan(log_offset=self.offset)
         return Plan(log_length=seq_len if length > seq_len else None)
 
 

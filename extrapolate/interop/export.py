@@ -12,7 +12,6 @@ from torch import Tensor
 
 from extrapolate import files, specs
 from extrapolate.data.tokenizer import eos_id
-from extrapolate.encodings.base import mixes
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
@@ -129,7 +128,7 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
     if the positions of a short text are not those that a long one begins with; or if an extension scales by the length.
     Which keys are seen, and how scores grow with their number, follows from places alone.
     """
-    if model.config.canon or any(mixes(encoding, model.config.kv_heads) for encoding in model.encodings):
+    if model.config.canon or not all(encoding.attends() for encoding in model.encodings):
         return True
     trained, longest = model.seq_len, model.encoding.max_length
     long = 4 * trained if longest is None else min(4 * trained, longest)

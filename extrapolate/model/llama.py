@@ -138,11 +138,13 @@ class Attention(nn.Module):
 def _gathered(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, plan: Plan, scoring: Scoring) -> Tensor:
     """What the wanted queries take from the values, [B, H, T - first_wanted, K]."""
     encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
+    rotated_BHTK, rotated_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
+    mixed_BHTK = encoding.mix(rotated_BHTK, rotated_BGTK, v_BGTK, state)
+    if mixed_BHTK is not None:
+        return mixed_BHTK[:, :, scoring.first_wanted :]
     if plan.pairs is not None:
         return attend_branches(branches_of(plan, q_BHTK, k_BGTK, encoding, state), v_BGTK, scoring)
-    q_BHTK, k_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
-    mixed_BHTK = encoding.mix(q_BHTK, k_BGTK, v_BGTK, state)
-    return attend(q_BHTK, k_BGTK, v_BGTK, scoring) if mixed_BHTK is None else mixed_BHTK[:, :, scoring.first_wanted :]
+    return attend(rotated_BHTK, rotated_BGTK, v_BGTK, scoring)
 
 
 class SSMax(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from extrapolate import specs
-from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of, mixes
+from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
@@ -119,7 +119,7 @@ def _check_attention(config: ModelConfig, encodings: list[Encoding]) -> None:
     """Raises UserError if a setting changes attention, and some layer has none."""
     changes = [name for name in ("sinks", "differential") if getattr(config, name)]
     for encoding in encodings if changes else ():
-        if mixes(encoding, config.kv_heads):
+        if not encoding.attends():
             raise UserError(
                 f"{changes[0]}: a change of attention, and {encoding.display} has none in layer {encoding.dims.layer}"
             )

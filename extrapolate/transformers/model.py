@@ -198,8 +198,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         """Logits, [B, T, V], and the loss where there are labels, as other causal models of `transformers` have them.
 
         output_attentions: also the weights of attention, in `attentions`: of every layer, [B, H, T, T], or with what a
-        cache holds as further keys, [B, H, T, past + T]. inputs_embeds and output_hidden_states are there for libraries
-        that name them and leave them out, as PEFT does.
+        cache holds as further keys, [B, H, T, past + T]; None for a layer that has something in place of attention.
+        inputs_embeds and output_hidden_states are there for libraries that name them and leave them out, as PEFT does.
 
         Raises ValueError on padding to the left of a text, on a text that is too long for the encoding, on a cache
         where the model can have none, or one of another kind than DynamicCache, and on inputs or outputs that it does
@@ -237,9 +237,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             hidden_BTD = self.decoder.hidden(input_ids, setting, cache=cache)
             logits_BTV = self.decoder.head(hidden_BTD[:, kept])
         loss = None if labels is None else self.loss_function(logits_BTV, labels, self.config.vocab_size)
-        attentions = None if maps is None else tuple(maps.weights.values())
+        layers = range(self.config.num_hidden_layers)
+        attentions = None if maps is None else tuple(maps.weights.get(layer) for layer in layers)
         output = CausalLMOutputWithPast(
-            loss=loss, logits=logits_BTV, past_key_values=past_key_values, attentions=attentions
+            loss=loss,
+            logits=logits_BTV,
+            past_key_values=past_key_values,
+            attentions=cast(Any, attentions),  # declared without None, which it has for layers without attention
         )
         return output if return_dict in (None, True) else output.to_tuple()
 

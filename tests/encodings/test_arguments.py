@@ -156,7 +156,12 @@ def test_labels_and_folders_have_what_is_not_a_default(
     assert encoding.label() == label
 
 
+KDA = {
+    *("taps_HK4", "log_speed_H", "forget_bias_HK", "scale_K", "forget_down.weight", "forget_up.weight"),
+    *("write.weight", "gate_down.weight", "gate_up.weight", "gate_up.bias"),
+}
 WITH_STATE = {
+    "asentmax": {"gain.weight", "exponent.weight"},
     "bam": {"scale_H", "shape_H"},
     "cope": {"table_PK"},
     "darope": {"content.weight", "alpha_H"},
@@ -166,11 +171,15 @@ WITH_STATE = {
     "fox": {"gate.weight", "gate.bias"},
     "gape": {"query_HK", "key_HK", "query_bias_H", "key_bias_H", "gamma_H"},
     "grape": {"omega_H", "query_HK", "key_HK"},
+    "hype": {"query_norm.weight", "key_norm.weight", "norm.weight", "gate.weight"},
+    "kda": KDA,
     "kerple": {"a_H", "p_H"},
     "learned": {"table_LD"},
     "lerope": {"alpha_M"},
     "path": {"narrow.weight", "wide.weight", "taps_UC", "strength.weight", "strength.bias"},
+    "pattern": {f"inner.{name}" for name in KDA},
     "pope": {"delta_HK"},
+    "retention": {"gate.weight"},
     "selective-rope": {"down.weight", "up.weight", "tap_UC"},
     "shaw": {"table_RK"},
     "t5": {"table_RH"},

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from extrapolate.inspection.inspected import Chunk, Inspected
-from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements, powers_of_two
+from extrapolate.inspection.measurements.base import OfAttention, Sums, Value, measurements, powers_of_two
 
 
 @measurements.register("attention")
-class Attention(Measurement):
+class Attention(OfAttention):
     """Attention by distance, its entropy, and its mass beyond L and on the first token, for each layer and head."""
 
     quantities: ClassVar = {

@@ -69,6 +69,18 @@ class Measurement(ABC):
         """The values at one length."""
 
 
+class OfAttention(Measurement):
+    """A measurement of weights of attention. Layers that have something else in its place are left out."""
+
+    @classmethod
+    def refusal(cls, inspected: Inspected) -> str | None:
+        if (reason := super().refusal(inspected)) is not None:
+            return reason
+        if any(encoding.attends() for encoding in inspected.setting.encodings):
+            return None
+        return f"no layer of {inspected.model.label()} has attention"
+
+
 class Sums:
     """Sums over the queries of each window, [W, H, ...], by quantity, layer and place, as attention is observed."""
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from extrapolate.inspection.inspected import Chunk, Inspected
-from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements
+from extrapolate.inspection.measurements.base import OfAttention, Sums, Value, measurements
 
 PLACES = {"own": "the query's own token", "previous": "the token before it", "first": "the window's first token"}
 
 
 @measurements.register("heads")
-class Heads(Measurement):
+class Heads(OfAttention):
     """How much each head attends to its own, the previous and the first token, in text and in random tokens.
 
     A score is (mass - u) / (1 - u), with mass the attention on that token and u = 1 / (i + 1) that of a uniform head

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from extrapolate.encodings.base import Encoding
 from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements
+from extrapolate.model.attention import chunk_context
 from extrapolate.model.llama import Attention, Block
 
 
@@ -22,7 +23,8 @@ from extrapolate.model.llama import Attention, Block
 class Scale(Measurement):
     """The size of what passes through a model, by layer: apart from position, encodings should not differ in it.
 
-    Sizes are root mean squares over channels and inputs, unless a standard deviation is named.
+    Sizes are root mean squares over channels and inputs, unless a standard deviation is named. A layer with something
+    in place of attention has no queries, keys and scores, and one with other weights than a softmax has no scores here.
     """
 
     quantities: ClassVar = {
@@ -53,6 +55,7 @@ class _Squares:
 
     def __init__(self, inspected: Inspected) -> None:
         self.first, self.windows = inspected.first_query, len(inspected.tokens_WN)
+        self.softmax = [_has_softmax(one, inspected.tokens_WN.device) for one in inspected.setting.encodings]
         self.rows = slice(0, 0)
         self.sum_W: dict[tuple[str, int | None], Tensor] = {}
         self.counts: dict[tuple[str, int | None], int] = {}
@@ -77,6 +80,8 @@ class _Squares:
         if chunk.q_BHTK is not None and chunk.k_BHSK is not None:
             self.add("query", chunk.layer, chunk.q_BHTK)
             self.add("key", chunk.layer, chunk.k_BHSK[:, :, -chunk.q_BHTK.shape[2] :])
+        if not self.softmax[chunk.layer]:
+            return
         # The logarithm of a weight is its score, but for a number that is the same for all keys.
         weight_BHTS = chunk.weight_BHTS.double()
         seen_BHTS = weight_BHTS > 0
@@ -84,6 +89,12 @@ class _Squares:
         count_BHT1 = seen_BHTS.sum(dim=-1, keepdim=True)
         apart_BHTS = (score_BHTS - score_BHTS.sum(dim=-1, keepdim=True) / count_BHT1).masked_fill(~seen_BHTS, 0.0)
         self.add("score", chunk.layer, (apart_BHTS.square().sum(dim=-1) / count_BHT1[..., 0]).sqrt())
+
+
+def _has_softmax(encoding: Encoding, device: torch.device) -> bool:
+    one_T = torch.zeros(1, device=device)
+    scores_BHTS = torch.zeros(1, encoding.dims.heads, 1, 1, device=device)
+    return encoding.weights(scores_BHTS, chunk_context(encoding, one_T, one_T, None, 0, 1)) is None
 
 
 @contextmanager

@@ -90,3 +90,15 @@ def test_pairs_with_several_rotations_have_scores_and_no_queries(build, windows,
     found = measure("scale", windows(model, 4, plan=plan))
     assert size(found, "score", 0) > 0
     assert not {"query", "key"} & {name for name, *_ in found}
+
+
+def test_scores_are_those_of_a_softmax_and_a_recurrence_has_none(build, measure, windows) -> None:
+    """The logarithm of a weight is a score only after a softmax."""
+    asked = ("query", "key", "score", "value", "attention_output")
+    for name, arguments, expected in (
+        ("pattern", {"layers": "kda,rope"}, {1: set(asked), 0: {"value", "attention_output"}}),
+        ("stick-breaking", {}, {0: set(asked) - {"score"}, 1: set(asked) - {"score"}}),
+    ):
+        found = measure("scale", windows(build(name, 2, arguments)))
+        for layer, quantities in expected.items():
+            assert {quantity for quantity, at, _, _ in found if at == layer} & set(asked) == quantities
