@@ -33,6 +33,9 @@ APPLIES = {
     "yarn": ROTARY,
     "longrope": ROTARY,
     "llama3": ROTARY,
+    "mrrope": ROTARY,
+    "clipped-rope": ROTARY,
+    "resonance": ROTARY,
     "p-rope": ROTARY,
     "expe-scale": WRITTEN,
     "table-resize": "learned",
@@ -50,8 +53,13 @@ APPLIES = {
 # Of 8 pairs, within 16 tokens, HoPE and FoPE keep the fastest, which these leave alone; and what is dropped in training
 # cannot be dropped again.
 UNMOVED = {
-    *((encoding, name) for encoding in ("hope", "fope") for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope")),
+    *(
+        (encoding, name)
+        for encoding in ("hope", "fope")
+        for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope", "clipped-rope")
+    ),
     ("p-rope", "p-rope"),
+    ("p-rope", "clipped-rope"),
 }
 
 
@@ -141,11 +149,13 @@ def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
     assert len({one, two, PLAIN}) == 2
 
 
-@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope"}))
+@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope", "clipped-rope", "resonance"}))
 def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_length(
     name: str, make_model: Callable[..., Model]
 ) -> None:
-    """Except where a number is given: p-rope drops pairs, and ReRoPE, Dual Chunk and Self-Extend have windows."""
+    """Except where a number is given: p-rope and its kin change pairs at any length, and ReRoPE and Dual Chunk have
+    windows.
+    """
     model = make_model(APPLIES[name].split()[0], L)
     for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
         assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
@@ -218,7 +228,7 @@ def test_joins() -> None:
         ("yarm", "unknown extension 'yarm'; did you mean 'yarn'?"),
         ("pi + logn", "unknown extension 'logn'; did you mean 'log-n'?"),
         ("fx-rope", "unknown extension 'fx-rope'; did you mean 'p-rope'?"),
-        ("qqq", "unknown extension 'qqq'; known: dual-chunk, dynamic-ntk"),
+        ("qqq", "unknown extension 'qqq'; known: clipped-rope, dual-chunk, dynamic-ntk"),
         ("pi:faktor=2", "pi has no argument 'faktor'; did you mean 'factor'?"),
         ("log-n:c=2", "log-n has no argument 'c'; known: none"),
         ("pi:factor", "'factor' in 'pi:factor' is not an argument: expected key=value"),
