@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from extrapolate import specs
@@ -43,6 +44,13 @@ class Extension(ABC):
         usual = specs.parameters(type(self))
         given = [_short(value) for name, value in self.arguments().items() if value != usual[name].default]
         return self.display + (f"({', '.join(given)})" if given else "")
+
+    def refusal(self, encodings: "Sequence[Encoding]") -> str | None:
+        """Why it means nothing for a model whose layers have these encodings; None if it means something."""
+        if self.needs in encodings[0].accepts:
+            return None
+        label = encodings[0].display
+        return f"it changes {self.needs}, and {label} has none that can be changed at inference"
 
     def unfitted(self) -> bool:
         """Whether a constant must be fitted to held-out text, for each length."""

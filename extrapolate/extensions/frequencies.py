@@ -147,10 +147,10 @@ class NTKByParts(Frequencies):
         s = resolved_factor(self.factor, seq_len, length)
         if self.ramp == "turns":
             turns = spectrum.turns(seq_len)
-            return by_parts([_clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
+            return by_parts([clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
         ramp_start, ramp_end = ramp_ends(spectrum, seq_len, self.fast, self.slow)
         width = ramp_end - ramp_start or 0.001
-        return by_parts([1 - _clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
+        return by_parts([1 - clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
 
 
 @register("yarn")
@@ -282,7 +282,7 @@ class Llama3(Frequencies):
         self.fast = fast
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        shares = [_clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
+        shares = [clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
         return by_parts(shares, resolved_factor(self.factor, seq_len, length))
 
 
@@ -310,7 +310,8 @@ class Truncation(Frequencies):
         return [1.0] * kept + [0.0] * (spectrum.count - kept)
 
 
-def _clip(share: float) -> float:
+def clip(share: float) -> float:
+    """The nearest number in 0..1."""
     return min(1.0, max(0.0, share))
 
 

@@ -137,18 +137,15 @@ def joins(recipe: Recipe, name: str) -> bool:
 
 def reason_against(name: str, model: "LanguageModel") -> str | None:
     """Why an extension does not apply to a model, or None if it does."""
-    return _reason_against(extensions[name], model)
+    return _reason_against(extensions[name](), model)
 
 
-def _reason_against(cls: type[Extension], model: "LanguageModel") -> str | None:
+def _reason_against(part: Extension, model: "LanguageModel") -> str | None:
     label = model.encoding.display
-    if cls.clashes_with_ssmax and model.ssmax:
+    if part.clashes_with_ssmax and model.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
-    if cls.needs not in model.encoding.accepts:
-        return (
-            f"means nothing for {label}: it changes {cls.needs}, and {label} has none that can be changed at inference"
-        )
-    return None
+    refusal = part.refusal(model.encodings)
+    return None if refusal is None else f"means nothing for {label}: {refusal}"
 
 
 def applicable(model: "LanguageModel") -> list[str]:
@@ -159,6 +156,6 @@ def applicable(model: "LanguageModel") -> list[str]:
 def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
     """Raises UserError if a part does not apply to the model, with the reason and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
-        if reason := _reason_against(type(part), model):
+        if reason := _reason_against(part, model):
             name = specs.parse(text).name
             raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")

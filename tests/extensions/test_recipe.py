@@ -45,6 +45,9 @@ APPLIES = {
     "rerope": f"{ROTARY} {BIAS} shaw",
     "self-extend": f"{ROTARY} {BIAS} shaw",
     "dual-chunk": f"{ROTARY} {BIAS} shaw",
+    "string": f"{ROTARY} {BIAS} shaw",
+    "jet-long": f"{ROTARY} {BIAS} shaw",
+    "jet-long-freq": ROTARY.replace("fope ", ""),
     "log-n": EVERY,
     "temperature": EVERY,
 }
@@ -93,8 +96,11 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
             "pi": "positions", "expe-scale": "values", "table-resize": "the table of positions",
             "window": "which keys are seen", "sinks": "which keys are seen", "lm-infinite": "which keys are seen",
             "rerope": "distances of pairs", "self-extend": "distances of pairs", "dual-chunk": "distances of pairs",
+            "string": "distances of pairs", "jet-long": "distances of pairs",
         }.get(name, "frequencies")  # fmt: skip
         label = model.encoding.display
+        if (encoding, name) == ("fope", "jet-long-freq"):
+            continue
         assert f"{label}: it changes {changed}, and {label} has none that can be changed at inference" in message
         assert message.endswith(f"; what applies: {', '.join(recipe.applicable(model))}")
 
@@ -153,11 +159,11 @@ def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
 def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_length(
     name: str, make_model: Callable[..., Model]
 ) -> None:
-    """Except where a number is given: p-rope and its kin change pairs at any length, and ReRoPE and Dual Chunk have
-    windows.
+    """Except where a number is given: p-rope and its kin change pairs at any length, and ReRoPE, Dual Chunk and
+    STRING have windows.
     """
     model = make_model(APPLIES[name].split()[0], L)
-    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
+    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk", "string") else (1, L // 8):
         assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
 
 
