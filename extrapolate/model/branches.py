@@ -68,7 +68,8 @@ def _lag(encoding: Encoding, slower: Encoding, distance: float) -> tuple[Tensor,
     if plain is None or slow is None:
         return None
     angle_M = distance * (plain.frequency_M - slow.frequency_M)
-    return encoding.rounded(angle_M.cos()), encoding.rounded(angle_M.sin()), *plain.channel_M2.unbind(-1)
+    first_M, second_M = plain.channel_M2.unbind(-1)
+    return encoding.rounded(angle_M.cos()), encoding.rounded(angle_M.sin()), first_M, second_M
 
 
 def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -> Tensor:
