@@ -2,11 +2,27 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+# Kinds of layers that a part of a plan may be for: those that see all keys, those with a window, those that rotate
+# queries and keys, and those that do not.
+ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED = "all", "global", "local", "rotated", "unrotated"
+LAYERS = (ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED)
+
+
+def is_of(layers: str, encoding: "Encoding") -> bool:
+    """Whether a layer with this encoding, as it was trained, is of that kind."""
+    if layers in (GLOBAL, LOCAL):
+        return (encoding.window is None) == (layers == GLOBAL)
+    return layers == ALL_LAYERS or encoding.has_rotation == (layers == ROTATED)
 
 
 @dataclass(frozen=True)
@@ -42,8 +58,9 @@ class Plan:
 
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
-    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too;
-    window is the number of most recent keys that a query sees; pairs decides which keys are seen, and from where. Two
+    multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too, and
+    with log_steps (c, F) by 1 + c ln(1 + floor((i + 1) / F)); window is the number of most recent keys that a query
+    sees; pairs decides which keys are seen, and from where. `only` has what else changes in layers of a kind. Two
     lengths, or two extensions, whose plans are equal give the same numbers.
     """
 
@@ -52,16 +69,24 @@ class Plan:
     frequency_scale: tuple[float, ...] = ()
     logit_scale: float = 1.0
     log_length: int | None = None
+    log_steps: tuple[float, int] | None = None
     window: int | None = None
     pairs: Pairs | None = None
+    only: tuple[tuple[str, "Plan"], ...] = ()
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
         """The factor of each query's scores, [1, T], from its true index; None if there is none."""
-        if self.log_length is None:
+        if self.log_length is None and self.log_steps is None:
             return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
         index_T = torch.arange(1, length + 1, device=device)
-        log_length = torch.full((), self.log_length, device=device).log()  # a number from the CPU would be copied
-        return self.logit_scale * (index_T.log() / log_length).clamp(min=1.0)[None]
+        scale_T = torch.full((length,), self.logit_scale, device=device)
+        if self.log_length is not None:
+            log_length = torch.full((), self.log_length, device=device).log()  # a number from the CPU would be copied
+            scale_T = scale_T * (index_T.log() / log_length).clamp(min=1.0)
+        if self.log_steps is not None:
+            c, size = self.log_steps
+            scale_T = scale_T * (1.0 + c * (index_T // size).log1p())
+        return scale_T[None]
 
     def joined(self, other: "Plan") -> "Plan":
         """Both plans in one: logit scales multiply; nothing else may be set in both."""
@@ -70,7 +95,22 @@ class Plan:
             for field in dataclasses.fields(self)
             if getattr(other, field.name) != field.default
         }
-        return dataclasses.replace(self, **changed | {"logit_scale": self.logit_scale * other.logit_scale})
+        both = {"logit_scale": self.logit_scale * other.logit_scale, "only": self.only + other.only}
+        return dataclasses.replace(self, **changed | both)
+
+    def everywhere(self, encodings: "Sequence[Encoding]") -> "Plan":
+        """The same for layers with these encodings: what is only for a kind that all of them are is for all of them."""
+        plan = dataclasses.replace(self, only=())
+        for layers, part in self.only:
+            if all(is_of(layers, encoding) for encoding in encodings):
+                plan = plan.joined(part)
+            else:
+                plan = plan.joined(Plan(only=((layers, part),)))
+        return plan
+
+    def of_layer(self, encoding: "Encoding") -> "Plan":
+        """What changes in a layer with this encoding, as it was trained."""
+        return dataclasses.replace(self.everywhere([encoding]), only=())
 
 
 PLAIN = Plan()

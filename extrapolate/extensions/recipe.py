@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
-from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.encodings.plan import LAYERS, PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
 from extrapolate.extensions.user import UserFile, find, guarded
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
     from extrapolate.model.language_model import LanguageModel
 
+LAYERS_ARGUMENT = "layers"  # every extension has it
 LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
 
 
@@ -39,7 +40,7 @@ class Recipe:
         plan = PLAIN
         for part in self.parts:
             try:
-                made = guarded(type(part), f"plan at {length} tokens", partial(part.plan, encoding, seq_len, length))
+                made = guarded(type(part), f"plan at {length} tokens", partial(part.applied, encoding, seq_len, length))
             except UserError:
                 raise
             except (ArithmeticError, ValueError):  # too large, divided by 0, or the logarithm of 0
@@ -49,9 +50,10 @@ class Recipe:
                     f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.encodings.plan"
                 )
             plan = plan.joined(made)
-            numbers = (plan.position_scale, plan.value_scale, plan.logit_scale, *plan.frequency_scale)
-            if not all(abs(number) <= LARGEST for number in numbers):
-                raise _out_of_range(part, length)
+            for one in (plan, *(only for _, only in plan.only)):
+                numbers = (one.position_scale, one.value_scale, one.logit_scale, *one.frequency_scale)
+                if not all(abs(number) <= LARGEST for number in numbers):
+                    raise _out_of_range(part, length)
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
@@ -71,7 +73,8 @@ class Recipe:
 
     def fitted(self, value: float) -> "Recipe":
         """The recipe with that constant."""
-        return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
+        parts = (part.fitted(value).with_layers(part.for_layers) if part.unfitted() else part for part in self.parts)
+        return replace(self, parts=tuple(parts))
 
 
 def _out_of_range(part: Extension, length: int) -> UserError:
@@ -97,8 +100,15 @@ def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
         own_file, _, class_name = spec.name.rpartition(":")
         copied = own_file and len(files) < len(copies)
         cls, file = find(f"{copies[len(files)]}:{class_name}" if copied else spec.name)
-        arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
-        parts.append(guarded(cls, "__init__", partial(cls, **arguments)))
+        given = dict(spec.arguments)
+        layers = None if LAYERS_ARGUMENT in specs.parameters(cls) else given.pop(LAYERS_ARGUMENT, None)
+        arguments = specs.convert_arguments(cls, given, owner=spec.name)
+        made = guarded(cls, "__init__", partial(cls, **arguments))
+        if layers is not None:
+            if layers not in LAYERS:
+                raise UserError(f"{spec.name}: layers={specs.shown(layers)} is not {' or '.join(LAYERS)}")
+            made, arguments = made.with_layers(layers), arguments | {LAYERS_ARGUMENT: layers}
+        parts.append(made)
         files += [file] if file else []
         short = f"{Path(own_file).name}:{cls.__name__}" if file else spec.name
         tidied.append(specs.spell(short, {name: _plainly(value) for name, value in arguments.items()}))
