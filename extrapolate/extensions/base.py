@@ -3,7 +3,7 @@
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from extrapolate import specs
@@ -29,6 +29,7 @@ class Extension(ABC):
     slot: str  # the part of a plan it fills: extensions join if their slots differ, and scales multiply
     needs: ClassVar[str]  # what the encoding must accept: see `Encoding.accepts`
     clashes_with_ssmax: ClassVar[bool] = False
+    example: ClassVar[str] = ""  # of a constant that would be fitted, as it is given: "c=0.4"
     for_layers: str = ALL_LAYERS  # the kind of layers that it is for; a recipe's text may give another
 
     @abstractmethod
@@ -80,6 +81,22 @@ class Extension(ABC):
     def fitted(self, value: float) -> Self:
         """This extension with that constant."""
         raise UserError(f"{self.display} has no constant to fit")
+
+
+class Searched(Extension):
+    """An extension whose constants are found by trying: there are several, or they are whole numbers."""
+
+    @abstractmethod
+    def fitted(self, value: float) -> Self:
+        """A stand-in before any search: one that changes nothing for 0, one that stands for what is found otherwise."""
+
+    @abstractmethod
+    def search(self, count: int, loss: Callable[[Self], float]) -> Self:
+        """This extension with the constants of the lowest loss, for an encoding with so many frequencies."""
+
+    @abstractmethod
+    def most_tries(self, count: int) -> int:
+        """How often `search` calls the loss, at most."""
 
 
 def _short(value: Any) -> str:

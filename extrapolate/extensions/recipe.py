@@ -73,8 +73,12 @@ class Recipe:
 
     def fitted(self, value: float) -> "Recipe":
         """The recipe with that constant."""
-        parts = (part.fitted(value).with_layers(part.for_layers) if part.unfitted() else part for part in self.parts)
-        return replace(self, parts=tuple(parts))
+        assert self.to_fit is not None
+        return self.with_part(self.to_fit.fitted(value).with_layers(self.to_fit.for_layers))
+
+    def with_part(self, new: Extension) -> "Recipe":
+        """The recipe with another in place of the part to fit."""
+        return replace(self, parts=tuple(new if part.unfitted() else part for part in self.parts))
 
 
 def _out_of_range(part: Extension, length: int) -> UserError:

@@ -76,6 +76,7 @@ class Temperature(Extension):
     """
 
     display = "Temperature"
+    example = "c=0.4"
     source = "arXiv 2404.12224"
     slot = SCALE
     needs = LOGITS

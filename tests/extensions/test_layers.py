@@ -1,4 +1,4 @@
-"""Extensions in some layers only, and Llama 4's temperature, against a decoder by hand with a rule for each layer."""
+"""Extensions in some layers only, against a decoder by hand with a rule for each layer."""
 
 import math
 import re
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import LAYERS, PLAIN, Plan, is_of
@@ -202,15 +201,3 @@ def test_what_is_refused(text: str, message: str) -> None:
 def test_numbers_out_of_range_are_refused_in_some_layers_too(make_model: Any) -> None:
     with pytest.raises(ValueError, match="at 48 tokens by a number that float32 does not have"):
         recipe.parse("pi:factor=1e-38,layers=global").plan(make_model("rope", L).encoding, L, N)
-
-
-def test_llama4_clashes_with_ssmax(make_model: Any) -> None:
-    assert "llama4" not in recipe.applicable(make_model(RNOPE, L, ssmax=True))
-    assert "llama4" in recipe.applicable(make_model(RNOPE, L))
-
-
-def test_the_formula_in_float64() -> None:
-    scale = Plan(log_steps=(0.1, 5), log_length=7, logit_scale=2.0).query_scale(40, torch.device("cpu"))
-    assert isinstance(scale, Tensor)
-    expected = [2 * max(1.0, math.log(i + 1) / math.log(7)) * steps(0.1, 5)(0, i) for i in range(40)]
-    torch.testing.assert_close(scale[0].double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-6, atol=0)

@@ -68,7 +68,7 @@ UNMOVED = {
 
 def whole(name: str) -> str:
     """A recipe without a constant to fit."""
-    return "temperature:c=0.3" if name == "temperature" else name
+    return name + {"temperature": ":c=0.3", "critical-band": ":first=0"}.get(name, "")
 
 
 def test_the_table_names_everything_that_has_no_test_of_its_own() -> None:
@@ -112,7 +112,7 @@ def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]
 
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
     assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
-    assert recipe.applicable(make_model("random:base=alibi", L)) == ["log-n", "temperature"]
+    assert recipe.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
 
 
 def settings(model: Model) -> list[tuple[str, Any]]:
@@ -234,7 +234,7 @@ def test_joins() -> None:
         ("yarm", "unknown extension 'yarm'; did you mean 'yarn'?"),
         ("pi + logn", "unknown extension 'logn'; did you mean 'log-n'?"),
         ("fx-rope", "unknown extension 'fx-rope'; did you mean 'p-rope'?"),
-        ("qqq", "unknown extension 'qqq'; known: clipped-rope, dual-chunk, dynamic-ntk"),
+        ("qqq", "unknown extension 'qqq'; known: clipped-rope, critical-band, dual-chunk"),
         ("pi:faktor=2", "pi has no argument 'faktor'; did you mean 'factor'?"),
         ("log-n:c=2", "log-n has no argument 'c'; known: none"),
         ("pi:factor", "'factor' in 'pi:factor' is not an argument: expected key=value"),
