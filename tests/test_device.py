@@ -50,6 +50,8 @@ ON_THE_CPU = {
     ("encodings/random.py", "positions"): "they are drawn there, so that a seed gives the same on every device",
     ("encodings/rope.py", "scaled"): "the factors of an extension's frequencies are Python's numbers",
     ("model/branches.py", "_seen"): "whether a pair is seen at all follows from indices; a GPU would be waited for",
+    ("extensions/jet_long.py", "refusal"): "it asks whether pairs turn, once for a model",
+    ("model/branches.py", "_lag"): "which channels turn, and how fast, follows from the configuration",
     ("evaluation/losses.py", "scores_at"): "batches come from the disk, and losses go back",
 }
 

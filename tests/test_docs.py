@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
+from extrapolate.runs.run import Run
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
 
@@ -153,6 +155,18 @@ def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(run_comma
     few = ["--factors", "1,4", "--max-targets", "256"]
     run_commands(page("writing-an-encoding.md"), 8, train=tiny, eval_lengths=few)
     assert (tmp_path / "report-mine" / "report.md").exists()
+
+
+@pytest.mark.usefixtures("causality_unasked")
+def test_the_commands_of_the_page_of_extensions_run(run_commands, tiny, tmp_path) -> None:
+    few = ["--factors", "1,2", "--max-targets", "256"]
+    run_commands(page("extensions.md"), 8, train=[*tiny, "--layers", "2"], eval_lengths=few)
+    rope, drope = (Run.open(tmp_path / "ckpt/drope" / name).model for name in ("rope", "drope"))
+    assert (rope.encoding.display, drope.encoding.display) == ("RoPE", "NoPE")
+    assert rope.state_dict().keys() == drope.state_dict().keys()
+    found = pd.read_parquet(tmp_path / "ckpt/mixed/rnope/evals.parquet")
+    extended = {f"RNoPE + {extension}" for extension in ("log-n(unrotated layers)", "Llama 4")}
+    assert {*found["model"]} == {"RNoPE", *extended}
 
 
 def test_the_zoo_names_encodings_and_arguments_that_there_are() -> None:

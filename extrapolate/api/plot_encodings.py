@@ -65,7 +65,8 @@ def plot_encodings(
 def _recipe(text: str) -> Recipe:
     recipe = recipes.parse(text)
     if recipe.to_fit is not None:
-        raise UserError(f"{recipe.to_fit.display} has a constant that is fitted to text: give it, {text}:c=0.4")
+        part = recipe.to_fit
+        raise UserError(f"{part.display} has a constant that is fitted to text: give it, {text}:{part.example}")
     return recipe
 
 

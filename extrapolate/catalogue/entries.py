@@ -61,9 +61,9 @@ def arguments_of(cls: type) -> Iterator[Argument]:
 def encoding_entry(name: str) -> Entry:
     """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if there is none."""
     cls = find(name)
-    encoding = layer_encodings(name, {}, DIMS)[0]
-    applies = tuple(n for n in extensions.names() if extensions[n].needs in encoding.accepts)
-    return entry_of(name, cls, cls.family, encoding.caption, applies)
+    layers = layer_encodings(name, {}, DIMS)
+    applies = tuple(n for n in extensions.names() if extensions[n]().refusal(layers) is None)
+    return entry_of(name, cls, cls.family, layers[0].caption, applies)
 
 
 def encoding_entries() -> list[Entry]:
@@ -74,7 +74,7 @@ def encoding_entries() -> list[Entry]:
 def extension_entry(name: str) -> Entry:
     """The entry of an extension. Raises UserError if there is none."""
     cls = extensions[name]
-    applies = tuple(n for n in encodings.names() if cls.needs in layer_encodings(n, {}, DIMS)[0].accepts)
+    applies = tuple(n for n in encodings.names() if cls().refusal(layer_encodings(n, {}, DIMS)) is None)
     return entry_of(name, cls, cls.needs, "", applies)
 
 

@@ -26,7 +26,7 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
     recipe, spec = recipes.parse(text), specs.parse(text)
     cls, user_file = find(spec.name)
     file = user_file.path if user_file else Path(spec.name)
-    model = _applied_to(cls.needs, seq_len)
+    model = _applied_to(recipe, cls.needs, seq_len)
     yield timed("frozen plans", file, lambda: _check_frozen(text, model, file))
     if "factor" in specs.parameters(cls):
         name = specs.spell(spec.name, {**spec.arguments, "factor": 1})
@@ -34,11 +34,11 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
     yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
 
 
-def _applied_to(needs: str, seq_len: int) -> Model:
-    """A model with an encoding that accepts this: RoPE, where it does."""
+def _applied_to(recipe: Recipe, needs: str, seq_len: int) -> Model:
+    """A model for which the extension means something: RoPE, where it does."""
     for name in ["rope", *encodings.names()]:
         model = small_model(name, {}, seq_len)
-        if needs in model.encoding.accepts:
+        if all(part.refusal(model.encodings) is None for part in recipe.parts):
             return model
     raise UserError(f"no encoding accepts '{needs}': see accepts in extrapolate.encodings.base for what needs may be")
 

@@ -110,6 +110,11 @@ class Encoding(nn.Module):
         """The position of each token, from its index in the window. Only called on the first layer's instance."""
         return index_T
 
+    @property
+    def has_rotation(self) -> bool:
+        """Whether this layer's `rotate` does anything; it is to be overridden where only some layers rotate."""
+        return type(self).rotate is not Encoding.rotate
+
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
         """The input of the first block. Only called on the first layer's instance."""
         return x_BTD

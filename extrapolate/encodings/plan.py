@@ -2,11 +2,27 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from extrapolate.encodings.base import Encoding
+
+# Kinds of layers that a part of a plan may be for: those that see all keys, those with a window, those that rotate
+# queries and keys, and those that do not.
+ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED = "all", "global", "local", "rotated", "unrotated"
+LAYERS = (ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED)
+
+
+def is_of(layers: str, encoding: "Encoding") -> bool:
+    """Whether a layer with this encoding, as it was trained, is of that kind."""
+    if layers in (GLOBAL, LOCAL):
+        return (encoding.window is None) == (layers == GLOBAL)
+    return layers == ALL_LAYERS or encoding.has_rotation == (layers == ROTATED)
 
 
 @dataclass(frozen=True)
@@ -14,11 +30,15 @@ class Branch:
     """Some of the pairs of a query and a key, and their pretended positions, all by index in the window.
 
     `queries` and `keys` map to pretended positions; `seen(i, j)` is whether query i attends to key j in this branch.
+    frequency_scale multiplies the frequencies, on top of the plan's (none: unchanged), but for the first `unscaled`
+    tokens of a distance r: a pair turns by w unscaled + w scale (r - unscaled).
     """
 
     queries: Callable[[Tensor], Tensor]
     keys: Callable[[Tensor], Tensor]
     seen: Callable[[Tensor, Tensor], Tensor]
+    frequency_scale: tuple[float, ...] = ()
+    unscaled: float = 0.0
 
 
 class Pairs(ABC):
@@ -39,8 +59,9 @@ class Plan:
     position_scale multiplies every position before the encoding sees it; value_scale multiplies the values that
     ExPE writes; frequency_scale multiplies the frequencies, one factor each (none: unchanged); logit_scale
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too, and
-    with log_offset a by ln(i + a) / ln a;
-    window is the number of most recent keys that a query sees; pairs decides which keys are seen, and from where. Two
+    with log_offset a by ln(i + a) / ln a, and with log_steps (c, F) by 1 + c ln(1 + floor((i + 1) / F)); window is the
+    number of most recent keys that a query sees; pairs decides which keys are seen, and from where. `only` has what
+    else changes in layers of a kind. Two
     lengths, or two extensions, whose plans are equal give the same numbers.
     """
 
@@ -50,17 +71,25 @@ class Plan:
     logit_scale: float = 1.0
     log_length: int | None = None
     log_offset: int | None = None
+    log_steps: tuple[float, int] | None = None
     window: int | None = None
     pairs: Pairs | None = None
+    only: tuple[tuple[str, "Plan"], ...] = ()
 
     def query_scale(self, length: int, device: torch.device) -> Tensor | None:
         """The factor of each query's scores, [1, T], from its true index; None if there is none."""
-        base, first = (self.log_length, 1) if self.log_offset is None else (self.log_offset, self.log_offset)
-        if base is None:
+        if self.log_length is None and self.log_offset is None and self.log_steps is None:
             return None if self.logit_scale == 1.0 else torch.full((1, length), self.logit_scale, device=device)
-        index_T = torch.arange(first, first + length, device=device)
-        log_base = torch.full((), base, device=device).log()  # a number from the CPU would be copied
-        return self.logit_scale * (index_T.log() / log_base).clamp(min=1.0)[None]
+        index_T = torch.arange(length, device=device)
+        scale_T = torch.full((length,), self.logit_scale, device=device)
+        for base, first in ((self.log_length, 1), (self.log_offset, self.log_offset)):
+            if base is not None and first is not None:
+                log_base = torch.full((), base, device=device).log()  # a number from the CPU would be copied
+                scale_T = scale_T * ((index_T + first).log() / log_base).clamp(min=1.0)
+        if self.log_steps is not None:
+            c, size = self.log_steps
+            scale_T = scale_T * (1.0 + c * ((index_T + 1) // size).log1p())
+        return scale_T[None]
 
     def joined(self, other: "Plan") -> "Plan":
         """Both plans in one: logit scales multiply; nothing else may be set in both."""
@@ -69,7 +98,22 @@ class Plan:
             for field in dataclasses.fields(self)
             if getattr(other, field.name) != field.default
         }
-        return dataclasses.replace(self, **changed | {"logit_scale": self.logit_scale * other.logit_scale})
+        both = {"logit_scale": self.logit_scale * other.logit_scale, "only": self.only + other.only}
+        return dataclasses.replace(self, **changed | both)
+
+    def everywhere(self, encodings: "Sequence[Encoding]") -> "Plan":
+        """The same for layers with these encodings: what is only for a kind that all of them are is for all of them."""
+        plan = dataclasses.replace(self, only=())
+        for layers, part in self.only:
+            if all(is_of(layers, encoding) for encoding in encodings):
+                plan = plan.joined(part)
+            else:
+                plan = plan.joined(Plan(only=((layers, part),)))
+        return plan
+
+    def of_layer(self, encoding: "Encoding") -> "Plan":
+        """What changes in a layer with this encoding, as it was trained."""
+        return dataclasses.replace(self.everywhere([encoding]), only=())
 
 
 PLAIN = Plan()

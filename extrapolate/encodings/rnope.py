@@ -38,6 +38,10 @@ class RNoPE(MostlyLocal):
     ) -> None:
         super().__init__(dims, min(4, dims.layers) if every is None else every, window, theta, pairing)
 
+    @property
+    def has_rotation(self) -> bool:
+        return not self.sees_all
+
     def rotations(self) -> Rotations | None:
         return None if self.sees_all else super().rotations()
 

@@ -48,6 +48,10 @@ class Wrapper(Encoding):
         super().share(first_layer)
         self.inner.share(first_layer.inner)
 
+    @property
+    def has_rotation(self) -> bool:
+        return self.inner.has_rotation
+
     def positions(self, index_T: Tensor) -> Tensor:
         return self.inner.positions(index_T)
 

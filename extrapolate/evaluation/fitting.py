@@ -6,6 +6,7 @@ from collections.abc import Callable
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.extensions.base import Searched
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
 
@@ -33,19 +34,48 @@ def fitted(
     if length <= seq_len:
         return recipe.fitted(0.0)
     windows = validation_windows(split, length, FIT_TARGETS)
+    seen = 0
+
+    def advance(inputs: int) -> None:
+        nonlocal seen
+        seen += inputs
+        progress(inputs)
+
+    def loss_of(candidate: Recipe) -> float:
+        return validation_loss(model, split, windows, plan_of(candidate), precision, progress=advance)
+
+    if isinstance(part := recipe.to_fit, Searched):
+        found = searched(recipe, part, _frequencies(model), loss_of)
+        progress(inputs_of_fit(recipe, model, split, length) - seen)  # what the search could do without
+        return found
 
     def loss(value: float) -> float:
-        plan = plan_of(recipe.fitted(value))
-        return validation_loss(model, split, windows, plan, precision, progress=progress)
+        return loss_of(recipe.fitted(value))
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive
     return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
 
 
-def inputs_of_fit(split: Split, length: int) -> int:
-    """How many inputs `fitted` computes at a length beyond the training length."""
+def searched(recipe: Recipe, part: Searched, count: int, loss: Callable[[Recipe], float]) -> Recipe:
+    """The recipe whose part has the constants of the lowest loss; `count` is the number of frequencies."""
+
+    def with_part(candidate: Searched) -> Recipe:
+        return recipe.with_part(candidate.with_layers(part.for_layers))
+
+    return with_part(part.search(count, lambda candidate: loss(with_part(candidate))))
+
+
+def inputs_of_fit(recipe: Recipe, model: LanguageModel, split: Split, length: int) -> int:
+    """How many inputs `fitted` computes at a length beyond the training length; of a search, at most."""
     windows = validation_windows(split, length, FIT_TARGETS)
-    return (STEPS + 2) * sum(len(group.start_W) * group.length for group in windows)
+    part = recipe.to_fit
+    tries = part.most_tries(_frequencies(model)) if isinstance(part, Searched) else STEPS + 2
+    return tries * sum(len(group.start_W) * group.length for group in windows)
+
+
+def _frequencies(model: LanguageModel) -> int:
+    spectrum = model.encoding.spectrum()
+    return 0 if spectrum is None else spectrum.count
 
 
 def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:

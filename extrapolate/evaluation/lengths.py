@@ -15,7 +15,7 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.fitting import FIT_TARGETS, inputs_of_fit
+from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -162,8 +162,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
             for plan, keys in _by_plan(model, plans, control_plan).items():
                 total += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
                 known |= {(plan, key) for key in keys}
-            validation = store.split("validation")
-            total += sum(inputs_of_fit(validation, length) for length in layout.rows if applied.fits(run, length))
+            total += sum(applied.inputs_to_fit(run, model, store, length) for length in layout.rows)
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 

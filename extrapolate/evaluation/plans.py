@@ -7,7 +7,7 @@ from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.fitting import fitted
+from extrapolate.evaluation.fitting import fitted, inputs_of_fit
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.user import UserFile
@@ -50,6 +50,12 @@ class AppliedExtensions:
     def fits(self, run: AnyRun, length: int) -> bool:
         """Whether a constant is to be fitted at this length."""
         return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
+
+    def inputs_to_fit(self, run: AnyRun, model: LanguageModel, store: Store, length: int) -> int:
+        """How many inputs fitting a constant at this length computes, at most; 0 if there is none to fit."""
+        if self.extra is None or not self.fits(run, length):
+            return 0
+        return inputs_of_fit(self.extra, model, store.split("validation"), length)
 
     def expected_plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
         """As `plan`, before anything is fitted: a plan that stands for the one that the fit will give."""

@@ -18,7 +18,6 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.fitting import inputs_of_fit
 from extrapolate.evaluation.lengths import models
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
@@ -181,7 +180,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
             total += len(DEPTHS) * settings.trials * (reached * length + control)
             for applied in chosen.values():
-                total += inputs_of_fit(store.split("validation"), length) if applied.fits(run, length) else 0
+                total += applied.inputs_to_fit(run, model, store, length)
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 

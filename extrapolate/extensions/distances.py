@@ -1,10 +1,11 @@
 """All pairs attend, some at a pretended distance that is shorter than the true one."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import DISTANCES
-from extrapolate.encodings.plan import Branch, Pairs, Plan
+from extrapolate.encodings.plan import PLAIN, Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.windows import PAIRS, check_at_least
@@ -161,3 +162,61 @@ class DualChunk(Extension):
         if size < 1:
             raise UserError(f"dual-chunk: chunk must be more than local, not {chunk}")
         return Plan(pairs=ChunkedPairs(chunk, size) if length > size else None)
+
+
+@dataclass(frozen=True)
+class ShiftedPairs(Pairs):
+    """Distance r below the shift; from there on r - shift + window."""
+
+    shift: int
+    window: int
+
+    def branches(self) -> list[Branch]:
+        shift, window = self.shift, self.window
+        return [
+            Branch(lambda i: i, lambda j: j, lambda i, j: i - j < shift),
+            Branch(lambda i: i - (shift - window), lambda j: j, lambda i, j: i - j >= shift),
+        ]
+
+
+SHARPER = (0.1 * math.log(2) + 1) ** 2  # what STRING's code multiplies scores by
+
+
+@register("string")
+class STRING(Extension):
+    """Moves all far keys nearer by the same number of tokens, onto distances that training has shown more often.
+
+    Distance r counts as r below the shift S, else as r - S + W. Windows of at most S tokens are left alone; in longer
+    ones the farthest pair is at N - 1 - S + W. With the defaults that is below L up to N = 1.28 L: the method is for
+    long texts within L, and reaches further only with a larger S. W = S changes no distance.
+
+    As in the authors' code, though not in the paper, scores are multiplied by (0.1 ln 2 + 1)^2. When that code reads a
+    whole text at once, it counts a key at exactly S twice, near and far; here, as when it decodes, it is far.
+
+    Arguments: shift, S in tokens (default 0.33 L, as they suggest); window, W in tokens (default L/16; our choice,
+    since theirs, 128, is larger than a small L); scale, a factor of every score.
+    Source: An et al., arXiv 2410.18745.
+    """
+
+    display = "STRING"
+    source = "arXiv 2410.18745"
+    slot = PAIRS
+    needs = DISTANCES
+
+    def __init__(self, *, shift: int | None = None, window: int | None = None, scale: float = SHARPER) -> None:
+        check_at_least("string", "shift", shift, 1)
+        check_at_least("string", "window", window, 0)
+        if scale <= 0:
+            raise UserError(f"string: scale must be positive, not {scale:g}")
+        self.shift = shift
+        self.window = window
+        self.scale = scale
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        shift = max(1, int(0.33 * seq_len)) if self.shift is None else self.shift
+        window = min(shift, max(1, seq_len // 16)) if self.window is None else self.window
+        if window > shift:
+            raise UserError(f"string: window must be at most shift, {shift}, not {window}")
+        if length <= shift:
+            return PLAIN
+        return Plan(pairs=ShiftedPairs(shift, window) if window < shift else None, logit_scale=self.scale)

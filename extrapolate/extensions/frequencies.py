@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
 
 
-class _Frequencies(Extension):
+class Frequencies(Extension):
     """Multiplies each of the M frequencies w_m, fastest first, by a factor."""
 
     slot = "frequencies"
@@ -49,8 +49,27 @@ def by_parts(shares: Sequence[float], s: float) -> list[float]:
     return [1.0 if s == 1 else share + (1 - share) / s for share in shares]
 
 
+def ramp_ends(spectrum: Spectrum, seq_len: int, fast: float, slow: float) -> tuple[int, int]:
+    """The pairs where a ramp over pairs begins and ends, rounded outwards, as YaRN's authors have it."""
+    return (
+        max(0, math.floor(spectrum.pair_of(fast, seq_len))),
+        min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(slow, seq_len))),
+    )
+
+
+def check_turns(name: str, fast: float, slow: float) -> None:
+    """Raises UserError unless a ramp goes from more turns to fewer."""
+    if not fast > slow > 0:
+        raise UserError(f"{name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
+
+
+def yarns_scale(s: float) -> float:
+    """What YaRN multiplies scores by: (0.1 ln s + 1)^2, and 1 up to s = 1."""
+    return (0.1 * math.log(max(1.0, s)) + 1.0) ** 2
+
+
 @register("ntk")
-class NTK(_Frequencies):
+class NTK(Frequencies):
     """Raises the base theta so that the slowest pair is interpolated by the whole factor and the fastest not at all.
 
     w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE this is theta' = theta s^(K/(K-2)).
@@ -71,7 +90,7 @@ class NTK(_Frequencies):
 
 
 @register("dynamic-ntk")
-class DynamicNTK(_Frequencies):
+class DynamicNTK(Frequencies):
     """Uses the NTK base for the length at hand, and changes nothing up to L.
 
     The formula is ntk's with s = factor n/L - (factor - 1), n = max(N, L). Every query of a window uses the s of the
@@ -94,7 +113,7 @@ class DynamicNTK(_Frequencies):
 
 
 @register("ntk-by-parts")
-class NTKByParts(_Frequencies):
+class NTKByParts(Frequencies):
     """Interpolates pairs that turn rarely within L, leaves those that turn often alone, and blends in between.
 
     A pair keeps a share of its frequency and has the rest divided by s. The share falls from 1, at fast turns within L,
@@ -118,10 +137,7 @@ class NTKByParts(_Frequencies):
         ramp: Literal["pairs", "turns"] = "pairs",
     ) -> None:
         check_factor(self.name, factor)
-        if not fast > slow > 0:
-            raise UserError(
-                f"{self.name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}"
-            )
+        check_turns(self.name, fast, slow)
         self.factor = factor
         self.fast = fast
         self.slow = slow
@@ -131,11 +147,10 @@ class NTKByParts(_Frequencies):
         s = resolved_factor(self.factor, seq_len, length)
         if self.ramp == "turns":
             turns = spectrum.turns(seq_len)
-            return by_parts([_clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
-        ramp_start = max(0, math.floor(spectrum.pair_of(self.fast, seq_len)))
-        ramp_end = min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(self.slow, seq_len)))
+            return by_parts([clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
+        ramp_start, ramp_end = ramp_ends(spectrum, seq_len, self.fast, self.slow)
         width = ramp_end - ramp_start or 0.001
-        return by_parts([1 - _clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
+        return by_parts([1 - clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
 
 
 @register("yarn")
@@ -154,11 +169,60 @@ class YaRN(NTKByParts):
     name = "yarn"
 
     def logit_scale(self, seq_len: int, length: int) -> float:
-        return (0.1 * math.log(max(1.0, resolved_factor(self.factor, seq_len, length))) + 1.0) ** 2
+        return yarns_scale(resolved_factor(self.factor, seq_len, length))
+
+
+@register("mrrope")
+class MrRoPE(Frequencies):
+    """Divides frequencies by a power of the factor that rises over the middle pairs, evenly or faster and faster.
+
+    w_m becomes w_m / s^e. e is 0 up to pair a, the last that turns `fast` times within L, and 1 from pair b, the first
+    that turns `slow` times; the ends are rounded outwards, as yarn's. With t = m - a and n = b - a, e is in between t /
+    n (form "uni"), or t (t + 1) / (n (n + 1)) (form "pro"), which leaves most of the division to the slower pairs.
+    Scores are multiplied by A^2, A = 0.1 ln s + 1, as in yarn. The paper writes e as sums that start at 1; this is what
+    its code computes.
+
+    Arguments: factor, s (default: N/L, at least 1); form, "pro" or "uni"; fast and slow, in turns within L.
+    Source: MrRoPE, arXiv 2601.22181.
+    """
+
+    display = "MrRoPE"
+    source = "arXiv 2601.22181"
+
+    def __init__(
+        self,
+        *,
+        factor: float | None = None,
+        form: Literal["pro", "uni"] = "pro",
+        fast: float = 32.0,
+        slow: float = 1.0,
+    ) -> None:
+        check_factor("mrrope", factor)
+        check_turns("mrrope", fast, slow)
+        self.factor = factor
+        self.form = form
+        self.fast = fast
+        self.slow = slow
+
+    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
+        s = resolved_factor(self.factor, seq_len, length)
+        ramp_start, ramp_end = ramp_ends(spectrum, seq_len, self.fast, self.slow)
+        width = ramp_end - ramp_start
+        exponents = []
+        for m in range(spectrum.count):
+            t = m - ramp_start
+            if t <= 0 or m >= ramp_end:  # a ramp without width leaves its first pair alone, as in the authors' code
+                exponents.append(0.0 if t <= 0 else 1.0)
+            else:
+                exponents.append(t / width if self.form == "uni" else t * (t + 1) / (width * (width + 1)))
+        return [s**-exponent for exponent in exponents]
+
+    def logit_scale(self, seq_len: int, length: int) -> float:
+        return yarns_scale(resolved_factor(self.factor, seq_len, length))
 
 
 @register("longrope")
-class LongRoPE(_Frequencies):
+class LongRoPE(Frequencies):
     """Divides each frequency by its own factor, from a list, and makes attention slightly sharper.
 
     w_m becomes w_m / lambda_m, and scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens use the
@@ -197,7 +261,7 @@ class LongRoPE(_Frequencies):
 
 
 @register("llama3")
-class Llama3(_Frequencies):
+class Llama3(Frequencies):
     """Llama 3.1's blend: interpolates slow pairs, leaves fast ones alone, and blends linearly in the turns in between.
 
     A pair that turns r times within L keeps the share clip((r - slow) / (fast - slow), 0, 1) of its frequency; the rest
@@ -212,19 +276,18 @@ class Llama3(_Frequencies):
 
     def __init__(self, *, factor: float | None = None, slow: float = 1.0, fast: float = 4.0) -> None:
         check_factor("llama3", factor)
-        if not fast > slow > 0:
-            raise UserError(f"llama3: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
+        check_turns("llama3", fast, slow)
         self.factor = factor
         self.slow = slow
         self.fast = fast
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        shares = [_clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
+        shares = [clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
         return by_parts(shares, resolved_factor(self.factor, seq_len, length))
 
 
 @register("p-rope")
-class Truncation(_Frequencies):
+class Truncation(Frequencies):
     """Stops the slowest pairs of a trained model from turning: p-RoPE's spectrum without its training.
 
     The floor(p M) fastest of M frequencies are kept, and the others become 0. p = 1 changes nothing, nor does a p that
@@ -247,7 +310,8 @@ class Truncation(_Frequencies):
         return [1.0] * kept + [0.0] * (spectrum.count - kept)
 
 
-def _clip(share: float) -> float:
+def clip(share: float) -> float:
+    """The nearest number in 0..1."""
     return min(1.0, max(0.0, share))
 
 

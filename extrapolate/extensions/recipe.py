@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extrapolate import specs
-from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.encodings.plan import LAYERS, PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
 from extrapolate.extensions.user import UserFile, find, guarded
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
     from extrapolate.model.language_model import LanguageModel
 
+LAYERS_ARGUMENT = "layers"  # every extension has it
 LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
 
 
@@ -39,7 +40,7 @@ class Recipe:
         plan = PLAIN
         for part in self.parts:
             try:
-                made = guarded(type(part), f"plan at {length} tokens", partial(part.plan, encoding, seq_len, length))
+                made = guarded(type(part), f"plan at {length} tokens", partial(part.applied, encoding, seq_len, length))
             except UserError:
                 raise
             except (ArithmeticError, ValueError):  # too large, divided by 0, or the logarithm of 0
@@ -49,9 +50,10 @@ class Recipe:
                     f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.encodings.plan"
                 )
             plan = plan.joined(made)
-            numbers = (plan.position_scale, plan.value_scale, plan.logit_scale, *plan.frequency_scale)
-            if not all(abs(number) <= LARGEST for number in numbers):
-                raise _out_of_range(part, length)
+            for one in (plan, *(only for _, only in plan.only)):
+                numbers = (one.position_scale, one.value_scale, one.logit_scale, *one.frequency_scale)
+                if not all(abs(number) <= LARGEST for number in numbers):
+                    raise _out_of_range(part, length)
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
@@ -71,7 +73,12 @@ class Recipe:
 
     def fitted(self, value: float) -> "Recipe":
         """The recipe with that constant."""
-        return replace(self, parts=tuple(part.fitted(value) if part.unfitted() else part for part in self.parts))
+        assert self.to_fit is not None
+        return self.with_part(self.to_fit.fitted(value).with_layers(self.to_fit.for_layers))
+
+    def with_part(self, new: Extension) -> "Recipe":
+        """The recipe with another in place of the part to fit."""
+        return replace(self, parts=tuple(new if part.unfitted() else part for part in self.parts))
 
 
 def _out_of_range(part: Extension, length: int) -> UserError:
@@ -97,8 +104,15 @@ def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
         own_file, _, class_name = spec.name.rpartition(":")
         copied = own_file and len(files) < len(copies)
         cls, file = find(f"{copies[len(files)]}:{class_name}" if copied else spec.name)
-        arguments = specs.convert_arguments(cls, spec.arguments, owner=spec.name)
-        parts.append(guarded(cls, "__init__", partial(cls, **arguments)))
+        given = dict(spec.arguments)
+        layers = None if LAYERS_ARGUMENT in specs.parameters(cls) else given.pop(LAYERS_ARGUMENT, None)
+        arguments = specs.convert_arguments(cls, given, owner=spec.name)
+        made = guarded(cls, "__init__", partial(cls, **arguments))
+        if layers is not None:
+            if layers not in LAYERS:
+                raise UserError(f"{spec.name}: layers={specs.shown(layers)} is not {' or '.join(LAYERS)}")
+            made, arguments = made.with_layers(layers), arguments | {LAYERS_ARGUMENT: layers}
+        parts.append(made)
         files += [file] if file else []
         short = f"{Path(own_file).name}:{cls.__name__}" if file else spec.name
         tidied.append(specs.spell(short, {name: _plainly(value) for name, value in arguments.items()}))
@@ -137,18 +151,15 @@ def joins(recipe: Recipe, name: str) -> bool:
 
 def reason_against(name: str, model: "LanguageModel") -> str | None:
     """Why an extension does not apply to a model, or None if it does."""
-    return _reason_against(extensions[name], model)
+    return _reason_against(extensions[name](), model)
 
 
-def _reason_against(cls: type[Extension], model: "LanguageModel") -> str | None:
+def _reason_against(part: Extension, model: "LanguageModel") -> str | None:
     label = model.encoding.display
-    if cls.clashes_with_ssmax and model.ssmax:
+    if part.clashes_with_ssmax and model.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
-    if cls.needs not in model.encoding.accepts:
-        return (
-            f"means nothing for {label}: it changes {cls.needs}, and {label} has none that can be changed at inference"
-        )
-    return None
+    refusal = part.refusal(model.encodings)
+    return None if refusal is None else f"means nothing for {label}: {refusal}"
 
 
 def applicable(model: "LanguageModel") -> list[str]:
@@ -159,6 +170,6 @@ def applicable(model: "LanguageModel") -> list[str]:
 def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
     """Raises UserError if a part does not apply to the model, with the reason and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
-        if reason := _reason_against(type(part), model):
+        if reason := _reason_against(part, model):
             name = specs.parse(text).name
             raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")

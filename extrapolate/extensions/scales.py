@@ -4,9 +4,10 @@ import math
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import LOGITS
-from extrapolate.encodings.plan import Plan
+from extrapolate.encodings.plan import UNROTATED, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, register
+from extrapolate.extensions.windows import check_at_least
 
 if TYPE_CHECKING:
     from extrapolate.encodings.base import Encoding
@@ -41,6 +42,37 @@ class LogN(Extension):
         return Plan(log_length=seq_len if length > seq_len else None)
 
 
+@register("llama4")
+class Llama4(Extension):
+    """Multiplies the scores of query i by 1 + c ln(1 + floor((i + 1) / F)), in layers without rotation alone.
+
+    Llama 4's layers without positions see everything, and attention in them spreads out as a text grows; this sharpens
+    it again, step by step. Layers that rotate queries and keys are left alone, and so are queries before F - 1. The
+    authors train with it; here it is applied to a trained model.
+
+    Arguments: c, a number; size, F in tokens (default L; Llama 4 has 8192).
+    Source: the released code of Llama 4, in transformers' modeling_llama4.py (2025).
+    """
+
+    display = "Llama 4"
+    clashes_with_ssmax = True
+    source = "modeling_llama4.py"
+    slot = SCALE
+    needs = LOGITS
+    for_layers = UNROTATED
+
+    def __init__(self, *, c: float = 0.1, size: int | None = None) -> None:
+        check_at_least("llama4", "size", size, 1)
+        if c < 0:
+            raise UserError(f"llama4: c must not be negative, not {c:g}")
+        self.c = c
+        self.size = size
+
+    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+        size = seq_len if self.size is None else self.size
+        return Plan(log_steps=(self.c, size) if length >= size and self.c else None)
+
+
 @register("temperature")
 class Temperature(Extension):
     """Multiplies every score by 1 + c ln s, s = N/L, with a constant c fitted to held-out text.
@@ -53,6 +85,7 @@ class Temperature(Extension):
     """
 
     display = "Temperature"
+    example = "c=0.4"
     source = "arXiv 2404.12224"
     slot = SCALE
     needs = LOGITS

@@ -126,4 +126,6 @@ def is_decoder(model: LanguageModel) -> bool:
 
 def without_pairs(setting: Any) -> bool:
     """Whether every query and every key has one rotation."""
-    return isinstance(setting, Setting) and setting.plan.pairs is None
+    if not isinstance(setting, Setting):
+        return False
+    return all(setting.of_layer(layer).pairs is None for layer in range(len(setting.encodings)))

@@ -80,6 +80,7 @@ def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
     """
     if not model.defined_at(length, plan):
         return None
+    plan = plan.everywhere(model.encodings).of_layer(model.encoding)
     encoding, dims = model.encoding.extended(plan), model.dims
     pos_T = encoding.positions(torch.arange(length, dtype=torch.float32)) * plan.position_scale
     embedded_BTD = encoding.embed(torch.zeros(1, length, dims.width), pos_T)

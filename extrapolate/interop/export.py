@@ -112,7 +112,10 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
         "max_position_embeddings": trained_length,
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},
-        "extensions": [{"name": text, "arguments": part.arguments()} for text, part in zip(names, parts, strict=True)],
+        "extensions": [
+            {"name": text, "arguments": part.arguments(), "layers": part.for_layers}
+            for text, part in zip(names, parts, strict=True)
+        ],
         "needs_whole_text": dependent,
     }
     classes = {type(model.encoding): name} | {type(part): text for text, part in zip(names, parts, strict=True)}
@@ -144,10 +147,11 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
             ]
         except UserError:  # it does not reach so far
             return True
-        if len({replace(plan, window=None, pairs=None, log_length=None) for plan in plans}) > 1:
+        if len({replace(plan, window=None, pairs=None, log_length=None, log_steps=None) for plan in plans}) > 1:
             return True
         # These are left out if they would change nothing.
-        if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in ("window", "pairs", "log_length")):
+        from_places = ("window", "pairs", "log_length", "log_steps")
+        if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in from_places):
             return True
     return False
 

@@ -59,6 +59,7 @@ class ForeignModel:
         self.call, self.name, self.seq_len, self.vocab_size = call, name, seq_len, vocab_size
         self.device = torch.device(device)
         self.encoding: Encoding = _ForeignEncoding(name, seq_len, max_length)
+        self.encodings: list[Encoding] = [self.encoding]
 
     def label(self) -> str:
         return self.name

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.none import NoPE
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.encodings.rnope import RNoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions.base import Extension
@@ -82,10 +83,13 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
         return None
     if type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
         return None
-    rotates = [type(layer) is not NoPE and not (type(layer) is RNoPE and layer.sees_all) for layer in layers]
+    if any(part.for_layers != type(part).for_layers for part in others):
+        return None
+    rotates = [layer.has_rotation for layer in layers]
     if not all(rotates) and isinstance((*others, None)[0], YaRN | LongRoPE):  # they sharpen all scores here
         return None
-    extended = [layer.extended(windows[0].plan(layer, model.seq_len, 2**53)) if windows else layer for layer in layers]
+    plan = windows[0].applied(model.encoding, model.seq_len, 2**53) if windows else PLAIN
+    extended = [layer.extended(plan.of_layer(layer)) for layer in layers]
     sizes_of_windows = {layer.window for layer in extended} - {None}
     rope = _rope(model, others[0] if others else None, trained_length)
     if rope is None or len(sizes_of_windows) > 1:

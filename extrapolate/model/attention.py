@@ -260,13 +260,18 @@ class Setting:
     The encodings share the model's parameters and buffers, on the device and in the mode, training or evaluation,
     that the model had. Make another one after changing either. queries_per_chunk: how many queries attention computes
     at a time where it makes chunks (default: QUERIES_PER_CHUNK). observer: is shown what attention computes
-    (default: nobody is, and nothing is computed for it).
+    (default: nobody is, and nothing is computed for it). of_layers: what changes in each layer (default: the plan).
     """
 
     plan: Plan
     encodings: tuple[Encoding, ...]
     queries_per_chunk: int | None = None
     observer: Observer | None = None
+    of_layers: tuple[Plan, ...] = ()
+
+    def of_layer(self, layer: int) -> Plan:
+        """What changes in a layer, counted from 0."""
+        return self.of_layers[layer] if self.of_layers else self.plan
 
     def smaller(self) -> "Setting | None":
         """The same with half the queries in a chunk, for less memory; None where a chunk is one query already."""

@@ -3,7 +3,7 @@
 Shapes as in attention.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,9 +34,42 @@ def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding, 
     for branch in plan.pairs.branches():
         query_pos_T = branch.queries(index_T) * plan.position_scale
         key_pos_T = branch.keys(index_T) * plan.position_scale
-        q, k = encoding.rotate(q_BHTK, k_BGTK, query_pos_T, key_pos_T, state)
+        own = slowed(encoding, branch, plan)
+        q, k = own.rotate(q_BHTK, k_BGTK, query_pos_T, key_pos_T, state)
+        if own is not encoding and branch.unscaled:
+            q = _turned_on(q, encoding, own, branch.unscaled * plan.position_scale)
         made.append(Rotated(branch, q, k.repeat_interleave(groups, dim=1), query_pos_T, key_pos_T))
     return made
+
+
+def slowed(encoding: Encoding, branch: Branch, plan: Plan) -> Encoding:
+    """A layer's encoding, which the plan has changed already, with a branch's own frequencies."""
+    if not branch.frequency_scale:
+        return encoding
+    of_plan = plan.frequency_scale or (1.0,) * len(branch.frequency_scale)
+    both = tuple(one * other for one, other in zip(of_plan, branch.frequency_scale, strict=True))
+    return encoding.extended(replace(plan, frequency_scale=both))
+
+
+def _turned_on(q_BHTK: Tensor, encoding: Encoding, slower: Encoding, distance: float) -> Tensor:
+    """Queries that were turned by a slower encoding, turned on by what it lags behind over a distance."""
+    turns = _lag(encoding, slower, distance)
+    if turns is None:
+        return q_BHTK
+    cos_M, sin_M, first_M, second_M = (x.to(q_BHTK.device, non_blocking=True) for x in turns)
+    a, b = q_BHTK[..., first_M].float(), q_BHTK[..., second_M].float()
+    turned = q_BHTK.float().index_copy(-1, first_M, a * cos_M - b * sin_M)
+    return turned.index_copy(-1, second_M, b * cos_M + a * sin_M).to(q_BHTK.dtype)
+
+
+def _lag(encoding: Encoding, slower: Encoding, distance: float) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Cosine and sine of what each pair lags behind, and its two channels, on the CPU; None without rotation."""
+    plain, slow = encoding.rotations(), slower.rotations()
+    if plain is None or slow is None:
+        return None
+    angle_M = distance * (plain.frequency_M - slow.frequency_M)
+    first_M, second_M = plain.channel_M2.unbind(-1)
+    return encoding.rounded(angle_M.cos()), encoding.rounded(angle_M.sin()), first_M, second_M
 
 
 def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -> Tensor:

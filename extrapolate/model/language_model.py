@@ -30,6 +30,10 @@ class LanguageModel(Protocol):
         """Its encoding, whose `accepts` says which extensions mean something."""
 
     @property
+    def encodings(self) -> list[Encoding]:
+        """Each layer's encoding; at least one."""
+
+    @property
     def ssmax(self) -> bool:
         """Whether it scales scores by the logarithm of the keys in sight."""
 

@@ -295,14 +295,17 @@ class Decoder(nn.Module):
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of `length` tokens are defined under a plan, in every layer."""
-        return all(encoding.defined_at(length, plan) for encoding in self.encodings)
+        return all(encoding.defined_at(length, plan.of_layer(encoding)) for encoding in self.encodings)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
         """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
 
         Worth making once where several forward passes have one plan.
         """
-        return Setting(plan, tuple(encoding.extended(plan).rounded_to(storage) for encoding in self.encodings))
+        plan = plan.everywhere(self.encodings)
+        of_layers = tuple(plan.of_layer(encoding) for encoding in self.encodings)
+        extended = (encoding.extended(own) for encoding, own in zip(self.encodings, of_layers, strict=True))
+        return Setting(plan, tuple(one.rounded_to(storage) for one in extended), of_layers=of_layers)
 
     def hidden(
         self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
@@ -319,13 +322,18 @@ class Decoder(nn.Module):
         past = 0 if cache is None else cache.length
         index_T = torch.arange(past + tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
         pos_T = encodings[0].positions(index_T)
-        if plan.position_scale != 1.0:
-            pos_T = pos_T * plan.position_scale
+        placed_T = {1.0: pos_T}  # by what multiplies them: layers with the same share a tensor, and its rotation
+        plans = [setting.of_layer(layer) for layer in range(len(encodings))]
+        for own in (plan, *plans):
+            if own.position_scale not in placed_T:
+                placed_T[own.position_scale] = pos_T * own.position_scale
+        pos_T = placed_T[plan.position_scale]
         x_BTD = self.dropout(encodings[0].embed(self.embedding(tokens_BT), pos_T[past:] if past else pos_T))
-        *blocks, last = self.blocks
-        for block, encoding in zip(blocks, encodings, strict=False):
-            x_BTD = block(x_BTD, encoding, pos_T, plan, queries_per_chunk=queries, observer=observer, cache=cache)
-        return self.norm(last(x_BTD, encodings[-1], pos_T, plan, first_wanted, queries, observer, cache))
+        for layer, (block, encoding, own) in enumerate(zip(self.blocks, encodings, plans, strict=True)):
+            first = first_wanted if layer == len(plans) - 1 else 0
+            pos_T = placed_T[own.position_scale]
+            x_BTD = block(x_BTD, encoding, pos_T, own, first, queries, observer, cache)
+        return self.norm(x_BTD)
 
     def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
         """Logits, [B, T, V]."""

@@ -120,7 +120,9 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             cls = encodings[config.encoding["name"]]
             layers = layers_of(cls, config.encoding["arguments"], dims)
             self.decoder = Decoder(cast(Any, config), layers, config.training_length)
-        self.parts = [extensions[part["name"]](**part["arguments"]) for part in config.extensions]
+        self.parts = [
+            extensions[part["name"]](**part["arguments"]).with_layers(part["layers"]) for part in config.extensions
+        ]
         for module in self.decoder.modules():
             module._non_persistent_buffers_set.clear()  # the file holds all of them
             for name, buffer in module._buffers.items():  # each layer its own: only parameters can be tied
@@ -179,7 +181,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         """What the extensions change in a text of so many tokens."""
         plan = PLAIN
         for part in self.parts:
-            plan = plan.joined(part.plan(self.decoder.encoding, self.config.training_length, length))
+            plan = plan.joined(part.applied(self.decoder.encoding, self.config.training_length, length))
         return plan
 
     def forward(

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extrapolate.encodings.base import Dims
 from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation import fitting
 from extrapolate.extensions.recipe import Recipe, parse
 
 L = 16
 RECIPE = parse("temperature")
+MODEL = SimpleNamespace(encoding=RoPE(Dims(32, 2, 16, L)))
 
 
 class Tried:
@@ -67,9 +70,9 @@ def test_up_to_the_training_length_nothing_is_tried_and_the_next_token_is_fitted
 def test_a_fit_takes_as_many_inputs_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve times the windows: of 50 tokens six windows of 8, of 17 two."""
     split = SimpleNamespace(lengths=np.array([50, 17, 8]))
-    assert fitting.inputs_of_fit(split, 8) == 12 * 8 * 8
+    assert fitting.inputs_of_fit(RECIPE, MODEL, split, 8) == 12 * 8 * 8
     monkeypatch.setattr(fitting, "FIT_TARGETS", 24)
-    assert fitting.inputs_of_fit(split, 8) == 12 * 3 * 8
+    assert fitting.inputs_of_fit(RECIPE, MODEL, split, 8) == 12 * 3 * 8
 
 
 @pytest.mark.parametrize("factor", [1.25, 4, 6, 100])

@@ -276,7 +276,7 @@ class TestMaxTargets:
 @pytest.mark.usefixtures("causality_unasked")
 @pytest.mark.parametrize(
     ("pe", "extensions"),
-    [("rope", ("pi", "temperature", "window")), ("learned", ("log-n",)), ("random", ())],
+    [("rope", ("pi", "temperature", "window", "critical-band")), ("learned", ("log-n",)), ("random", ())],
 )
 def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, extensions: tuple[str, ...]) -> None:
     """With probes, constants that are fitted, lengths that are not reached, and where windows share nothing."""

@@ -58,7 +58,7 @@ def logits_by_hand(
     frequencies: Any = (),
     amplitude: float = 1.0,
     bias: Callable[[Tensor, int, float], float] | None = None,
-    factor: Callable[[int, int], float] = lambda h, i: 1.0,
+    factor: Any = lambda h, i: 1.0,
     embed: Callable[[Tensor], Tensor] = lambda x: x,
     read: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
@@ -67,7 +67,7 @@ def logits_by_hand(
     distance(i, j) is how far apart a pair is taken to be, None where it is not seen; channels m and m + M are turned
     by frequencies[m], with cosines and sines times amplitude; bias(q, h, r) is added to a score and factor(h, i)
     multiplies the sum; embed changes the embedding and read what queries and keys are made of. A dict has a distance,
-    or frequencies, for each layer.
+    frequencies, or a factor, for each layer.
     """
     config = model.config
     weights = {name: value.double() for name, value in model.state_dict().items()}
@@ -91,7 +91,7 @@ def logits_by_hand(
                     r = where[i][j]
                     if bias is not None and r is not None:
                         scores[i, j] += bias(q[i], h, r)
-                scores[i] *= factor(h, i)
+                scores[i] *= _of_layer(factor, layer)(h, i)
             hidden = torch.tensor([[r is None for r in row] for row in where])
             mixed.append(
                 scores.masked_fill(hidden, -math.inf).softmax(dim=-1)

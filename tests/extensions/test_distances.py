@@ -49,6 +49,10 @@ def dual_chunk(chunk: int, local: int) -> Distance:
     return distance
 
 
+def string(shift: int, window: int) -> Distance:
+    return lambda i, j: i - j if i - j < shift else i - j - shift + window
+
+
 # Recipes, and the distances they stand for at 4 L.
 CASES = [
     ("rerope", rerope(2)),
@@ -64,6 +68,9 @@ CASES = [
     ("dual-chunk:chunk=9,local=4", dual_chunk(9, 4)),
     ("dual-chunk:chunk=14,local=0", dual_chunk(14, 0)),
     ("dual-chunk:chunk=8,local=7", dual_chunk(8, 7)),
+    ("string:scale=1", string(5, 1)),
+    ("string:scale=1,shift=12,window=3", string(12, 3)),
+    ("string:scale=1,shift=7,window=0", string(7, 0)),
 ]
 IDS = [text for text, _ in CASES]
 
@@ -155,6 +162,7 @@ PLAIN_CASES = [
     ("self-extend:group=1", 64), ("self-extend:group=1,window=3", 64), ("self-extend", 16), ("self-extend", 4),
     ("self-extend:group=8,window=40", 40), ("self-extend:window=40", 16),
     ("dual-chunk", 10), ("dual-chunk", 1), ("dual-chunk:chunk=44,local=4", 40),
+    ("string", 5), ("string:shift=40", 40), ("string:shift=8,window=8,scale=1", 64),
 ]  # fmt: skip
 
 
@@ -172,7 +180,7 @@ def test_identities_are_exact(
 @pytest.mark.parametrize(
     ("text", "length"),
     [("rerope", 3), ("rerope:window=40", 41), ("self-extend:group=8,window=40", 41), ("self-extend", 17),
-     ("dual-chunk", 11), ("dual-chunk:chunk=44,local=4", 41)],
+     ("dual-chunk", 11), ("dual-chunk:chunk=44,local=4", 41), ("string", 6), ("string:shift=40", 41)],
 )  # fmt: skip
 def test_one_token_beyond_an_identity_is_not_plain(text: str, length: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
@@ -274,6 +282,9 @@ def test_no_group_is_enough_for_a_window_of_the_whole_range(window: int, make_mo
         ("self-extend:window=0", "self-extend: window must be at least 1, not 0"),
         ("dual-chunk:chunk=1", "dual-chunk: chunk must be at least 2, not 1"),
         ("dual-chunk:local=-1", "dual-chunk: local must be at least 0, not -1"),
+        ("string:shift=0", "string: shift must be at least 1, not 0"),
+        ("string:window=-1", "string: window must be at least 0, not -1"),
+        ("string:scale=0", "string: scale must be positive, not 0"),
     ],
 )
 def test_what_is_refused(text: str, message: str) -> None:
@@ -285,3 +296,16 @@ def test_what_is_refused(text: str, message: str) -> None:
 def test_chunks_must_be_more_than_what_they_overlap(text: str, make_model: Callable[..., Model]) -> None:
     with pytest.raises(ValueError, match="dual-chunk: chunk must be more than local"):
         recipe.parse(text).plan(make_model("rope", L).encoding, L, 64)
+
+
+def test_string_sharpens_as_its_code_does_where_it_shifts(make_model: Callable[..., Model]) -> None:
+    encoding = make_model("rope", 100).encoding
+    plan = recipe.parse("string").plan(encoding, 100, 128)
+    assert plan.logit_scale == pytest.approx((0.1 * np.log(2) + 1) ** 2)
+    assert plan == recipe.parse("string:shift=33,window=6").plan(encoding, 100, 128)
+    found = pretended(plan, 127)
+    assert np.nanmax(found) == 99
+    plain = recipe.parse("string:scale=1").plan(encoding, 100, 128)
+    assert (plain.logit_scale, plain.pairs) == (1.0, plan.pairs)
+    with pytest.raises(ValueError, match="string: window must be at most shift, 33, not 34"):
+        recipe.parse("string:window=34").plan(encoding, 100, 128)

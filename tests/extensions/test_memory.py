@@ -37,10 +37,11 @@ class Largest(TorchDispatchMode):
     [
         *(("rope", text) for text in ("pi", "yarn", "log-n", "window", "sinks", "lm-infinite")),
         *(("rope", text) for text in ("rerope", "rerope:k=16", "self-extend", "dual-chunk", "rerope + pi + log-n")),
+        *(("rope", text) for text in ("jet-long", "jet-long-freq", "string", "mrrope")),
         *(("alibi", text) for text in ("pi", "window", "sinks", "rerope", "self-extend", "dual-chunk", "log-n")),
         *(("shaw", text) for text in ("window", "lm-infinite", "dual-chunk", "temperature:c=0.1")),
         *(("none", text) for text in ("window", "sinks", "log-n")),
-        *(("rnope", text) for text in ("window", "sinks", "rerope")),
+        *(("rnope", text) for text in ("window", "sinks", "rerope", "llama4")),
         ("fire", "dual-chunk"), ("expe", "expe-scale"), ("learned", "table-resize"), ("wall", "log-n"),
     ],
 )  # fmt: skip

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from extrapolate.encodings.plan import Pairs
-from extrapolate.extensions.distances import ChunkedPairs, GroupedPairs, LeakyPairs, SelfExtend
+from extrapolate.extensions.distances import ChunkedPairs, GroupedPairs, LeakyPairs, SelfExtend, ShiftedPairs
+from extrapolate.extensions.jet_long import RegroupedPairs
 from extrapolate.extensions.windows import SinkPairs
 
 
@@ -60,6 +61,8 @@ def test_the_default_group_is_the_smallest_that_keeps_every_distance_within_l(se
             lambda i, j: {0: i - j, 1: min(i % 4 + 4, 6) - j % 4}.get(i // 4 - j // 4, min(7, 6) - j % 4),
         ),
         (ChunkedPairs(9, 3), lambda i, j: {0: i - j, 1: i % 3 + 3 - j % 3}.get(i // 3 - j // 3, 5 - j % 3)),
+        (ShiftedPairs(6, 2), lambda i, j: i - j if i - j < 6 else i - j - 4),
+        (RegroupedPairs(3, 4), lambda i, j: i - j if i - j <= 4 else i // 3 - j // 3),
         (SinkPairs(2, 5, True), lambda i, j: i - j if i - j < 5 else min(i, 6) - j if j < 2 else None),
         (SinkPairs(2, 5, False), lambda i, j: i - j if i - j < 5 else 5 if j < 2 else None),
     ],

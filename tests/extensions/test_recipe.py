@@ -33,6 +33,9 @@ APPLIES = {
     "yarn": ROTARY,
     "longrope": ROTARY,
     "llama3": ROTARY,
+    "mrrope": ROTARY,
+    "clipped-rope": ROTARY,
+    "resonance": ROTARY,
     "p-rope": ROTARY,
     "expe-scale": WRITTEN,
     "table-resize": "learned",
@@ -42,6 +45,9 @@ APPLIES = {
     "rerope": f"{ROTARY} {BIAS} shaw",
     "self-extend": f"{ROTARY} {BIAS} shaw",
     "dual-chunk": f"{ROTARY} {BIAS} shaw",
+    "string": f"{ROTARY} {BIAS} shaw",
+    "jet-long": f"{ROTARY} {BIAS} shaw",
+    "jet-long-freq": ROTARY.replace("fope ", ""),
     "log-n": EVERY,
     "temperature": EVERY,
 }
@@ -53,15 +59,16 @@ UNMOVED = {
     *(
         (encoding, name)
         for encoding in ("hope", "fope", "scale-invariant")
-        for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope")
+        for name in ("ntk", "dynamic-ntk", "ntk-by-parts", "p-rope", "clipped-rope")
     ),
     ("p-rope", "p-rope"),
+    ("p-rope", "clipped-rope"),
 }
 
 
 def whole(name: str) -> str:
     """A recipe without a constant to fit."""
-    return "temperature:c=0.3" if name == "temperature" else name
+    return name + {"temperature": ":c=0.3", "critical-band": ":first=0"}.get(name, "")
 
 
 def test_the_table_names_everything_that_has_no_test_of_its_own() -> None:
@@ -89,8 +96,11 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
             "pi": "positions", "expe-scale": "values", "table-resize": "the table of positions",
             "window": "which keys are seen", "sinks": "which keys are seen", "lm-infinite": "which keys are seen",
             "rerope": "distances of pairs", "self-extend": "distances of pairs", "dual-chunk": "distances of pairs",
+            "string": "distances of pairs", "jet-long": "distances of pairs",
         }.get(name, "frequencies")  # fmt: skip
         label = model.encoding.display
+        if (encoding, name) == ("fope", "jet-long-freq"):
+            continue
         assert f"{label}: it changes {changed}, and {label} has none that can be changed at inference" in message
         assert message.endswith(f"; what applies: {', '.join(recipe.applicable(model))}")
 
@@ -102,7 +112,7 @@ def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]
 
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
     assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
-    assert recipe.applicable(make_model("random:base=alibi", L)) == ["log-n", "temperature"]
+    assert recipe.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
 
 
 def settings(model: Model) -> list[tuple[str, Any]]:
@@ -145,13 +155,15 @@ def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
     assert len({one, two, PLAIN}) == 2
 
 
-@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope"}))
+@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope", "clipped-rope", "resonance"}))
 def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_length(
     name: str, make_model: Callable[..., Model]
 ) -> None:
-    """Except where a number is given: p-rope drops pairs, and ReRoPE, Dual Chunk and Self-Extend have windows."""
+    """Except where a number is given: p-rope and its kin change pairs at any length, and ReRoPE, Dual Chunk and
+    STRING have windows.
+    """
     model = make_model(APPLIES[name].split()[0], L)
-    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
+    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk", "string") else (1, L // 8):
         assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
 
 
@@ -222,7 +234,7 @@ def test_joins() -> None:
         ("yarm", "unknown extension 'yarm'; did you mean 'yarn'?"),
         ("pi + logn", "unknown extension 'logn'; did you mean 'log-n'?"),
         ("fx-rope", "unknown extension 'fx-rope'; did you mean 'p-rope'?"),
-        ("qqq", "unknown extension 'qqq'; known: dual-chunk, dynamic-ntk"),
+        ("qqq", "unknown extension 'qqq'; known: clipped-rope, critical-band, dual-chunk"),
         ("pi:faktor=2", "pi has no argument 'faktor'; did you mean 'factor'?"),
         ("log-n:c=2", "log-n has no argument 'c'; known: offset"),
         ("log-n:offset=1", "log-n: offset must be at least 2 tokens, not 1"),

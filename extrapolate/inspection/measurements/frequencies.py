@@ -61,8 +61,8 @@ class Frequencies(Measurement):
         for name, layer, _, mean_WHM in sums.means():
             for head, m in np.ndindex(mean_WHM.shape[1:]):
                 yield Value(name, mean_WHM[:, head, m], layer, head, m)
-        scale = inspected.setting.plan.position_scale
         for layer, found in rotations.items():
+            scale = inspected.setting.of_layer(layer).position_scale
             for m, radians in enumerate((scale * found.frequency_M).tolist()):
                 yield Value("radians", np.array([radians]), layer, at=m)
 
