@@ -15,7 +15,8 @@ VARIANTS = [
     "dape:base=kerple", "dape:base=fire", "cope:scaled=true,count=8", "fox:form=cable", "wall:gate_bias=0",
     "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
     "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
-    "random:base=shaw,evaluate=first",
+    "random:base=shaw,evaluate=first", "random:curriculum=0.5", "pose:base=alibi,curriculum=1", "pose:base=learned",
+    "rfs:base=t5,max=64,curriculum=0.5", "rfs:base=fire",
 ]  # fmt: skip
 
 
