@@ -16,7 +16,7 @@ VARIANTS = [
     "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
     "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
     "random:base=shaw,evaluate=first", "random:curriculum=0.5", "pose:base=alibi,curriculum=1", "pose:base=learned",
-    "rfs:base=t5,max=64,curriculum=0.5", "rfs:base=fire",
+    "rfs:base=t5", "rfs:base=fire",
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ MY_EXTENSION = f"{ROOT}/examples/my_extension.py:RootScale"
 # An encoding, what belongs to the run, changes of the sizes; the class that must load it, and whether it has a cache.
 CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     **{
-        name: (name, None, {}, {"rope": LLAMA, "none": SMOLLM, "rnope": SMOLLM}.get(name, OWN), name != "random")
+        name: (name, None, {}, {"rope": LLAMA, "none": SMOLLM, "rnope": SMOLLM}.get(name, OWN), name not in ("random", "rfs"))
         for name in encodings.names()
     },
     "interleaved": ("rope:pairing=interleaved,theta=300", None, {}, LLAMA, True),
