@@ -41,13 +41,16 @@ VARIANTS = [
     "rope:pairing=interleaved", "p-rope:drop=fastest", "pope:delta=uniform", "kerple:kernel=power",
     "fire:shared=true,depth=2", "dape:base=fire", "cope:scaled=true", "fox:form=cable", "expe:learned=fixed",
     "expe:value_input=true", "random:base=alibi", "random:base=learned,evaluate=spread",
-    "random:base=shaw,evaluate=first",
+    "random:base=shaw,evaluate=first", "random:curriculum=0.5", "pose:base=alibi,curriculum=1", "rfs:base=t5",
 ]  # fmt: skip
 # What each extension is tried on, where that is not RoPE.
 BASES = {"expe-scale": "expe", "table-resize": "learned"}
 RECIPES = [*extensions.names(), "rerope:k=16", "expe-scale:reading=positions"]
 ON_THE_CPU = {
     ("encodings/random.py", "positions"): "they are drawn there, so that a seed gives the same on every device",
+    ("encodings/pose.py", "positions"): "as for random",
+    ("encodings/rfs.py", "positions"): "as for random",
+    ("encodings/training_positions.py", "reach"): "how far those may lie",
     ("encodings/rope.py", "scaled"): "the factors of an extension's frequencies are Python's numbers",
     ("model/branches.py", "_seen"): "whether a pair is seen at all follows from indices; a GPU would be waited for",
     ("extensions/jet_long.py", "refusal"): "it asks whether pairs turn, once for a model",

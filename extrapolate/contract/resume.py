@@ -25,9 +25,12 @@ class _Trained:
     def __init__(self, model: Model) -> None:
         self.model = model.train()
         self.x_BT = tokens(model, resolved_factor(model, 1) + 1)
+        self.step = 0
 
     def steps(self) -> None:
         for _ in range(STEPS):
+            self.model.begin_step(self.step / (2 * STEPS))
+            self.step += 1
             with torch.enable_grad():
                 self.model.loss(self.x_BT[:, :-1], self.x_BT[:, 1:]).backward()
             with torch.no_grad():
@@ -44,6 +47,7 @@ class _Trained:
     def load(self, content: bytes) -> None:
         weights = load(content)
         torch.set_rng_state(weights.pop(GENERATOR))
+        self.step = STEPS
         load_weights(self.model, weights, "the saved state")
 
 

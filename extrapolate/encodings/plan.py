@@ -61,8 +61,7 @@ class Plan:
     multiplies every score; with log_length L, scores of query i are multiplied by max(1, ln(i + 1) / ln L) too, and
     with log_offset a by ln(i + a) / ln a, and with log_steps (c, F) by 1 + c ln(1 + floor((i + 1) / F)); window is the
     number of most recent keys that a query sees; pairs decides which keys are seen, and from where. `only` has what
-    else changes in layers of a kind. Two
-    lengths, or two extensions, whose plans are equal give the same numbers.
+    else changes in layers of a kind. Two lengths, or two extensions, whose plans are equal give the same numbers.
     """
 
     position_scale: float = 1.0

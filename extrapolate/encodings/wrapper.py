@@ -84,6 +84,9 @@ class Wrapper(Encoding):
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
         return self.inner.mix(q_BHTK, k_BGTK, v_BGTK, state)
 
+    def begin_step(self, done: float) -> None:
+        self.inner.begin_step(done)
+
     def constrain(self) -> None:
         self.inner.constrain()
 

@@ -1,6 +1,6 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,10 +23,13 @@ from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import (
     CONTROL,
     Key,
+    Layout,
     Protocol,
     lengths_of,
     parse_protocol,
+    plan_length,
     protocols,
+    row_of,
     targets_hash,
 )
 from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, plan_hash, reason_of
@@ -34,7 +37,7 @@ from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
-from extrapolate.evaluation.window_losses import Measured, inputs_of, measure, prefixes_agree
+from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
@@ -77,16 +80,21 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     model = run.build_model()
     split = store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)
-    for applied in chosen.values():
-        recipe = applied.joined()
-        for length in lengths_of(settings.factors, model.seq_len):
-            if recipe is None or recipe.to_fit is None:
-                applied.plan(run, model, length)
-            else:
-                validation_windows(store.split("validation"), length, FIT_TARGETS)
+
+    def check_plans(lengths: Iterable[int]) -> None:
+        for applied in chosen.values():
+            recipe = applied.joined()
+            for length in lengths:
+                if recipe is None or recipe.to_fit is None:
+                    applied.plan(run, model, length)
+                else:
+                    validation_windows(store.split("validation"), length, FIT_TARGETS)
+
+    check_plans(lengths_of(settings.factors, model.seq_len))
     losses = 0
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
+        check_plans(set(layout.plan_lengths()) - layout.rows.keys())
         targets = sum(len(group.start_W) * group.scored for group in layout.control)
         losses += targets * len(layout.rows) * len(chosen)
         settings.check_positions(model.seq_len, targets)
@@ -158,20 +166,27 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
         windows = layout.by_key()
         known: set[tuple[Plan, Key]] = set()
         for applied in chosen.values():
-            plans = {length: applied.expected_plan(run, model, length) for length in layout.rows}
-            for plan, keys in _by_plan(model, plans, control_plan).items():
+            plans = {length: applied.expected_plan(run, model, length) for length in layout.plan_lengths()}
+            for plan, keys in _by_plan(model, layout, plans, control_plan).items():
                 total += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
                 known |= {(plan, key) for key in keys}
-            total += sum(applied.inputs_to_fit(run, model, store, length) for length in layout.rows)
+            total += sum(applied.inputs_to_fit(run, model, store, length) for length in plans)
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
 
 
-def _by_plan(model: LanguageModel, plans: Mapping[int, Plan], control_plan: Plan) -> dict[Plan, list[Key]]:
-    """The lengths that each plan is wanted for, where the encoding reaches them, and CONTROL for the control's."""
+def _by_plan(
+    model: LanguageModel, layout: Layout, plans: Mapping[int, Plan], control_plan: Plan
+) -> dict[Plan, list[Key]]:
+    """The keys that each plan is wanted for, if the encoding reaches the whole of their row, and the control's.
+
+    plans: by length. Rows with a length that has none are left out.
+    """
     wanted: dict[Plan, list[Key]] = {}
-    for length, plan in plans.items():
-        if model.defined_at(length, plan):
-            wanted.setdefault(plan, []).append(length)
+    for row in layout.rows:
+        keys = layout.keys_of(row)
+        if all(n in plans and model.defined_at(n, plans[n]) for n in map(plan_length, keys)):
+            for key in keys:
+                wanted.setdefault(plans[plan_length(key)], []).append(key)
     wanted.setdefault(control_plan, []).append(CONTROL)
     return wanted
 
@@ -199,7 +214,7 @@ class _ProtocolEvaluation:
         layout = self.settings.layout(self.protocol.text, split, self.model.seq_len)
         self.bos = beginning_token(self.run, self.store) if self.protocol.bos else None
         layout = layout if self.bos is None else layout.beginning_with(self.bos)
-        self.windows, self.lengths = layout.by_key(), sorted(layout.rows)
+        self.layout, self.windows, self.lengths = layout, layout.by_key(), sorted(layout.rows)
         self.targets = Targets.of(layout.control, split, self.bytes_of, self.store.lossless)
         self.shared = {
             "protocol": self.protocol.text,
@@ -222,13 +237,14 @@ class _ProtocolEvaluation:
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
         fitting = partial(self.progress, f"{what}, fitting")
         plans: dict[int, Plan] = {}
-        for length in self.lengths:
+        for length in self.layout.plan_lengths():
             try:
                 plans[length] = applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
             except OutOfMemoryError as error:
                 self._not_measured(what, error)
         control_plan = as_trained.plan(self.run, model, model.seq_len)
-        for plan, keys in _by_plan(model, plans, control_plan).items():
+        wanted = _by_plan(model, self.layout, plans, control_plan)
+        for plan, keys in wanted.items():
             self._measure(what, plan, keys)
         control = self._known[control_plan, CONTROL]
         rows: list[dict[str, Any]] = []
@@ -236,20 +252,27 @@ class _ProtocolEvaluation:
         target_rows = [EVAL_TARGETS.schema().empty_table()]
         for length in self.lengths:
             here = setting | {"length": length, "factor": length / model.seq_len}
-            measured = self._known.get((plans[length], length)) if length in plans else None
-            groups = self.windows[length]
+            parts = [(plan, key) for plan, keys in wanted.items() for key in keys if key in self.layout.keys_of(length)]
+            measured = self._joined(parts)
+            groups = self.layout.rows[length]
             scores = TargetsAtLength(
                 self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length]
             )
             reason = reason_of(measured, self.model, length, plans.get(length))
             identity = None
-            if measured is not None:
-                identity = plan_hash(plans[length], (plans[length], length) not in self._looks_at_length, self.bos)
+            if measured is not None and len({plan for plan, _ in parts}) == 1:
+                identity = plan_hash(plans[length], self._looks_at_length.isdisjoint(parts), self.bos)
             rows.append(scores.row(here | {"reason": reason, "plan_hash": identity}, measured))
             document_rows.extend(scores.document_rows(here, measured, self.split, self.settings.position_bucket))
             if self.settings.keep_losses and measured is not None:
                 target_rows.append(scores.target_rows(here, measured, self.split))
         return rows, document_rows, pa.concat_tables(target_rows)
+
+    def _joined(self, parts: Sequence[tuple[Plan, Key]]) -> Measured | None:
+        """What was measured of one row's windows; None if some of them were not."""
+        found = [(self.windows[key], self._known.get((plan, key))) for plan, key in parts]
+        known = [(groups, measured) for groups, measured in found if measured is not None]
+        return joined(known) if known and len(known) == len(found) else None
 
     def _measure(self, what: str, plan: Plan, keys: list[Key]) -> None:
         while new := [key for key in keys if not ((plan, key) in self._known or (plan, key) in self._too_long)]:
@@ -257,7 +280,7 @@ class _ProtocolEvaluation:
                 self._known |= {(plan, key): found for key, found in self._measured(what, plan, new).items()}
             except OutOfMemoryError as error:
                 self._not_measured(what, error)
-                self._too_long |= {(plan, key) for key in new if key != CONTROL and key >= error.length}
+                self._too_long |= {(plan, key) for key in new if key != CONTROL and plan_length(key) >= error.length}
 
     def _not_measured(self, what: str, error: OutOfMemoryError) -> None:
         """Says that windows are n/a. Raises the error where they are so short that nothing is left to compare with."""
@@ -266,10 +289,16 @@ class _ProtocolEvaluation:
         self.say(f"{what}: {error}; it is n/a")
 
     def _measured(self, what: str, plan: Plan, new: list[Key]) -> dict[Key, Measured]:
-        factors = ", ".join(f"{key / self.model.seq_len:g}x" for key in new if key != CONTROL)
+        own = [key for key in new if key != CONTROL]
+        factors = ", ".join(f"{row / self.model.seq_len:g}x" for row in dict.fromkeys(map(row_of, own)))
         wanted = {key: self.windows[key] for key in new}
-        # L always among them: one length alone tells nothing, and other lengths may be evaluated another day.
-        lengths = [self.model.seq_len, *(key for key in new if key != CONTROL)]
+        # L always among them: one length alone tells nothing, and other lengths may be evaluated another day. Of those
+        # within an evaluation length, the longest: all of them would take as long as the evaluation.
+        mine = {plan_length(key) for key in own}
+        lengths = [
+            self.model.seq_len,
+            *sorted(mine & self.layout.rows.keys() | {max(mine, default=self.model.seq_len)}),
+        ]
         share = prefixes_agree(self.loaded, plan, lengths)
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}

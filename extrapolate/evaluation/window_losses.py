@@ -39,6 +39,22 @@ class Measured:
     peak_mib: float | None
 
 
+def joined(parts: Sequence[tuple[tuple[Windows, ...], Measured]]) -> Measured:
+    """What was measured of parts of some windows, at least one, as if it had been measured of all of them."""
+    if len(parts) == 1:
+        return parts[0][1]
+    flat = np.concatenate([_targets_in_order(groups) for groups, _ in parts])
+    loss_N = np.concatenate([measured.loss_N for _, measured in parts])[np.lexsort((flat[:, 1], flat[:, 0]))]
+    inputs, seconds = sum(measured.inputs for _, measured in parts), sum(measured.seconds for _, measured in parts)
+    return Measured(loss_N, inputs, seconds, max((m.peak_mib or 0.0 for _, m in parts), default=0.0) or None)
+
+
+def _targets_in_order(groups: tuple[Windows, ...]) -> np.ndarray:
+    """The (document, place) of every target, [N, 2], in the order of `Targets`."""
+    flat = np.concatenate([group.targets().reshape(-1, 2) for group in groups])
+    return flat[np.lexsort((flat[:, 1], flat[:, 0]))]
+
+
 @dataclass
 class _Job:
     """A window to compute, and who takes losses from it: (key, group, row) with a stretch of places."""

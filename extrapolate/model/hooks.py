@@ -42,6 +42,7 @@ HOOKS = (
     "scores",
     "weights",
     "mix",
+    "begin_step",
     "constrain",
     "spectrum",
     "extended",
@@ -71,6 +72,7 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
         pos_T = Asked(layers[0].eval(), file).positions(sample.index_T)
         for number, encoding in enumerate(layers):
             asked = Asked(encoding.eval(), file, number)
+            asked.call("begin_step", 0.5)
             asked.call("constrain")
             check_places(asked, sample, pos_T)
             check_bias_reads_no_content(asked, sample, pos_T)

@@ -98,6 +98,12 @@ class Model(Decoder):
         return sum(parameter.numel() for parameter in self.parameters())
 
     @torch.no_grad()
+    def begin_step(self, done: float) -> None:
+        """Lets the encodings know which share of the training is done, 0 to 1, before a step."""
+        for encoding in self.encodings:
+            encoding.begin_step(done)
+
+    @torch.no_grad()
     def constrain(self) -> None:
         """Brings the encodings' parameters that left their range back into it, in place."""
         for encoding in self.encodings:

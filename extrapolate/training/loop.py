@@ -288,6 +288,7 @@ class Training:
         began, load = time.perf_counter(), CpuTime.now()
         batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
         self.learner.begin_step(self.step)
+        self.model.begin_step(self.step / self.training.steps)
         part = self.learner.gradients(batch, weight)
         lr = learning_rate(self.training, self.step)
         for group in self.optimizer.param_groups:

@@ -156,6 +156,18 @@ WRONG = {
         """,
         "exact resume", "for self.shift is not saved",
     ),
+    "steps counted, not those of a training that goes on": (
+        """
+        def __init__(self, dims):
+            super().__init__(dims)
+            self.steps = 0
+        def begin_step(self, done):
+            self.steps += 1
+        def embed(self, x, pos_T):
+            return x + 0.01 * self.steps if self.training else x
+        """,
+        "exact resume", "for self.steps is not saved",
+    ),
     "embeddings doubled": (
         "def embed(self, x, pos_T): return 2 * x",
         "scale at the start", "mine.py: embed multiplies its input by 2.00; expected 1",

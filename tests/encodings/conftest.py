@@ -17,7 +17,8 @@ VARIANTS = [
     "path:forget=true", "bam:train_loc=true,loc=-1", "grape:form=ap", "gape:p=0.5,length=7",
     "expe:learned=fixed", "expe:learned=scratch", "expe:blocks=first", "expe:value_input=true", "exqpe:learned=fixed",
     "random:base=alibi", "random:base=(expe:size=8),evaluate=spread", "random:base=learned",
-    "random:base=shaw,evaluate=first", "stick-breaking:remainder=current",
+    "random:base=shaw,evaluate=first", "stick-breaking:remainder=current", "random:curriculum=0.5",
+    "pose:base=alibi,curriculum=1", "pose:base=learned", "rfs:base=t5", "rfs:base=fire",
 ]  # fmt: skip
 
 

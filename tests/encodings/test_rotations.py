@@ -12,7 +12,7 @@ from extrapolate.model.model import layer_encodings
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
 ROTATING = {
     "rope", "p-rope", "partial-rope", "hope", "rnope", "local-global", "xpos", "pope", "random", "repo", "rope-pp",
-    "rope-id", "lerope", "gape", "scale-invariant",
+    "rope-id", "lerope", "gape", "scale-invariant", "pose", "rfs",
 }  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def turned(encoding, position: float, channels) -> torch.Tensor:
 @pytest.mark.parametrize("name", sorted(ROTATING))
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 def test_every_pair_turns_at_its_speed(name: str, pairing: str) -> None:
-    arguments = {} if name in ("xpos", "pope", "random") else {"pairing": pairing}
+    arguments = {} if name in ("xpos", "pope", "random", "pose", "rfs") else {"pairing": pairing}
     encoding = layer_encodings(name, arguments, DIMS)[0].eval()
     rotations = encoding.rotations()
     assert rotations is not None

@@ -18,7 +18,7 @@ from extrapolate.evaluation import window_losses
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, Windows, protocols
 from extrapolate.evaluation.targets import Targets, in_order
-from extrapolate.evaluation.window_losses import TOLERANCE, Measured, inputs_of, measure, prefixes_agree
+from extrapolate.evaluation.window_losses import TOLERANCE, Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 
@@ -59,11 +59,11 @@ def measured(made: Model, split: Split, wanted: dict, share: bool) -> dict[int, 
 
 @pytest.mark.parametrize("name", encodings.names())
 def test_every_window_is_as_it_is_alone(name: str, split: Split) -> None:
-    """Of every encoding, with sharing, which all but `random` allow, against each window by itself."""
+    """Of every encoding, with sharing, which all but `random` and `rfs` allow, against each window by itself."""
     made = model(name)
     lengths = [length for length in LENGTHS if made.encoding.defined_at(length, PLAIN)]
     share = prefixes_agree(made, PLAIN, lengths)
-    assert share == (name != "random")
+    assert share == (name not in ("random", "rfs"))
     wanted = wanted_of("sliding", split, lengths)
     found = measured(made, split, wanted, share)
     for key, groups in wanted.items():
@@ -181,8 +181,10 @@ def test_every_target_has_its_own_loss(protocol: str, share: bool, monkeypatch: 
     wanted = layout.by_key()
     found = named(wanted, share)
     targets = Targets.of(layout.control, SimpleNamespace(bytes=np.ones(3), lengths=np.ones(3)), None)
-    for key in wanted:
-        assert found[key].loss_N.tolist() == (1000 * targets.document_N + targets.place_N).tolist(), key
+    for keys in ([CONTROL], *map(layout.keys_of, layout.rows)):
+        whole = joined([(wanted[key], found[key]) for key in keys])
+        assert whole.loss_N.tolist() == (1000 * targets.document_N + targets.place_N).tolist(), keys
+        assert whole.inputs == sum(found[key].inputs for key in keys)
     computed_inputs = sum(windows.length * len(windows.start_W) for windows, _ in computed.batches)
     assert computed_inputs == inputs_of(wanted, share)
     # No window is computed twice. With sharing, nor is a window that is the beginning of a longer one.

@@ -113,6 +113,9 @@ def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
     assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
     assert recipe.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
+    by_distance = {"rerope", "self-extend", "dual-chunk", "jet-long", "string"}
+    for name in ("random:evaluate=first", "pose"):  # plain positions, but pairs' are not those of training
+        assert set(recipe.applicable(make_model(name, L))) == {*recipe.applicable(make_model("rope", L))} - by_distance
 
 
 def settings(model: Model) -> list[tuple[str, Any]]:

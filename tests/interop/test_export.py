@@ -36,7 +36,13 @@ COMBINED = ("qkv_bias", "qk_norm", "post_norms", "sinks", "output_gate", "differ
 # An encoding, what belongs to the run, changes of the sizes; the class that must load it, and whether it has a cache.
 CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     **{
-        name: (name, None, {}, {"rope": LLAMA, "none": SMOLLM, "rnope": SMOLLM}.get(name, OWN), name != "random")
+        name: (
+            name,
+            None,
+            {},
+            {"rope": LLAMA, "none": SMOLLM, "rnope": SMOLLM}.get(name, OWN),
+            name not in ("random", "rfs"),
+        )
         for name in encodings.names()
     },
     "interleaved": ("rope:pairing=interleaved,theta=300", None, {}, LLAMA, True),

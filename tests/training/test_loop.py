@@ -16,6 +16,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import Ranks
+from extrapolate.model.model import Model
 from extrapolate.runs import tensors
 from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.run import Run
@@ -130,7 +131,11 @@ def test_compiled_training_is_the_same_training(
 
 @pytest.mark.parametrize(
     ("pe", "sizes", "training"),
-    [("rope", {}, {"probes": PROBES}), ("random:max=64", {"dropout": 0.2}, {}), ("fox", COMBINED, {})],
+    [
+        ("rope", {}, {"probes": PROBES}),
+        ("random:max=64,curriculum=0.8", {"dropout": 0.2}, {}),
+        ("fox", COMBINED, {}),
+    ],
     ids=["a mixture", "drawn positions, and dropout", "all that combines"],
 )
 def test_a_killed_run_resumes_to_the_same_bits(
@@ -151,6 +156,26 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
     rows = [[row | {"tokens_per_s": None} for row in logged(run)] for run in (whole, resumed)]
     assert rows[0] == rows[1]
+
+
+def test_a_training_says_how_far_it_is_before_every_step_also_after_a_resume(
+    store: Store, tmp_path: Path, config_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+    begin = Model.begin_step
+    monkeypatch.setattr(Model, "begin_step", lambda self, done: (told.append(done), begin(self, done))[0])
+    config = config_of("pose:curriculum=0.5", {"layers": 1}, tokens=256 * 8)
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 5:
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(config, store, tmp_path / "run", save_every=256 * 2, report=stop)
+    assert told == [step / 8 for step in range(5)]
+    told.clear()
+    train(config, store, tmp_path / "run", resume=True)
+    assert told == [step / 8 for step in range(4, 8)]
 
 
 def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path, config_of, logged) -> None:

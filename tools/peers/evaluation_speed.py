@@ -27,8 +27,8 @@ from extrapolate.data.store import Split
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.evaluation.protocols.base import CONTROL, Layout, Windows, protocols
+from extrapolate.evaluation.window_losses import joined, prefixes_agree
 from extrapolate.evaluation.window_losses import measure as measure_windows
-from extrapolate.evaluation.window_losses import prefixes_agree
 from extrapolate.machine.children import worker
 from extrapolate.machine.memory import keep_freed_memory, lifetime_peak_mib
 from extrapolate.model.model import Model
@@ -179,7 +179,8 @@ def _ours(config: TrainedConfig, variant: Variant, split: Split, layout: Layout)
             share=prefixes_agree(model, PLAIN, list(layout.rows)),
             progress=lambda inputs: None,
         )  # fmt: skip
-        return tuple(float(found[length].loss_N.mean(dtype=np.float64)) for length in layout.rows)
+        rows = [joined([(wanted[key], found[key]) for key in layout.keys_of(length)]) for length in layout.rows]
+        return tuple(float(row.loss_N.mean(dtype=np.float64)) for row in rows)
 
     return score
 

@@ -52,23 +52,50 @@ class Windows:
 
 
 CONTROL: Final = "control"
-Key = int | Literal["control"]  # whose windows: those of an evaluation length in tokens, or the control's
+# Whose windows: those of an evaluation length in tokens, those of one length within it, or the control's.
+Key = int | tuple[int, int] | Literal["control"]
+
+
+def row_of(key: int | tuple[int, int]) -> int:
+    """The evaluation length that a key is of."""
+    return key if isinstance(key, int) else key[0]
+
+
+def plan_length(key: int | tuple[int, int]) -> int:
+    """The length whose plan a key's windows are read under."""
+    return key if isinstance(key, int) else key[1]
 
 
 @dataclass(frozen=True)
 class Layout:
     """One protocol on one split: the windows of every evaluation length, and the control's.
 
-    Every entry scores the same targets.
+    Every entry scores the same targets. by_own_length: whether a window is read under the plan of its own length,
+    instead of that of the evaluation length.
     """
 
     rows: Mapping[int, tuple[Windows, ...]]
     control: tuple[Windows, ...]
+    by_own_length: bool = False
+
+    def keys_of(self, row: int) -> list[int | tuple[int, int]]:
+        """The keys of an evaluation length: several if its windows are read under several plans."""
+        if not self.by_own_length:
+            return [row]
+        return [(row, length) for length in sorted({group.length for group in self.rows[row]})]
 
     def by_key(self) -> dict[Key, tuple[Windows, ...]]:
-        """The windows of every length, and the control's under CONTROL."""
-        found: dict[Key, tuple[Windows, ...]] = dict(self.rows.items())
+        """The windows of every key, the control's under CONTROL."""
+        found: dict[Key, tuple[Windows, ...]] = {}
+        for row, groups in self.rows.items():
+            for key in self.keys_of(row):
+                own = isinstance(key, tuple)
+                found[key] = tuple(g for g in groups if g.length == plan_length(key)) if own else groups
         return found | {CONTROL: self.control}
+
+    def plan_lengths(self) -> list[int]:
+        """The lengths whose plans are needed, in ascending order."""
+        return sorted({plan_length(key) for row in self.rows for key in self.keys_of(row)})
 
     def beginning_with(self, token: int) -> "Layout":
         """The same windows and targets; each window's first input is this token, not the text's."""
@@ -76,7 +103,8 @@ class Layout:
         def begun(groups: tuple[Windows, ...]) -> tuple[Windows, ...]:
             return tuple(replace(group, bos=token) for group in groups)
 
-        return Layout({length: begun(groups) for length, groups in self.rows.items()}, begun(self.control))
+        rows = {length: begun(groups) for length, groups in self.rows.items()}
+        return replace(self, rows=rows, control=begun(self.control))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,58 @@
+"""What encodings have in common whose windows lie elsewhere in training than in evaluation."""
+
+import dataclasses
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from extrapolate.encodings.base import Dims
+from extrapolate.encodings.wrapper import Wrapper
+from extrapolate.errors import UserError
+
+LARGEST = 2**24  # positions: they are float32
+
+
+class TrainingPositions(Wrapper):
+    """Draws the positions of training windows from a range of `max`, which a curriculum may widen step by step.
+
+    With a curriculum c, a share of training, the range of windows of T tokens grows linearly from T to max over that
+    share; c = 0 keeps it at max. Evaluation does not depend on it, whenever it takes place.
+    """
+
+    whole: ClassVar[bool] = True  # whether positions are whole numbers, so that a window needs a range of its length
+
+    def __init__(self, dims: Dims, name: str, base: str, max: int, curriculum: float) -> None:
+        if self.whole and max < dims.seq_len:
+            raise UserError(f"{name}: max must be at least the training length {dims.seq_len}, not {max}")
+        if max < 1:
+            raise UserError(f"{name}: max must be at least 1, not {max}")
+        if max > LARGEST:
+            raise UserError(
+                f"{name}: max must be at most {LARGEST}, for float32 tells no larger whole positions apart, and is "
+                f"{max}"
+            )
+        if not 0 <= curriculum <= 1:
+            raise UserError(f"{name}: curriculum must be a share of training, 0 to 1, not {curriculum:g}")
+        if curriculum and max <= dims.seq_len:
+            raise UserError(
+                f"{name}: curriculum={curriculum:g} widens the range from the training length to max, which must be "
+                f"above {dims.seq_len}, not {max}"
+            )
+        super().__init__(dims, base, dataclasses.replace(dims, seq_len=max))
+        if not self.inner.positional:
+            raise UserError(f"{name} means nothing for {self.inner.display}: it has no positions")
+        self.max = max
+        self.curriculum = curriculum
+        # How much of the range is open, 0 to 1. A tensor, for compiled code takes a number for a constant; no buffer,
+        # for the step decides it and nothing is to be saved. Copies of the encoding share it, and it stays on the CPU.
+        self.opened = torch.ones((), dtype=torch.float64)
+
+    def begin_step(self, done: float) -> None:
+        super().begin_step(done)
+        self.opened.fill_(min(1.0, done / self.curriculum) if self.curriculum else 1.0)
+
+    def reach(self, length: int) -> Tensor:
+        """Where the range of training windows of `length` tokens ends at this step: a float64 on the CPU."""
+        start = min(length, self.max)
+        return start + self.opened * (self.max - start)
