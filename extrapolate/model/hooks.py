@@ -305,9 +305,11 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
 def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     """Raises UserError if the encoding accepts other frequencies and does not take them.
 
-    A layer with a window may keep its own: its pairs are never further apart than in training.
+    A layer with a window may keep its own: its pairs are never further apart than in training. So may a layer with
+    something in place of attention.
     """
-    if FREQUENCIES not in asked.encoding.accepts or asked.encoding.window is not None:
+    encoding = asked.encoding
+    if FREQUENCIES not in encoding.accepts or encoding.window is not None or not encoding.attends():
         return
     count = asked.spectrum().count
     state = asked.prepare(sample.x_BTD)
