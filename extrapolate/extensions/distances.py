@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extrapolate.encodings.base import DISTANCES
-from extrapolate.encodings.plan import PLAIN, Branch, Pairs, Plan
+from extrapolate.encodings.plan import Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.windows import PAIRS, check_at_least
@@ -186,12 +186,13 @@ SHARPER = (0.1 * math.log(2) + 1) ** 2  # what STRING's code multiplies scores b
 class STRING(Extension):
     """Moves all far keys nearer by the same number of tokens, onto distances that training has shown more often.
 
-    Distance r counts as r below the shift S, else as r - S + W. Windows of at most S tokens are left alone; in longer
-    ones the farthest pair is at N - 1 - S + W. With the defaults that is below L up to N = 1.28 L: the method is for
-    long texts within L, and reaches further only with a larger S. W = S changes no distance.
+    Distance r counts as r below the shift S, else as r - S + W. The farthest pair of a window of more than S tokens is
+    at N - 1 - S + W. With the defaults that is below L up to N = 1.28 L: the method is for long texts within L, and
+    reaches further only with a larger S. W = S changes no distance.
 
-    As in the authors' code, though not in the paper, scores are multiplied by (0.1 ln 2 + 1)^2. When that code reads a
-    whole text at once, it counts a key at exactly S twice, near and far; here, as when it decodes, it is far.
+    As in the authors' code, though not in the paper, scores are multiplied by (0.1 ln 2 + 1)^2, in windows of any
+    length. When that code reads a whole text at once, it counts a key at exactly S twice, near and far; here, as when
+    it decodes, it is far.
 
     Arguments: shift, S in tokens (default 0.33 L, as they suggest); window, W in tokens (default L/16; our choice,
     since theirs, 128, is larger than a small L); scale, a factor of every score.
@@ -217,6 +218,4 @@ class STRING(Extension):
         window = min(shift, max(1, seq_len // 16)) if self.window is None else self.window
         if window > shift:
             raise UserError(f"string: window must be at most shift, {shift}, not {window}")
-        if length <= shift:
-            return PLAIN
-        return Plan(pairs=ShiftedPairs(shift, window) if window < shift else None, logit_scale=self.scale)
+        return Plan(pairs=ShiftedPairs(shift, window) if length > shift > window else None, logit_scale=self.scale)

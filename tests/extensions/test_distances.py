@@ -162,7 +162,7 @@ PLAIN_CASES = [
     ("self-extend:group=1", 64), ("self-extend:group=1,window=3", 64), ("self-extend", 16), ("self-extend", 4),
     ("self-extend:group=8,window=40", 40), ("self-extend:window=40", 16),
     ("dual-chunk", 10), ("dual-chunk", 1), ("dual-chunk:chunk=44,local=4", 40),
-    ("string", 5), ("string:shift=40", 40), ("string:shift=8,window=8,scale=1", 64),
+    ("string:scale=1", 5), ("string:scale=1,shift=40", 40), ("string:shift=8,window=8,scale=1", 64),
 ]  # fmt: skip
 
 
@@ -180,7 +180,8 @@ def test_identities_are_exact(
 @pytest.mark.parametrize(
     ("text", "length"),
     [("rerope", 3), ("rerope:window=40", 41), ("self-extend:group=8,window=40", 41), ("self-extend", 17),
-     ("dual-chunk", 11), ("dual-chunk:chunk=44,local=4", 41), ("string", 6), ("string:shift=40", 41)],
+     ("dual-chunk", 11), ("dual-chunk:chunk=44,local=4", 41), ("string:scale=1", 6),
+     ("string:scale=1,shift=40", 41)],
 )  # fmt: skip
 def test_one_token_beyond_an_identity_is_not_plain(text: str, length: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
@@ -298,7 +299,7 @@ def test_chunks_must_be_more_than_what_they_overlap(text: str, make_model: Calla
         recipe.parse(text).plan(make_model("rope", L).encoding, L, 64)
 
 
-def test_string_sharpens_as_its_code_does_where_it_shifts(make_model: Callable[..., Model]) -> None:
+def test_string_sharpens_as_its_code_does(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", 100).encoding
     plan = recipe.parse("string").plan(encoding, 100, 128)
     assert plan.logit_scale == pytest.approx((0.1 * np.log(2) + 1) ** 2)
@@ -307,5 +308,6 @@ def test_string_sharpens_as_its_code_does_where_it_shifts(make_model: Callable[.
     assert np.nanmax(found) == 99
     plain = recipe.parse("string:scale=1").plan(encoding, 100, 128)
     assert (plain.logit_scale, plain.pairs) == (1.0, plan.pairs)
+    assert recipe.parse("string").plan(encoding, 100, 33) == Plan(logit_scale=plan.logit_scale)
     with pytest.raises(ValueError, match="string: window must be at most shift, 33, not 34"):
         recipe.parse("string:window=34").plan(encoding, 100, 128)
