@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from extrapolate.contract.causality import check_causality
@@ -19,7 +20,7 @@ from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.interop.export import needs_whole_text
 from extrapolate.interop.generation import Kept, generated
-from extrapolate.model import attention
+from extrapolate.model import attention, canon
 from extrapolate.model.attention import Maps, Scoring, attend
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -220,6 +221,36 @@ def test_in_bfloat16_the_numbers_are_about_the_same(name: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
 
 
+def test_weights_start_as_in_the_sources() -> None:
+    torch.manual_seed(0)
+    settings = dict.fromkeys((*NAMES, "qkv_bias"), True)
+    block: Any = Model(
+        ModelConfig(vocab_size=9, width=256, heads=256, kv_heads=256, head_dim=4, **settings), "rope", {}, L
+    ).blocks[0]
+    own, feed_forward = block.attention, block.feed_forward
+    assert own.sink_H.std().item() == pytest.approx(0.02, rel=0.2)
+    for matrix in (own.gate, own.second, own.share):
+        assert matrix.weight.std().item() == pytest.approx(0.25 / 16, rel=0.05)
+    assert not own.second.bias.any()
+    for layer in (block.attention_canon, own.canon, block.feed_forward_canon, feed_forward.canon):
+        assert layer.weight_C4.std().item() == pytest.approx(0.2887, rel=0.05)  # of torch's Conv1d
+        assert layer.weight_C4.abs().max() <= 0.5
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_a_convolution_has_the_gradients_of_torchs_own(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks of windows, of which the last is smaller."""
+    monkeypatch.setattr(canon, "CHUNK_ELEMENTS", 2 * length * 6)
+    torch.manual_seed(0)
+    layer, x_BTC = canon.Canon(6).double(), torch.randn(5, length, 6, dtype=torch.float64, requires_grad=True)
+    layer.draw()
+    expected = x_BTC.mT + F.conv1d(F.pad(x_BTC.mT, (3, 0)), layer.weight_C4[:, None], groups=6)
+    torch.testing.assert_close(layer(x_BTC), expected.mT)
+    assert torch.autograd.gradcheck(canon._Convolution.apply, (x_BTC, layer.weight_C4))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # which takes the formula apart itself
+    torch.testing.assert_close(layer(x_BTC), expected.mT)
+
+
 class Own(NoPE):
     """The softmax, as weights of an encoding's own."""
 
@@ -275,21 +306,18 @@ def test_no_temperature_scales_a_sink() -> None:
     torch.testing.assert_close(found, v.cumsum(dim=2) / (keys_T1 + sink_H.exp()[:, None, None]))
 
 
-@pytest.mark.parametrize("tokens", [1, 5])
-def test_a_gate_multiplies_what_a_layer_has_in_place_of_attention(tokens: int) -> None:
-    """Closed, nothing is left; and at 0 it halves."""
-    model = make({"output_gate": True}, FADING)
-    gathered: list[Tensor] = []
-    x_BTD, encoding, pos_T = torch.randn(2, T, 20), model.encoding, torch.arange(float(T))
-    block: Any = model.blocks[0]
+@pytest.mark.parametrize("encoding", ["rope", "expe", FADING])
+def test_a_gate_reads_what_attention_does_before_positions_are_written(encoding: str) -> None:
+    """It multiplies what is gathered, also what a layer has in place of attention."""
+    model = make({"output_gate": True}, encoding)
+    own: Any = model.blocks[0].attention
+    x_BTD, pos_T = torch.randn(2, T, 20), torch.arange(float(T))
+    own.out = torch.nn.Identity()
     with torch.no_grad():
-        for weight in (1.0, 0.0):
-            block.attention.gate.weight.mul_(weight)
-            gathered.append(block.attention(x_BTD, encoding, pos_T, first_wanted=T - tokens))
-        block.attention.gate = None
-        without = block.attention(x_BTD, encoding, pos_T, first_wanted=T - tokens)
-    torch.testing.assert_close(gathered[1], without / 2)
-    assert (gathered[0] - without / 2).abs().max() > 0.1
+        gated = own(x_BTD, model.encoding, pos_T, first_wanted=4)
+        gate_BTC = (x_BTD[:, 4:] @ own.gate.weight.T).sigmoid()
+        own.gate = None
+        torch.testing.assert_close(gated, own(x_BTD, model.encoding, pos_T, first_wanted=4) * gate_BTC)
 
 
 @pytest.mark.parametrize("encoding", ["rope", "expe", "kerple", "fox", "cope"])
