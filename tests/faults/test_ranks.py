@@ -38,6 +38,7 @@ precision = "fp32"
 device = "cpu"
 compile = false
 """
+DRAWN = "pose:base=fire,curriculum=0.9"
 EVALUATION = ["--factors", "1,2", "--max-targets", "1024", "--extend", "pi", "--probes", "mqar", "--probe-trials", "8"]
 
 
@@ -95,9 +96,9 @@ def two(work: Path, store: Path) -> Together:
         {"argv": training(store, "fsdp-2", "--fsdp")},
         {"argv": training(store, "ddp-stopped"), "stop_at": 3},
         {"argv": training(store, "fsdp-stopped", "--fsdp"), "stop_at": 3},
-        {"argv": training(store, "dropout", config="dropout")},
-        {"argv": training(store, "dropout-stopped", config="dropout"), "stop_at": 3},
-        {"argv": training(store, "dropout-stopped", "--resume", config="dropout")},
+        {"argv": training(store, "dropout", config="dropout", pe=DRAWN)},
+        {"argv": training(store, "dropout-stopped", config="dropout", pe=DRAWN), "stop_at": 3},
+        {"argv": training(store, "dropout-stopped", "--resume", config="dropout", pe=DRAWN)},
         {"argv": ["eval-lengths", "evaluated-by-two", *EVALUATION]},
         {"argv": training(store, "one")},
     ]
@@ -172,7 +173,9 @@ def test_one_process_continues_what_two_began(work: Path, store: Path, two: Toge
     check_same_training(run, work / "one")
 
 
-def test_as_many_processes_continue_to_the_same_bits_with_dropout(work: Path, two: Together) -> None:
+def test_as_many_processes_continue_to_the_same_bits_with_dropout_and_drawn_positions(
+    work: Path, two: Together
+) -> None:
     whole, resumed = ((work / name / "model.safetensors").read_bytes() for name in ("dropout", "dropout-stopped"))
     assert whole == resumed
     losses = [[row["loss"] for row in rows(work / name, "loss")] for name in ("dropout", "one")]

@@ -12,6 +12,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths as evaluation
 from extrapolate.evaluation.lengths import evaluate, expected_inputs
+from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError
 from extrapolate.evaluation.protocols.base import CONTROL, Windows, parse_protocol
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import measure
@@ -82,6 +83,7 @@ def test_windows_and_targets_by_a_walk(text: str, seq_len: int, lengths: list[in
     assert by_key.keys() == {CONTROL} | {(row, n) for row in lengths for n in range(step, row + 1, step)}
     for row in lengths:
         assert [group for key in layout.keys_of(row) for group in by_key[key]] == list(layout.rows[row])
+        assert layout.beginning_with(5).keys_of(row) == layout.keys_of(row)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,20 @@ def test_a_length_that_the_encoding_does_not_reach_is_not_there(store: Store, ra
     rows, _ = rows_of(random_run(store, "learned"), store, settings_of("growing"))
     assert rows["loss"].notna().tolist() == [True, False, False]
     assert "not defined at 64 tokens" in rows["reason"].iloc[-1]
+
+
+def test_a_row_with_one_length_that_memory_does_not_suffice_for_is_not_there(
+    store: Store, random_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(model, split, wanted, plan, **options):
+        if any(group.length == 4 * L for groups in wanted.values() for group in groups):
+            raise OutOfMemoryError(4 * L, "")
+        return measure(model, split, wanted, plan, **options)
+
+    monkeypatch.setattr(evaluation, "measure", measured)
+    rows, _ = rows_of(random_run(store, "rope"), store, settings_of("growing", extend=("dynamic-ntk",)))
+    assert rows["loss"].notna().tolist() == [True, True, False] * 2
+    assert rows["reason"].fillna("").tolist() == ["", "", MEMORY] * 2
 
 
 def test_lengths_that_share_a_plan_are_computed_once_and_progress_says_so(
