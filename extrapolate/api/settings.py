@@ -46,6 +46,7 @@ class TextArguments(TypedDict, total=False):
     bos: bool
     max_targets: int | Mapping[str, int] | None
     position_bucket: int | None
+    key_context: int
     keep_losses: bool
     seq_len: int | None
     trust_code: bool

@@ -16,6 +16,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import FIT_TARGETS
+from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -231,6 +232,13 @@ class _ProtocolEvaluation:
             length: None if process is None else optimal_losses(process, split, groups)
             for length, groups in layout.rows.items()
         }
+        longest = self.lengths[-1]
+        asked, best_N = (layout.rows[longest], split, self.model.seq_len), self.optimum[longest]
+        if process is None or best_N is None:
+            self.key_N = copies_beyond(*asked, self.settings.key_context)
+        else:
+            self.key_N = gained_beyond(*asked, process, best_N)
+        self.shared |= {"key_context": self.settings.key_context if process is None else None, "key_within": longest}
 
     def rows(self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions) -> Rows:
         """The rows of one recipe at every length."""
@@ -256,8 +264,9 @@ class _ProtocolEvaluation:
             measured = self._joined(parts)
             groups = self.layout.rows[length]
             scores = TargetsAtLength(
-                self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length]
-            )
+                self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length],
+                self.key_N,
+            )  # fmt: skip
             reason = reason_of(measured, self.model, length, plans.get(length))
             identity = None
             if measured is not None and len({plan for plan, _ in parts}) == 1:

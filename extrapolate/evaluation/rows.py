@@ -46,7 +46,7 @@ class TargetsAtLength:
     """What is known of every target of a protocol at one length, [N]: index_N is its last input's in the window.
 
     window_N is the number of its window. optimum_N is the least loss that is possible, nats, where the text's origin
-    tells it.
+    tells it. key_N: whether it is a key token, see `key_tokens`.
     """
 
     targets: Targets
@@ -54,6 +54,7 @@ class TargetsAtLength:
     index_N: np.ndarray
     window_N: np.ndarray
     optimum_N: np.ndarray | None
+    key_N: np.ndarray
 
     def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
         """The row of `evals.parquet`; without a loss where the encoding does not reach."""
@@ -69,6 +70,7 @@ class TargetsAtLength:
             "control_loss": float(self.control_N.sum(dtype=np.float64)) / n_targets,
             "optimum_loss": None if self.optimum_N is None else float(self.optimum_N.sum()) / n_targets,
             **metric_values(scored),
+            **self._of_key(measured),
             "n_targets": n_targets,
             "n_documents": len(np.unique(targets.document_N)),
             "n_bytes": _known(targets.bytes_N.sum()),
@@ -84,32 +86,49 @@ class TargetsAtLength:
         seq_len = setting["seq_len"]
         width = bucket or max(1, seq_len // POSITION_SHARE)
         targets = self.targets
-        values = {"control_loss": self.control_N, "n_bytes": targets.bytes_N}
-        if measured is not None:
-            values["loss"] = measured.loss_N
-        if self.optimum_N is not None:
-            values["optimum_loss"] = self.optimum_N
+        losses = self._losses(measured)
+        of_key = {f"key_{name}": np.where(self.key_N, value_N, 0) for name, value_N in losses.items()}
+        values = {**losses, **of_key, "n_key": self.key_N, "n_bytes": targets.bytes_N}
         start_N = targets.place_N - 1 - self.index_N
         block_N = np.maximum(start_N, 0) // (BLOCK_FACTOR * seq_len)
         sums = sums_by([targets.document_N, block_N, self.index_N // width], values)
         shared = {column.name: setting[column.name] for column in EVAL_DOCUMENTS.columns if column.name in setting}
-        n_targets = sums["n_targets"]
-        losses = {name: (sums[name] / n_targets).tolist() for name in values if name != "n_bytes"}
+        n_targets, n_key = sums["n_targets"], sums["n_key"].astype(int)
+        means = {name: (sums[name] / n_targets).tolist() for name in losses}
+        key_means = {name: (sums[name] / np.maximum(n_key, 1)).tolist() for name in of_key}
         return [
             shared
-            | {name: mean[i] for name, mean in losses.items()}
+            | {name: mean[i] for name, mean in means.items()}
+            | {name: mean[i] if n_key[i] else None for name, mean in key_means.items()}
             | {
                 "document": split.ids[document],
                 "block": block,
                 "position": place * width,
                 "bucket": width,
                 "n_targets": int(n_targets[i]),
+                "n_key": int(n_key[i]),
                 "n_bytes": _known(sums["n_bytes"][i]),
             }
             for i, (document, block, place) in enumerate(
                 zip(sums["key 0"].tolist(), sums["key 1"].tolist(), sums["key 2"].tolist(), strict=True)
             )
         ]
+
+    def _losses(self, measured: Measured | None) -> dict[str, np.ndarray]:
+        """The losses that are known of every target, nats, by column."""
+        found = {"control_loss": self.control_N}
+        if measured is not None:
+            found["loss"] = measured.loss_N
+        if self.optimum_N is not None:
+            found["optimum_loss"] = self.optimum_N
+        return found
+
+    def _of_key(self, measured: Measured | None) -> dict[str, float | None]:
+        """How many targets are key tokens, and the mean losses of these."""
+        count = int(self.key_N.sum())
+        losses = self._losses(measured).items() if count else ()
+        means = {f"key_{name}": float(value_N[self.key_N].mean(dtype=np.float64)) for name, value_N in losses}
+        return {"n_key": count} | means
 
     def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
         """The rows of `eval_targets.parquet`, as columns."""

@@ -96,6 +96,9 @@ class TextSettings(SharedSettings):
     position_bucket: Annotated[
         int | None, _text("tokens in a bucket of the losses by position; it divides L", usual="L/2", least=1)
     ] = None
+    key_context: Annotated[
+        int, _text("tokens before a key token that its copy beyond L repeats, on text without a known optimum", least=1)
+    ] = 3
     keep_losses: Annotated[bool, _text("also keep the loss of every scored token, in eval_targets.parquet")] = False
 
     @classmethod

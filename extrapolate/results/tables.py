@@ -76,6 +76,18 @@ _LOSSES = Group(
         ),
     ),
 )  # fmt: skip
+_BEFORE = "an earlier version, which had no key tokens, evaluated the row"
+_NO_KEY = "there are none of them"
+_KEY_LOSSES = (
+    sometimes("n_key", INT, "targets", "How many of the targets are key tokens.", _BEFORE),
+    sometimes("key_loss", REAL, "nats per target", "The mean loss of the key tokens.", f"{ENDS}, or {_NO_KEY}"),
+    sometimes("key_control_loss", REAL, "nats per target", "The control's mean loss on the key tokens.", _NO_KEY),
+    sometimes(
+        "key_optimum_loss", REAL, "nats per target", "The lowest loss possible on the key tokens.",
+        f"`optimum_loss` is empty, or {_NO_KEY}",
+    ),
+)  # fmt: skip
+_KEY_TOKENS = "of the targets that need what lies more than L tokens back (docs/protocols.md)"
 _MISSING = Group(
     "missing", "why there is no loss",
     (sometimes("reason", TEXT, "", "Why a row has no loss.", "there is one"),),
@@ -203,6 +215,20 @@ EVALS = Table(
         ),
         Group("metrics", "other figures from the losses of the targets", metric_columns()),
         Group(
+            "key tokens", _KEY_TOKENS,
+            (
+                sometimes(
+                    "key_context", INT, "tokens", "How many tokens before a key token its copy beyond L repeats.",
+                    f"the optimum tells which targets are key tokens, or {_BEFORE}",
+                ),
+                sometimes(
+                    "key_within", INT, "tokens", "The longest length, in whose windows key tokens were looked for.",
+                    _BEFORE,
+                ),
+                *_KEY_LOSSES,
+            ),
+        ),
+        Group(
             "counts", _COUNTS,
             (_N_TARGETS, always("n_documents", INT, "documents", "How many documents they are from."), _N_BYTES),
         ),
@@ -227,6 +253,7 @@ EVAL_DOCUMENTS = Table(
             always("bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default."),
         ),
         _LOSSES,
+        Group("key tokens", _KEY_TOKENS, _KEY_LOSSES),
         Group("counts", _COUNTS, (_N_TARGETS, _N_BYTES)),
     ),
     key=_key("protocol"),  # all rows of a setting: with other buckets, none of the old ones is left beside the new

@@ -45,7 +45,7 @@ def scores_of(seq_len: int, optimum: bool = True) -> TargetsAtLength:
     control_N, optimum_N = rng.uniform(1, 3, (2, count))
     window_N = np.repeat(np.arange(len(starts)), 2 * seq_len)
     known = Targets(document_N, place_N, bytes_N), control_N, index_N, window_N
-    return TargetsAtLength(*known, optimum_N if optimum else None)
+    return TargetsAtLength(*known, optimum_N if optimum else None, rng.random(count) < 0.2)
 
 
 def measured_of(scores: TargetsAtLength, inputs: int = 600) -> Measured:
@@ -129,7 +129,7 @@ def test_a_window_that_crosses_a_stretchs_end_is_of_the_one_that_it_begins_in() 
     index_N = np.tile(np.arange(8), 2)
     place_N = np.repeat(starts, 8) + index_N + 1
     targets = Targets(np.zeros(16, np.int64), place_N, np.ones(16))
-    scores = TargetsAtLength(targets, np.ones(16), index_N, np.repeat([0, 1], 8), None)
+    scores = TargetsAtLength(targets, np.ones(16), index_N, np.repeat([0, 1], 8), None, np.zeros(16, bool))
     rows = scores.document_rows({"seq_len": seq_len}, None, SPLIT)
     blocks = [(row["block"], row["position"], row["n_targets"]) for row in rows]
     assert blocks == [(block, position, 2) for block in (0, 1) for position in (0, 2, 4, 6)]

@@ -1,0 +1,91 @@
+"""Which targets need what lies more than L tokens before them: the key tokens.
+
+On text with a known optimum they are those that become much more probable with the text beyond the last L tokens; on
+other text, those whose only copy in sight is farther back. Both are asked in each target's window of the longest
+length. The set depends on the text and its windows alone: it is the same for all models and at all lengths.
+
+Shapes: W windows, T tokens of a window with the last target, S scored targets of a window, N targets.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from extrapolate.data.store import Split
+from extrapolate.data.synthetic.base import Process
+from extrapolate.evaluation.optimum import AT_ONCE
+from extrapolate.evaluation.protocols.base import Windows
+from extrapolate.evaluation.targets import in_order
+
+AT_ONCE_CUT = 2**17  # tokens, which stay in the cache
+GAIN = math.log(2)  # nats, from text beyond the last L tokens: it makes the target at least twice as probable
+
+
+def copies_beyond(groups: Sequence[Windows], split: Split, seq_len: int, context: int) -> np.ndarray:
+    """Which targets have a copy in their window that is more than seq_len tokens back, and none nearer, bool [N].
+
+    A copy is an earlier occurrence of the target with the same `context` tokens before it.
+    """
+    found = []
+    for group in groups:
+        size = max(1, AT_ONCE // group.length)
+        parts = [
+            distances(group.tokens(split, slice(row, row + size)), context)[:, -group.scored :] > seq_len
+            for row in range(0, len(group.start_W), size)
+        ]
+        found.append(np.concatenate(parts))
+    return in_order(groups, found)
+
+
+def distances(tokens_WT: np.ndarray, context: int) -> np.ndarray:
+    """How many tokens before each token its nearest copy in the window is, [W, T]; 0 if there is none."""
+    windows, length = tokens_WT.shape
+    found_WT = np.zeros((windows, length), np.int64)
+    if length <= context:
+        return found_WT
+    token_WT = np.unique(tokens_WT, return_inverse=True)[1].reshape(windows, length)
+    count = int(token_WT.max()) + 1
+    # Each token with those before it as one number, equal for equal tokens, one token longer with every step.
+    gram_WT = token_WT
+    for more in range(1, context + 1):
+        codes_WT = gram_WT[:, :-1] * count + token_WT[:, more:]
+        gram_WT = np.unique(codes_WT, return_inverse=True)[1].reshape(codes_WT.shape)
+    row_W = np.arange(windows)[:, None]
+    code_N = (row_W * (int(gram_WT.max()) + 1) + gram_WT).ravel()
+    order_N = np.argsort(code_N, kind="stable")
+    again_N = code_N[order_N[1:]] == code_N[order_N[:-1]]
+    back_N = np.zeros(len(code_N), np.int64)
+    back_N[order_N[1:][again_N]] = (order_N[1:] - order_N[:-1])[again_N]
+    found_WT[:, context:] = back_N.reshape(gram_WT.shape)
+    return found_WT
+
+
+def gained_beyond(
+    groups: Sequence[Windows], split: Split, seq_len: int, process: Process, optimum_N: np.ndarray
+) -> np.ndarray:
+    """Which targets the last seq_len tokens alone would cost GAIN or more, beside their whole window, bool [N].
+
+    optimum_N: the least loss that is possible with the whole windows, nats.
+    """
+    cut_N = in_order(groups, [_cut(process, split, group, seq_len) for group in groups])
+    return cut_N - optimum_N >= GAIN  # not a number where nothing was cut
+
+
+def _cut(process: Process, split: Split, group: Windows, seq_len: int) -> np.ndarray:
+    """The optimum of targets with more than seq_len inputs, from the last seq_len of them, nats [W, S]; else NaN."""
+    loss_WS = np.full((len(group.start_W), group.scored), np.nan)
+    beyond = min(group.scored, group.length - seq_len)
+    if beyond <= 0:
+        return loss_WS
+    rows, at_once = max(1, AT_ONCE // group.length), max(1, AT_ONCE_CUT // (seq_len + 1))
+    for row in range(0, len(loss_WS), rows):
+        tokens_WT = group.tokens(split, slice(row, row + rows)).astype(np.int64)
+        views_WSL = sliding_window_view(tokens_WT, seq_len + 1, axis=1)[:, -beyond:]
+        window_N, at_N = np.divmod(np.arange(len(tokens_WT) * beyond), beyond)
+        for first in range(0, len(at_N), at_once):
+            some = slice(first, first + at_once)
+            cut_N = process.optimum(views_WSL[window_N[some], at_N[some]])[:, -1]
+            loss_WS[row + window_N[some], group.scored - beyond + at_N[some]] = cut_N
+    return loss_WS
