@@ -63,7 +63,7 @@ class Reader:
         if len(marks) < 2:
             return self.blind
         first, last = marks[[0, -1]]
-        if self.probe.name == "mqar":
+        if self.probe.name in ("mqar", "digression"):
             at = np.flatnonzero(tokens[first:last] == tokens[-1])
             return int(tokens[first + at[0] + 1]) if len(at) else self.blind
         return int(tokens[first + len(tokens) - last])
@@ -80,7 +80,7 @@ class Reader:
         return hidden
 
 
-@pytest.mark.parametrize("spec", ["needle", "passkey", "copy", "mqar"])
+@pytest.mark.parametrize("spec", ["needle", "passkey", "copy", "mqar", "digression"])
 def test_a_perfect_reader_is_right_and_cut_back_sees_the_last_l_alone(store: Store, spec: str) -> None:
     probe, vocabulary, split = parse_probe(spec), Vocabulary.of(store), store.split("test")
     for length in (L, 4 * L):
@@ -282,26 +282,32 @@ def test_without_other_candidates_there_is_no_margin_and_with_one_window_no_erro
     assert [row[name] for name in OVER] == [None, None, None, 3, 0.25]
 
 
-@pytest.mark.parametrize("spec", ["needle", "copy", "mqar", "(mqar:pairs=2,queries=1,symbols=2)", "tracking"])
-def test_margins_and_choices_are_those_of_a_loop_over_the_candidates(store: Store, run_of, spec: str) -> None:
+@pytest.mark.parametrize(
+    "spec", ["needle", "copy", "mqar", "(mqar:pairs=2,queries=1,symbols=2)", "tracking", "digression", "flip-flop"]
+)
+def test_margins_and_choices_are_those_of_a_loop_over_the_candidates(
+    store: Store, run_of, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In float64, from the losses of a model with random weights; the candidates as the probe's text shows them."""
+    monkeypatch.setattr(losses, "BATCH_TOKENS", 4 * 2 * L)
+    monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 3 * Vocabulary.of(store).size)
     run, (probe,), vocabulary = run_of("alibi"), parse_probes(spec), Vocabulary.of(store)
     model = run.load_model(run.checkpoints("last")[0])
     made = Sequences.make(probe, 2 * L, 0.25, 9, store, store.split("test"))
     found = score(model, made.tokens_WN, made.answers_A, made.candidates_WC)
     with torch.inference_mode():
-        losses = -model(torch.from_numpy(made.tokens_WN[:, :-1])).double().log_softmax(dim=-1).numpy()
+        loss_WTV = -model(torch.from_numpy(made.tokens_WN[:, :-1])).double().log_softmax(dim=-1).numpy()
     values = set(vocabulary.symbols(probe.symbols).tolist())
     for w, tokens in enumerate(made.tokens_WN):
-        candidates = values
+        candidates = values & set(tokens[-5:].tolist()) if spec == "digression" else values
         if probe.name in ("mqar", "tracking"):
             first = int(np.flatnonzero(tokens == vocabulary.marker(probe.marker))[0])
             size = 2 * probe.pairs if probe.name == "mqar" else 2 * probe.chains * (probe.hops + 1)
             candidates = values & set(tokens[first + 1 : first + 1 + size].tolist())
         assert sorted(made.candidates_WC[w][made.candidates_WC[w] >= 0].tolist()) == sorted(candidates)
         for a, at in enumerate(made.answers_A):
-            right = losses[w, at - 1, tokens[at]]
-            others = [losses[w, at - 1, token] for token in candidates if token != tokens[at]]
+            right = loss_WTV[w, at - 1, tokens[at]]
+            others = [loss_WTV[w, at - 1, token] for token in candidates if token != tokens[at]]
             if others:
                 assert found.margin_WA[w, a] == pytest.approx(np.mean(others) - right, abs=1e-5)
                 assert found.chosen_WA[w, a] == (right < min(others))

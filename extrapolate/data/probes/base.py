@@ -6,6 +6,8 @@ with the probe's marker. Of N + 1 tokens the first N are inputs and the last N t
     text ... text [marker  block] text ... text [marker  question and answers]
     `- depth 0: the block is here                `- depth 1: the block ends here
 
+`flip-flop` alone fills its windows itself, without text: see there.
+
 The text is a contiguous piece of a split's stream. Markers, keys and symbols are token ids drawn once for a size of
 vocabulary, never the end-of-text token, and ordinary tokens otherwise: symbols are in the text too, so that looking for
 one is not enough. What the text has of the first four markers, of the probe's own, or of a window's keys, gives way to
