@@ -1,10 +1,11 @@
 """What a model makes of the targets of some windows: their negative log-likelihood, and which are the likeliest token.
 
 Shapes: W windows, B windows of a batch, T inputs and the next token, P scored places, N = B P, R of these at a time,
-D width, V vocabulary, A tokens scored at the last place, K numbers of each: its loss, and where asked whether it is the
-likeliest.
+D width, V vocabulary, A tokens scored at the last place, C candidates, K numbers of each target: its loss, and on
+request whether it is the likeliest token, its margin over the candidates, and whether it is likelier than all of them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -57,10 +58,16 @@ class Scores:
 
     loss_WP is its negative log-likelihood, nats, float32. likeliest_WP, bool: whether no token is likelier; None where
     that was not asked.
+
+    With candidates, else None: margin_WP, float32, is the mean loss of the other candidates less its own, nats, and
+    chosen_WP, float32, is 1 if its loss is below that of every other candidate, else 0. Both are NaN if there is no
+    other candidate.
     """
 
     loss_WP: np.ndarray
     likeliest_WP: np.ndarray | None
+    margin_WP: np.ndarray | None = None
+    chosen_WP: np.ndarray | None = None
 
 
 @torch.inference_mode()
@@ -75,6 +82,7 @@ def scores_at(
     precision: str,
     likeliest: bool = False,
     last_WA: np.ndarray | None = None,
+    candidates_WC: np.ndarray | None = None,
     batch_tokens: int | None = None,
     progress: Callable[[int], None],
 ) -> Scores:
@@ -82,6 +90,7 @@ def scores_at(
 
     `tokens_of` gives the tokens of some of the windows, [B, length + 1]; a place is the index of the last input seen.
     last_WA: the tokens to score after the last place, instead of the window's own; its scores are then [W, P - 1 + A].
+    candidates_WC: different tokens, which every target of a window is compared with; -1 stands for none.
     places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
     are computed for these places only; memory grows with the window's length, not with its square. Processes that work
     together compute a batch each in turn, and all have all scores.
@@ -93,7 +102,8 @@ def scores_at(
     everything = len(places_P) == length - first
     # On the device to the end: to fetch what each batch gives would be to wait for it.
     others = 0 if last_WA is None else last_WA.shape[1] - 1
-    found_KWP = torch.zeros(1 + likeliest, count, len(places_P) + others, device=device)
+    numbers = 1 + likeliest + (0 if candidates_WC is None else 2)
+    found_KWP = torch.zeros(numbers, count, len(places_P) + others, device=device)
 
     def batch(row: int, end: int, windows: int, setting: Any) -> int:
         """Scores some windows from number `row` on, up to `end`, and returns how many."""
@@ -108,7 +118,11 @@ def scores_at(
                 last_BA = to_device(torch.from_numpy(last_WA[rows].astype(np.int64)), device)
                 targets_BP = torch.cat([targets_BP[:, :-1], last_BA], dim=1)
                 hidden_BPD = torch.cat([hidden_BPD, hidden_BPD[:, -1:].expand(-1, others, -1)], dim=1)
-            found_KN = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest)
+            candidates_NC = None
+            if candidates_WC is not None:
+                candidates_BC = to_device(torch.from_numpy(candidates_WC[rows].astype(np.int64)), device)
+                candidates_NC = candidates_BC.repeat_interleave(targets_BP.shape[1], dim=0)
+            found_KN = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest, candidates_NC)
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT)
 
@@ -126,20 +140,37 @@ def scores_at(
         lacking = error
     if sum(ranks.sums(lacking is not None)):
         raise lacking or OutOfMemoryError(length, "")
-    loss_WP, *right_WP = ranks.add_up(found_KWP.cpu().numpy())
-    return Scores(loss_WP, right_WP[0] > 0 if likeliest else None)
+    loss_WP, *more_WP = ranks.add_up(found_KWP.cpu().numpy())
+    likeliest_WP = more_WP.pop(0) > 0 if likeliest else None
+    return Scores(loss_WP, likeliest_WP, *more_WP)
 
 
-def _against(model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool) -> Tensor:
-    """The loss of each target, and where asked 1 where it is the likeliest, else 0: float32 [K, N].
+def _against(
+    model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool, candidates_NC: Tensor | None
+) -> Tensor:
+    """The numbers of each target, as `scores_at` returns them in `Scores`: float32 [K, N].
 
     LOGIT_ELEMENTS logits are computed at a time.
     """
     rows = max(1, LOGIT_ELEMENTS // model.vocab_size)
     parts = []
-    for hidden_RD, targets_R in zip(hidden_ND.split(rows), targets_N.split(rows), strict=True):
-        logits_RV = model.head(hidden_RD).float()
-        loss_R = F.cross_entropy(logits_RV, targets_R, reduction="none")
-        right_R = [(logits_RV.argmax(dim=-1) == targets_R).float()] if likeliest else []
-        parts.append(torch.stack([loss_R, *right_R]))
+    for first in range(0, len(targets_N), rows):
+        targets_R = targets_N[first : first + rows]
+        logits_RV = model.head(hidden_ND[first : first + rows]).float()
+        numbers = [F.cross_entropy(logits_RV, targets_R, reduction="none")]
+        if likeliest:
+            numbers.append((logits_RV.argmax(dim=-1) == targets_R).float())
+        if candidates_NC is not None:
+            numbers += _over(logits_RV, targets_R, candidates_NC[first : first + rows])
+        parts.append(torch.stack(numbers))
     return torch.cat(parts, dim=1)
+
+
+def _over(logits_RV: Tensor, targets_R: Tensor, candidates_RC: Tensor) -> tuple[Tensor, Tensor]:
+    """Margins, and whether targets are chosen. A difference of two losses is one of logits: what they share cancels."""
+    other_RC = (candidates_RC >= 0) & (candidates_RC != targets_R[:, None])
+    above_RC = logits_RV.gather(1, targets_R[:, None]) - logits_RV.gather(1, candidates_RC.clamp(min=0))
+    count_R = other_RC.sum(dim=1)
+    margin_R = above_RC.where(other_RC, 0).sum(dim=1) / count_R  # 0 / 0 is NaN
+    chosen_R = (above_RC.where(other_RC, math.inf) > 0).all(dim=1).float().where(count_R > 0, math.nan)
+    return margin_R, chosen_R

@@ -1,12 +1,12 @@
 """Evaluates one run on probes: probes x extensions x factors x depths, each beside its control.
 
-Shapes: W windows, N inputs, A answers of a window.
+Shapes: W windows, N inputs, A answers of a window, C candidates.
 """
 
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -59,38 +59,72 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
 
 @dataclass(frozen=True)
 class Sequences:
-    """What is evaluated at one length and depth: tokens, int64 [W, N + 1], the answers' places, int64 [A], a hash."""
+    """What is evaluated at one length and depth: tokens, int64 [W, N + 1], the answers' places, int64 [A], a hash.
+
+    candidates_WC are what `Probe.candidates` returns for them.
+    """
 
     tokens_WN: np.ndarray
     answers_A: np.ndarray
     hash: str
+    candidates_WC: np.ndarray
 
     @classmethod
     def make(cls, probe: Probe, length: int, depth: float, trials: int, store: Store, split: Split) -> "Sequences":
         """The same for every run and extension on one store."""
-        tokens_WN, answers_A = probe.sequences(length, depth, trials, split, Vocabulary.of(store))
+        vocabulary = Vocabulary.of(store)
+        tokens_WN, answers_A = probe.sequences(length, depth, trials, split, vocabulary)
         content = tokens_WN.astype("<i8").tobytes() + answers_A.astype("<i8").tobytes()
         digest = hashlib.sha256(f"{store.corpus_hash} {split.name} {probe.text}\n".encode() + content)
-        return cls(tokens_WN, answers_A, digest.hexdigest()[:16])
+        return cls(tokens_WN, answers_A, digest.hexdigest()[:16], probe.candidates(tokens_WN, vocabulary))
+
+    def choices(self) -> np.ndarray:
+        """The number of candidates of each window, [W]."""
+        return np.asarray((self.candidates_WC >= 0).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Of every answer, [W, A]: whether it is the likeliest token, given the true ones before it; and its loss, nats."""
+    """Of every answer, [W, A], given the true ones before it: whether it is the likeliest token, and its loss, nats.
+
+    Then the mean loss of the other candidates less its own, nats, and whether it is likelier than all of them: NaN if
+    there are no others.
+    """
 
     right_WA: np.ndarray
     loss_WA: np.ndarray
+    margin_WA: np.ndarray
+    chosen_WA: np.ndarray
 
     def per_window(self, whole: bool) -> np.ndarray:
         """Accuracy by window, [W]: 1 where all answers are right; or the share that is."""
         right_WA = self.right_WA.all(axis=1, keepdims=True) if whole else self.right_WA
         return np.asarray(right_WA.mean(axis=1))
 
+    def over_candidates(self) -> dict[str, float | None]:
+        """The margin, its standard error over windows, and the share of answers that are chosen; None if unknown."""
+        margin_W = _means(self.margin_WA)
+        few = len(margin_W) < 2
+        return {
+            "margin": float(margin_W.mean()) if len(margin_W) else None,
+            "margin_stderr": None if few else float(margin_W.std(ddof=1) / len(margin_W) ** 0.5),
+            "choice": float(_means(self.chosen_WA).mean()) if len(margin_W) else None,
+        }
+
+
+def _means(values_WA: np.ndarray) -> np.ndarray:
+    """The mean over the answers of each window that have a value, without the windows that have none."""
+    known_WA = ~np.isnan(values_WA)
+    some_W = known_WA.any(axis=1)
+    sums_W = np.where(known_WA, values_WA, 0).sum(axis=1, dtype=np.float64)
+    return np.asarray(sums_W[some_W] / known_WA.sum(axis=1)[some_W])
+
 
 def score(
     model: LanguageModel,
     tokens_WN: np.ndarray,
     answers_A: np.ndarray,
+    candidates_WC: np.ndarray,
     plan: Plan = PLAIN,
     *,
     precision: str = "fp32",
@@ -99,10 +133,12 @@ def score(
     """Scores answers at the same places in all windows. Logits are computed for answers only."""
     scores = scores_at(
         model, lambda rows: tokens_WN[rows], len(tokens_WN), tokens_WN.shape[1] - 1, answers_A - 1, plan,
-        precision=precision, likeliest=True, progress=progress,
+        precision=precision, likeliest=True, candidates_WC=candidates_WC, progress=progress,
     )  # fmt: skip
     assert scores.likeliest_WP is not None
-    return Answers(scores.likeliest_WP, scores.loss_WP)
+    assert scores.margin_WP is not None
+    assert scores.chosen_WP is not None
+    return Answers(scores.likeliest_WP, scores.loss_WP, scores.margin_WP, scores.chosen_WP)
 
 
 def control_score(
@@ -120,10 +156,13 @@ def control_score(
     """
     tokens_WN, answers_A = sequences.tokens_WN, sequences.answers_A
     parts = [
-        score(model, tokens_WN[:, start : end + 1], answers - start, plan, precision=precision, progress=progress)
+        score(
+            model, tokens_WN[:, start : end + 1], answers - start, sequences.candidates_WC, plan,
+            precision=precision, progress=progress,
+        )
         for start, end, answers in reversed(_cuts(answers_A, tokens_WN.shape[1] - 1, seq_len))
-    ]
-    return Answers(np.hstack([part.right_WA for part in parts]), np.hstack([part.loss_WA for part in parts]))
+    ]  # fmt: skip
+    return Answers(*(np.hstack([getattr(part, one.name) for part in parts]) for one in fields(Answers)))
 
 
 def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int, np.ndarray]]:
@@ -223,7 +262,7 @@ class _ProbeEvaluation:
                 if plan is not None and model.defined_at(length, plan):
                     measured = self.scores(length, depth, plan, advance, what)
                 reason = reason_of(measured, model, length, plan)
-                rows.append(_row(setting | {"reason": reason}, self.probe, measured, control))
+                rows.append(_row(setting | {"reason": reason}, self.probe, measured, control, sequences.choices()))
         return rows
 
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
@@ -250,8 +289,9 @@ class _ProbeEvaluation:
             began = time.perf_counter()
             try:
                 found = score(
-                    self.model, made.tokens_WN, made.answers_A, plan, precision=self.precision, progress=advance
-                )
+                    self.model, made.tokens_WN, made.answers_A, made.candidates_WC, plan,
+                    precision=self.precision, progress=advance,
+                )  # fmt: skip
             except OutOfMemoryError as error:
                 if length <= self.model.seq_len:
                     raise
@@ -264,12 +304,18 @@ class _ProbeEvaluation:
 
 
 def _row(
-    setting: dict[str, Any], probe: Probe, measured: tuple[Answers, float, float | None] | None, control: Answers
+    setting: dict[str, Any],
+    probe: Probe,
+    measured: tuple[Answers, float, float | None] | None,
+    control: Answers,
+    choices_W: np.ndarray,
 ) -> dict[str, Any]:
     scores, rate, peak = measured or (None, None, None)
     trials = len(control.right_WA)
     accuracy = None if scores is None else float(scores.per_window(probe.whole).mean())
     low, high = (None, None) if accuracy is None else wilson(accuracy, trials)
+    several_W = choices_W[choices_W > 1]
+    over = dict.fromkeys(("margin", "margin_stderr", "choice")) if scores is None else scores.over_candidates()
     return setting | {
         "accuracy": accuracy,
         "low": low,
@@ -278,6 +324,9 @@ def _row(
         "control_accuracy": float(control.per_window(probe.whole).mean()),
         "control_loss": float(control.loss_WA.mean(dtype=np.float64)),
         "chance": probe.chance,
+        **over,
+        "control_margin": control.over_candidates()["margin"],
+        "choice_chance": float((1 / several_W).mean()) if len(several_W) else None,
         "n_trials": trials,
         "n_answers": control.right_WA.size,
         "tokens_per_s": rate,

@@ -1,4 +1,4 @@
-"""Tables of probes: accuracy by length, and by length and depth. From the rows of `eval_probes.parquet` alone."""
+"""Tables of probes: accuracies and margins by length, and by length and depth. From `eval_probes.parquet` alone."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +17,9 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.seeds import on_shared_seeds
 
 CONTROL = ", cut back to L"
+MAY_BE_MISSING = (
+    "accuracy", "low", "high", "loss", "margin", "margin_stderr", "control_margin", "choice", "choice_chance",
+)  # fmt: skip
 
 
 def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
@@ -59,24 +62,33 @@ def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
         named = mine.assign(model=mine[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
         title = f"probe {probe}, accuracy (chance {mine['chance'].iloc[0]:.2g})"
         yield tables.formatted(by_length(named)), f"{title}, mean over depths"
+        if has_margins(mine):
+            yield tables.formatted(by_length(named, "margin")), f"probe {probe}, margin in nats, mean over depths"
         yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
 
 
-def by_length(rows: pd.DataFrame) -> pd.DataFrame:
-    """`Model`, `Accuracy (ev=1)`, ..., `Seeds`: means over depths and seeds. Every plain model is beside its control.
+def has_margins(rows: pd.DataFrame) -> bool:
+    """Whether any row has a margin: those of earlier versions, and probes without other candidates, do not."""
+    return bool(rows["margin"].notna().any())
 
-    `rows` are one probe's.
+
+def by_length(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
+    """`Model`, `Accuracy (ev=1)`, ..., `Seeds`: means over depths and seeds.
+
+    `rows` are one probe's; `value` is the column. Every plain model is beside its control, if that has the value.
     """
-    plain = rows[rows["extension"] == AS_TRAINED]
-    control = plain.assign(model=plain["model"] + CONTROL, accuracy=plain["control_accuracy"])
-    order = [name for model in dict.fromkeys(rows["model"]) for name in (model, model + CONTROL)]
-    table = _pivot(pd.concat([rows, control]), ["model"])
-    return table.sort_values("Model", key=lambda models: models.map(order.index), ignore_index=True)
+    shown, names = rows, list(dict.fromkeys(rows["model"]))
+    if f"control_{value}" in rows:
+        plain = rows[rows["extension"] == AS_TRAINED]
+        control = plain.assign(**{"model": plain["model"] + CONTROL, value: plain[f"control_{value}"]})
+        shown, names = pd.concat([rows, control]), [name for model in names for name in (model, model + CONTROL)]
+    table = _pivot(shown, ["model"], value)
+    return table.sort_values("Model", key=lambda models: models.map(names.index), ignore_index=True)
 
 
-def by_depth(rows: pd.DataFrame) -> pd.DataFrame:
+def by_depth(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
     """`Model`, `Depth`, `Accuracy (ev=1)`, ..., `Seeds`: means over seeds. `rows` are one probe's."""
-    table = _pivot(rows, ["model", "depth"])
+    table = _pivot(rows, ["model", "depth"], value)
     order = list(dict.fromkeys(rows["model"]))
     table = table.sort_values(
         ["Model", "Depth"],
@@ -86,16 +98,16 @@ def by_depth(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(Depth=table["Depth"].map("{:g}".format))
 
 
-def _pivot(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
-    table = rows.pivot_table(index=index, columns="factor", values="accuracy", aggfunc=strict_mean, dropna=False)
-    table.columns = [f"Accuracy (ev={factor:g})" for factor in table.columns]
+def _pivot(rows: pd.DataFrame, index: list[str], value: str) -> pd.DataFrame:
+    table = rows.pivot_table(index=index, columns="factor", values=value, aggfunc=strict_mean, dropna=False)
+    table.columns = [f"{value.capitalize()} (ev={factor:g})" for factor in table.columns]
     table["Seeds"] = rows.groupby(index)["seed"].nunique(dropna=False)
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})
 
 
 def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     """What may have no value as numbers all the same."""
-    return rows.astype(dict.fromkeys(("accuracy", "low", "high", "loss"), float))
+    return rows.astype(dict.fromkeys(MAY_BE_MISSING, float))
 
 
 def caption(rows: pd.DataFrame) -> str:
@@ -115,4 +127,16 @@ def caption(rows: pd.DataFrame) -> str:
         f"{values('corpus_hash')}; {training}evaluated in "
         f"{values('precision')} with commit {values('commit') or 'unknown'} on {values('machine')}, "
         f"{rows['evaluated_at'].max():%Y-%m-%d}."
+    )
+
+
+def margin_caption(rows: pd.DataFrame) -> str:
+    """What the margins of one probe are, and how well they are known."""
+    chance, error = rows["choice_chance"].max(), rows["margin_stderr"].max()
+    known = "" if pd.isna(error) else f" The standard error of one cell by depth is at most {error:.2g} nats."
+    return (
+        "The margin is the mean loss of the other candidates less that of the answer, in nats per answer. It is 0 on "
+        "average if the model cannot tell them apart, and it moves before the accuracy does, which asks for the "
+        "likeliest token of the whole vocabulary. The choice is the share of answers that are likelier than every "
+        f"other candidate, for which chance is at most {chance:.2g}.{known}"
     )

@@ -12,6 +12,7 @@ from extrapolate.results.speed import MOST_TAKEN
 
 _NO_OPTIMUM = "the corpus is not `synthetic:`"
 _IMPORTED = "the run was imported"
+_NO_OTHERS = "there are no other candidates"
 
 
 def _setting(*own: Column) -> Group:
@@ -305,6 +306,31 @@ PROBES = Table(
                 always(
                     "control_loss", REAL, "nats per answer",
                     "The loss of the plain model if it sees only the last L tokens.",
+                ),
+            ),
+        ),
+        Group(
+            "candidates", "the answer against the other tokens that it might be: docs/probes.md names them",
+            (
+                sometimes(
+                    "margin", REAL, "nats per answer", "The mean negative log-likelihood of the other candidates less "
+                    "that of the answer, the mean over windows; 0 on average if the model cannot tell them apart.",
+                    f"{ENDS}, or {_NO_OTHERS}",
+                ),
+                sometimes(
+                    "margin_stderr", REAL, "nats per answer", "Its standard error over windows.",
+                    f"{ENDS}, or fewer than two windows have other candidates",
+                ),
+                sometimes(
+                    "control_margin", REAL, "nats per answer",
+                    "The margin of the plain model if it sees only the last L tokens.", _NO_OTHERS,
+                ),
+                sometimes(
+                    "choice", REAL, "share", "The share of answers that are likelier than every other candidate.",
+                    f"{ENDS}, or {_NO_OTHERS}",
+                ),
+                sometimes(
+                    "choice_chance", REAL, "share", "The share of random guessing among the candidates.", _NO_OTHERS
                 ),
             ),
         ),

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.probes.base import Vocabulary, parse_probe
+from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
@@ -44,6 +44,11 @@ def frame(run: Run, store: Store, settings: EvaluationSettings) -> pd.DataFrame:
     return pd.DataFrame([row for piece in evaluate(run, store, settings) for row in piece])
 
 
+def answered(made: Sequences) -> np.ndarray:
+    """The right answers, [W, A]."""
+    return made.tokens_WN[:, made.answers_A]
+
+
 class Reader:
     """Stands in for a model: reads by the rules of the probe from the tokens it is given, or says `blind`."""
 
@@ -58,7 +63,7 @@ class Reader:
         if len(marks) < 2:
             return self.blind
         first, last = marks[[0, -1]]
-        if self.probe.name == "mqar":
+        if self.probe.name in ("mqar", "digression"):
             at = np.flatnonzero(tokens[first:last] == tokens[-1])
             return int(tokens[first + at[0] + 1]) if len(at) else self.blind
         return int(tokens[first + len(tokens) - last])
@@ -75,17 +80,20 @@ class Reader:
         return hidden
 
 
-@pytest.mark.parametrize("spec", ["needle", "passkey", "copy", "mqar"])
+@pytest.mark.parametrize("spec", ["needle", "passkey", "copy", "mqar", "digression"])
 def test_a_perfect_reader_is_right_and_cut_back_sees_the_last_l_alone(store: Store, spec: str) -> None:
     probe, vocabulary, split = parse_probe(spec), Vocabulary.of(store), store.split("test")
     for length in (L, 4 * L):
         for depth in DEPTHS:
             made = Sequences.make(probe, length, depth, 6, store, split)
             reader = Reader(probe, vocabulary)
-            found = score(reader, made.tokens_WN, made.answers_A)
+            found = score(reader, made.tokens_WN, made.answers_A, made.candidates_WC)
             assert found.right_WA.shape == (6, len(made.answers_A))
             assert found.right_WA.all()
             assert found.loss_WA.max() < 1e-6
+            others = (made.candidates_WC[:, None] >= 0) & (made.candidates_WC[:, None] != answered(made)[:, :, None])
+            assert np.array_equal(found.margin_WA, np.where(others.any(axis=2), 100, np.nan), equal_nan=True)
+            assert np.array_equal(found.chosen_WA, np.where(others.any(axis=2), 1, np.nan), equal_nan=True)
             assert set(reader.seen) == {length}
             reader.seen.clear()
             control = control_score(reader, made, L)
@@ -131,7 +139,7 @@ def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monk
         monkeypatch.setattr(losses, "BATCH_TOKENS", batch)
         monkeypatch.setattr(losses, "LOGIT_ELEMENTS", elements)
         told: list[int] = []
-        found = score(model, made.tokens_WN, made.answers_A, progress=told.append)
+        found = score(model, made.tokens_WN, made.answers_A, made.candidates_WC, progress=told.append)
         np.testing.assert_allclose(found.loss_WA, loss.numpy(), rtol=1e-4, atol=1e-5)
         assert (found.right_WA == (logits.argmax(-1) == target).numpy()).all()
         assert sum(told) == 7 * 2 * L
@@ -151,9 +159,14 @@ def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) ->
     assert ((rows["low"] <= rows["accuracy"]) & (rows["accuracy"] <= rows["high"])).all()
     # The control knows no extension.
     assert (rows.groupby(["probe", "length", "depth"])["control_loss"].nunique() == 1).all()
+    assert rows.groupby("probe")["choice_chance"].min()["passkey"] == 1 / 16
+    assert rows.query("probe == 'mqar'")["choice_chance"].between(1 / 4, 1 / 2).all()
+    assert rows["choice"].between(0, 1).all()
+    assert (rows["margin_stderr"] > 0).all()
     # One window of L inputs: at 1x the plain model is its own control.
     plain = rows[(rows["factor"] == 1) & (rows["extension"] == "as-trained")]
     np.testing.assert_allclose(plain["loss"], plain["control_loss"], rtol=1e-5)
+    np.testing.assert_allclose(plain["margin"], plain["control_margin"], atol=1e-5)
     assert (plain["accuracy"] == plain["control_accuracy"]).all()
 
 
@@ -170,7 +183,7 @@ def test_all_runs_and_extensions_see_the_same_windows(store: Store, run_of) -> N
 
 def test_equal_plans_are_computed_once_and_the_control_with_them(store: Store, run_of, monkeypatch) -> None:
     calls = []
-    monkeypatch.setattr(probing, "score", lambda *a, **k: calls.append(a[3]) or score(*a, **k))
+    monkeypatch.setattr(probing, "score", lambda *a, **k: calls.append(a[4]) or score(*a, **k))
     frame(run_of("rope"), store, settings_of("needle", extend=("pi",)))
     # At each depth: the control, twice; plain, twice; pi at 4x, which at 1x is plain.
     assert len(calls) == len(DEPTHS) * 5
@@ -222,14 +235,20 @@ def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
+# The last window has no other candidates, and one answer of the second has none.
+MARGIN_WA = np.array([[1, 2, 3, 6], [-1, np.nan, -2, 0], [np.nan] * 4], np.float32)
+CHOSEN_WA = np.array([[1, 1, 1, 0], [0, np.nan, 0, 1], [np.nan] * 4], np.float32)
+CHOICES_W = np.array([4, 2, 1])
+OVER = ("margin", "margin_stderr", "choice", "control_margin", "choice_chance")
 
 
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe = parse_probe(name)
     assert probe.whole == (name == "passkey")
-    scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
-    row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
+    scores = Answers(RIGHT_WA, LOSS_WA, MARGIN_WA, CHOSEN_WA)
+    control = Answers(~RIGHT_WA, LOSS_WA + 1, MARGIN_WA - 1, CHOSEN_WA)
+    row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control, CHOICES_W)
     accuracy = 1 / 3 if probe.whole else 7 / 12
     assert row["run"] == "r"
     assert row["accuracy"] == pytest.approx(accuracy)
@@ -237,6 +256,8 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
     assert row["loss"] == pytest.approx(5.5)
     assert row["control_accuracy"] == pytest.approx(1 / 3 if probe.whole else 5 / 12)
     assert row["control_loss"] == pytest.approx(6.5)
+    # Of the means of two windows, 3 and -1, and their standard deviation, 2 sqrt 2, divided by sqrt 2.
+    assert [row[name] for name in OVER] == pytest.approx([1, 2, (3 / 4 + 1 / 3) / 2, 0, (1 / 4 + 1 / 2) / 2])
     assert row["chance"] == probe.chance
     assert (row["n_trials"], row["n_answers"]) == (3, 12)
     assert (row["tokens_per_s"], row["peak_mib"]) == (250.0, 12.5)
@@ -245,10 +266,55 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
 
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
-    row = probing._row({}, parse_probe("copy"), None, Answers(RIGHT_WA, LOSS_WA))
-    for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
+    control = Answers(RIGHT_WA, LOSS_WA, MARGIN_WA, CHOSEN_WA)
+    row = probing._row({}, parse_probe("copy"), None, control, CHOICES_W)
+    for name in ("accuracy", "low", "high", "loss", "margin", "margin_stderr", "choice", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
+    assert row["control_margin"] == pytest.approx(1)
+
+
+def test_without_other_candidates_there_is_no_margin_and_with_one_window_no_error() -> None:
+    one, none = (Answers(RIGHT_WA[:1], LOSS_WA[:1], MARGIN_WA[at : at + 1], CHOSEN_WA[at : at + 1]) for at in (0, 2))
+    row = probing._row({}, parse_probe("copy"), (one, 1.0, None), none, np.array([1]))
+    assert [row[name] for name in OVER] == [3, None, 0.75, None, None]
+    row = probing._row({}, parse_probe("copy"), (none, 1.0, None), one, np.array([4]))
+    assert [row[name] for name in OVER] == [None, None, None, 3, 0.25]
+
+
+@pytest.mark.parametrize(
+    "spec", ["needle", "copy", "mqar", "(mqar:pairs=2,queries=1,symbols=2)", "tracking", "digression", "flip-flop"]
+)
+def test_margins_and_choices_are_those_of_a_loop_over_the_candidates(
+    store: Store, run_of, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, from the losses of a model with random weights; the candidates as the probe's text shows them."""
+    monkeypatch.setattr(losses, "BATCH_TOKENS", 4 * 2 * L)
+    monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 3 * Vocabulary.of(store).size)
+    run, (probe,), vocabulary = run_of("alibi"), parse_probes(spec), Vocabulary.of(store)
+    model = run.load_model(run.checkpoints("last")[0])
+    made = Sequences.make(probe, 2 * L, 0.25, 9, store, store.split("test"))
+    found = score(model, made.tokens_WN, made.answers_A, made.candidates_WC)
+    with torch.inference_mode():
+        loss_WTV = -model(torch.from_numpy(made.tokens_WN[:, :-1])).double().log_softmax(dim=-1).numpy()
+    values = set(vocabulary.symbols(probe.symbols).tolist())
+    for w, tokens in enumerate(made.tokens_WN):
+        candidates = values & set(tokens[-5:].tolist()) if spec == "digression" else values
+        if probe.name in ("mqar", "tracking"):
+            first = int(np.flatnonzero(tokens == vocabulary.marker(probe.marker))[0])
+            size = 2 * probe.pairs if probe.name == "mqar" else 2 * probe.chains * (probe.hops + 1)
+            candidates = values & set(tokens[first + 1 : first + 1 + size].tolist())
+        assert sorted(made.candidates_WC[w][made.candidates_WC[w] >= 0].tolist()) == sorted(candidates)
+        for a, at in enumerate(made.answers_A):
+            right = loss_WTV[w, at - 1, tokens[at]]
+            others = [loss_WTV[w, at - 1, token] for token in candidates if token != tokens[at]]
+            if others:
+                assert found.margin_WA[w, a] == pytest.approx(np.mean(others) - right, abs=1e-5)
+                assert found.chosen_WA[w, a] == (right < min(others))
+            else:
+                assert np.isnan([found.margin_WA[w, a], found.chosen_WA[w, a]]).all()
+    if "symbols=2" in spec:
+        assert 0 < np.isnan(found.margin_WA).mean() < 1
 
 
 class Spy:
@@ -291,7 +357,9 @@ def test_the_control_sees_windows_of_l_that_end_at_the_answers(
     tokens_WN = np.arange(21)[None].copy()
     tokens_WN[0, answers] = 0  # every answer is right
     model, told = Spy(), []
-    control = control_score(model, Sequences(tokens_WN, np.array(answers), ""), seq_len, progress=told.append)
+    sequences = Sequences(tokens_WN, np.array(answers), "", np.array([[0, 1]]))
+    control = control_score(model, sequences, seq_len, progress=told.append)
+    assert control.margin_WA.tolist() == [[1.0] * len(answers)]
     assert control.right_WA.tolist() == [[True] * len(answers)]
     expected = [[0 if place in answers else place for place in window] for window in windows]
     assert sorted(model.seen) == sorted(expected)

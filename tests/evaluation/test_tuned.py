@@ -110,7 +110,7 @@ def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -
         for extension, plans in plans_of(own).items():
             here = (rows["extension"] == extension) & (rows["length"] == length) & (rows["depth"] == DEPTHS[2])
             row = rows[here].squeeze()
-            expected = score(model, made.tokens_WN, made.answers_A, plans[at]).loss_WA.mean()
+            expected = score(model, made.tokens_WN, made.answers_A, made.candidates_WC, plans[at]).loss_WA.mean()
             assert row["loss"] == pytest.approx(expected, rel=1e-4), (extension, length)
             assert row["control_loss"] == pytest.approx(control, rel=1e-4), (extension, length)
 

@@ -16,6 +16,7 @@ from extrapolate.statistics.intervals import wilson
 
 PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
 L, DEPTHS, TRIALS = 64, (0.0, 1.0), 100
+CHANCE = {"flip-flop": 0.5}
 Accuracy = tuple[float, ...] | float
 
 
@@ -24,7 +25,8 @@ def rows_of(model: str, probe: str, by_factor: dict[int, Accuracy], seed: int = 
     return [
         {
             "model": model, "probe": probe, "factor": float(factor), "length": factor * L, "seed": seed,
-            "depth": depth, "n_trials": TRIALS, "accuracy": float(np.broadcast_to(accuracy, len(DEPTHS))[at]),
+            "depth": depth, "n_trials": TRIALS, "chance": CHANCE.get(probe, 1 / 16),
+            "accuracy": float(np.broadcast_to(accuracy, len(DEPTHS))[at]),
         }
         for factor, accuracy in by_factor.items()
         for at, depth in enumerate(DEPTHS)
@@ -75,6 +77,70 @@ def test_a_model_reaches_as_far_as_all_probes_surely_pass() -> None:
     assert effective_lengths(ROWS, 0.8).set_index("model")["fails"]["A"] == "tracking"
 
 
+def own_by_hand(rows: pd.DataFrame, share: float) -> dict[str, int]:
+    """The longest length up to which all probes keep the share, with the interval of a mean written out; 0 for none."""
+    reached = {}
+    for model, mine in rows.groupby("model"):
+        reached[model] = 0
+        for length in sorted(set(mine["length"])):
+            passed = True
+            for _, probe in mine.groupby("probe"):
+                means = {at: probe[probe["length"] == at]["accuracy"].mean() for at in (L, length)}
+                chance, windows = probe["chance"].iloc[0], TRIALS * len(DEPTHS)
+                low, at_1x = wilson(means[length], windows)[0], wilson(means[L], windows)[0]
+                passed &= at_1x > chance and (low - chance) / (means[L] - chance) >= share
+            if not passed:
+                break
+            reached[model] = length
+    return reached
+
+
+OWN = pd.DataFrame(
+    [
+        # A third of it is learned, and all that is kept: far below the threshold, and no loss with the length.
+        *rows_of("little", "needle", {1: 0.40, 2: 0.40, 4: 0.39, 8: 0.2}),
+        # Above chance, half of what was learned is lost; as a plain share of 0.9, 0.7 would be most of it.
+        *rows_of("bit", "flip-flop", {1: 0.9, 2: 0.9, 4: 0.7, 8: 0.7}),
+        *rows_of("never", "needle", {1: 0.0625, 2: 0.0625}),
+        *rows_of("one of two", "needle", {1: 1.0, 2: 1.0, 4: 0.9}),
+        *rows_of("one of two", "flip-flop", {1: 0.5, 2: 1.0, 4: 1.0}),
+        *rows_of("two", "needle", {1: 0.9, 2: 0.9, 4: 0.2}),
+        *rows_of("two", "flip-flop", {1: 1.0, 2: 1.0, 4: 0.3}),
+    ]
+)
+
+
+def test_the_own_length_is_how_far_a_share_of_what_is_learned_at_1x_is_kept() -> None:
+    for share in (0.3, 0.75, 0.85):
+        found = effective_lengths(OWN, share).set_index("model")
+        assert found["own_length"].fillna(0).to_dict() == own_by_hand(OWN, share)
+    found = effective_lengths(OWN, 0.75).set_index("model")
+    assert found["own_length"].fillna(0).to_dict() == {
+        "little": 256, "bit": 128, "never": 0, "one of two": 0, "two": 128,
+    }  # fmt: skip
+    assert found["own_ends_at"].to_dict() == {"little": 512, "bit": 256, "never": 64, "one of two": 64, "two": 256}
+    # Of "two", the needle has the lower accuracy at 4x, and the bit is further below its share.
+    assert found["own_fails"].to_dict()["two"] == found["own_fails"]["one of two"] == "flip-flop"
+    assert found["fails"]["two"] == "needle"
+    assert found["own_factor"].fillna(0).tolist() == [4, 2, 0, 0, 2]
+    # Too few windows: the accuracy of 1x is no sure share of itself.
+    assert effective_lengths(OWN.assign(n_trials=5), 0.85)["own_length"].isna().all()
+
+
+def test_without_1x_there_is_no_own_length_and_what_is_below_it_does_not_count() -> None:
+    beyond = effective_lengths(OWN[OWN["factor"] > 1], 0.75)
+    assert beyond[["own_length", "own_factor", "own_ends_at", "own_fails"]].isna().all(axis=None)
+    one_lacks = OWN[(OWN["probe"] == "needle") | (OWN["factor"] > 1)]
+    assert effective_lengths(one_lacks, 0.75).set_index("model")["own_length"].fillna(0).to_dict() == {
+        "little": 256, "bit": 0, "never": 0, "one of two": 0, "two": 0,
+    }  # fmt: skip
+    half = pd.DataFrame(rows_of("little", "needle", {1: 0.1}))
+    shorter = pd.concat([OWN, half.assign(factor=0.5, length=L // 2)])
+    assert effective_lengths(shorter, 0.75)["own_length"].equals(effective_lengths(OWN, 0.75)["own_length"])
+    material = SimpleNamespace(probes=OWN[OWN["factor"] > 1], threshold=THRESHOLD)
+    assert "| n/a | 1 |" in markdown(EffectiveLength.part(material, "models").blocks)
+
+
 def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
     material = SimpleNamespace(probes=ROWS, threshold=THRESHOLD)
     assert EffectiveLength.subjects(material) == ["models"]
@@ -82,10 +148,11 @@ def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
     part = EffectiveLength.part(material, "models")
     said = " ".join(markdown(part.blocks).split())
     low, high = wilson(0.87, 200)
-    assert f"| A | 128 tokens (2x) | needle at 256: 0.870 [{low:.3f}, {high:.3f}] | 2 |" in said
-    assert "| B | at least 512 tokens (8x) | nothing | 2 |" in said
+    own = "128 tokens (2x), ended by needle"
+    assert f"| A | 128 tokens (2x) | needle at 256: 0.870 [{low:.3f}, {high:.3f}] | {own} | 2 |" in said
+    assert "| B | at least 512 tokens (8x) | nothing | at least 512 tokens (8x) | 2 |" in said
     assert "| C | below 64 | tracking at 64: 0.500" in said
-    assert "| ends | 64 tokens (1x) | the encoding, before 128 | 1 |" in said
+    assert "| ends | 64 tokens (1x) | the encoding, before 128 | 64 tokens (1x), ended by needle | 1 |" in said
     assert "passes all of these probes: needle, tracking. To pass is to have an accuracy of 0.85 or more" in said
     part.files["effective_lengths.parquet"](tmp_path / "effective_lengths.parquet")
     kept = pd.read_parquet(tmp_path / "effective_lengths.parquet")

@@ -6,6 +6,8 @@ with the probe's marker. Of N + 1 tokens the first N are inputs and the last N t
     text ... text [marker  block] text ... text [marker  question and answers]
     `- depth 0: the block is here                `- depth 1: the block ends here
 
+`flip-flop` alone fills its windows itself, without text: see there.
+
 The text is a contiguous piece of a split's stream. Markers, keys and symbols are token ids drawn once for a size of
 vocabulary, never the end-of-text token, and ordinary tokens otherwise: symbols are in the text too, so that looking for
 one is not enough. What the text has of the first four markers, of the probe's own, or of a window's keys, gives way to
@@ -143,6 +145,19 @@ class Probe(ABC):
         """The accuracy of drawing every answer from the symbols."""
         return 1 / self.symbols
 
+    def candidates(self, tokens_WN: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+        """The tokens among which each window's answers are to be found, int64 [W, C]: different ones; -1 is none.
+
+        All symbols, unless a probe names fewer in its block: then the model may know these and not which it is.
+        """
+        return np.broadcast_to(vocabulary.symbols(self.symbols), (len(tokens_WN), self.symbols))
+
+    def _symbols_in_blocks(self, tokens_WN: np.ndarray, size: int, vocabulary: Vocabulary) -> np.ndarray:
+        """The different symbols of each window's block, of `size` tokens after its marker: see `candidates`."""
+        first_W = (tokens_WN == vocabulary.marker(self.marker)).argmax(axis=1)
+        block_WC = np.take_along_axis(tokens_WN, first_W[:, None] + np.arange(1, size + 1), axis=1)
+        return different_symbols(block_WC, vocabulary.symbols(self.symbols))
+
     def check(self, length: int, vocabulary: Vocabulary) -> None:
         """Raises UserError if windows of `length` inputs, or the vocabulary, do not hold the probe."""
         if length < self.least():
@@ -190,6 +205,15 @@ class Probe(ABC):
             for number in range(count)
         ]
         return np.stack([tokens for tokens, _ in made]), made[0].answers
+
+
+def different_symbols(found_WC: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+    """The symbols among some tokens of each window, each once and in order, int64 [W, at most C]: -1 fills the rows."""
+    found_WC = np.sort(np.where(np.isin(found_WC, symbols), found_WC, -1), axis=1)[:, ::-1]
+    again_WC = np.zeros(found_WC.shape, bool)
+    again_WC[:, 1:] = found_WC[:, 1:] == found_WC[:, :-1]
+    found_WC = np.sort(np.where(again_WC, -1, found_WC), axis=1)[:, ::-1]
+    return found_WC[:, : max(1, int((found_WC >= 0).sum(axis=1).max()))]
 
 
 def check_text(split: "Split", length: int) -> None:

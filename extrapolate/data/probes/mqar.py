@@ -40,6 +40,10 @@ class MQAR(Probe):
         """Token ids: markers, the end-of-text token, symbols, and as many keys."""
         return super().vocabulary_needed + self.symbols
 
+    def candidates(self, tokens_WN: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+        """The values of the window's pairs."""
+        return self._symbols_in_blocks(tokens_WN, 2 * self.pairs, vocabulary)
+
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
         keys = rng.choice(vocabulary.keys(self.symbols), self.pairs, replace=False)
         values = rng.choice(vocabulary.symbols(self.symbols), self.pairs)

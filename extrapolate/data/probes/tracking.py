@@ -42,6 +42,10 @@ class Tracking(Probe):
         """Token ids: markers, the end-of-text token, symbols, and as many variables."""
         return super().vocabulary_needed + self.symbols
 
+    def candidates(self, tokens_WN: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+        """The values of the window's chains."""
+        return self._symbols_in_blocks(tokens_WN, 2 * self.chains * (self.hops + 1), vocabulary)
+
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
         steps = self.hops + 1
         variables = rng.choice(vocabulary.keys(self.symbols), (self.chains, steps), replace=False)

@@ -12,6 +12,7 @@ from extrapolate.results.described import Described, plain
 from extrapolate.statistics.effective import effective_lengths
 
 _HOLDS = "no probe fails at any evaluated length"
+_NOT_AT_1X = "a probe was not evaluated at 1x"
 _ENDS = f"{_HOLDS}, or the encoding ends before this length"
 EFFECTIVE_LENGTHS = Described(
     "effective_lengths", "`effective_lengths.parquet` of a report with probes", "model",
@@ -30,6 +31,21 @@ EFFECTIVE_LENGTHS = Described(
         Column("accuracy", REAL, "share", False, "Its accuracy, the mean over depths and seeds.", _ENDS),
         Column("low", REAL, "share", False, "The lower end of its 95 % interval.", _ENDS),
         Column("high", REAL, "share", False, "The upper end of the same interval.", _ENDS),
+        Column(
+            "own_length", INT, "tokens", False,
+            "The longest length up to which every probe surely keeps a share of `threshold` of the model's own "
+            "accuracy at 1x, both above chance.",
+            f"a probe was not surely learned at 1x, or {_NOT_AT_1X}",
+        ),
+        Column("own_factor", REAL, "", False, "`own_length` divided by L.", "`own_length` is empty"),
+        Column(
+            "own_ends_at", INT, "tokens", False, "The next evaluated length, at which a probe does not.",
+            f"{_HOLDS}, or {_NOT_AT_1X}",
+        ),
+        Column(
+            "own_fails", TEXT, "", False, "The probe that is furthest below its share there.",
+            f"{_HOLDS}, or {_NOT_AT_1X}",
+        ),
     ),
 )  # fmt: skip
 EXPLAINED = """\
@@ -37,7 +53,9 @@ The effective length is the longest at which a model passes all of these probes:
 {:g} or more, surely: the lower end of the 95 % interval of the mean over depths does. A model that passes at a length
 has passed at every shorter one that was evaluated. A probe that a model never learned fails at every length: then
 nothing is said of its context. RULER (arXiv 2404.06654) has a threshold of about 0.85, and its tasks are others:
-compare effective lengths of one report only."""
+compare effective lengths of one report only. "Of its own at 1x" takes {:g} as a share of the model's own accuracy at
+1x, both above chance, instead of the same accuracy for all models: it says how far a model carries what it has learned,
+even if that is little. The accuracy at 1x is taken as exact, and a probe fails if that is not surely above chance."""
 
 
 @sections.register("effective-length")
@@ -61,7 +79,7 @@ class EffectiveLength(Section):
             [
                 Heading(2, "Effective length"),
                 Table(_shown(found), f"the longest length at which every probe reaches {material.threshold:g}"),
-                Details([Text(EXPLAINED.format(asked, material.threshold))]),
+                Details([Text(EXPLAINED.format(asked, material.threshold, material.threshold))]),
             ],
             {"effective_lengths.parquet": parquet(found[EFFECTIVE_LENGTHS.names])},
         )
@@ -70,11 +88,16 @@ class EffectiveLength(Section):
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
     """The same in words: a row a model."""
 
-    def length(row: pd.Series) -> str:
-        if pd.isna(row["length"]):
-            return f"below {row['ends_at']}"
-        least = "at least " if pd.isna(row["ends_at"]) else ""
-        return f"{least}{row['length']} tokens ({row['factor']:g}x)"
+    def length(row: pd.Series, own: str = "") -> str:
+        reached, ends_at = row[f"{own}length"], row[f"{own}ends_at"]
+        if pd.isna(reached):
+            return "n/a" if pd.isna(ends_at) else f"below {ends_at}"
+        least = "at least " if pd.isna(ends_at) else ""
+        return f"{least}{reached} tokens ({row[f'{own}factor']:g}x)"
+
+    def own_length(row: pd.Series) -> str:
+        ended = "" if pd.isna(row["own_fails"]) else f", ended by {row['own_fails']}"
+        return f"{length(row, 'own_')}{ended}"
 
     def ends(row: pd.Series) -> str:
         if pd.isna(row["ends_at"]):
@@ -88,6 +111,7 @@ def _shown(found: pd.DataFrame) -> pd.DataFrame:
             "Model": found["model"],
             "Effective length": found.apply(length, axis=1),
             "Ended by": found.apply(ends, axis=1),
+            "Of its own at 1x": found.apply(own_length, axis=1),
             "Probes": found["probes"].astype(str),
         }
     )

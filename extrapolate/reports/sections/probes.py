@@ -1,4 +1,4 @@
-"""Probes: accuracy by length, and by length and depth."""
+"""Probes: accuracies and margins by length, and by length and depth."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from extrapolate import results
 from extrapolate.reports import probes
 from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
-from extrapolate.reports.page import Details, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, picture, sections
 from extrapolate.reports.traces import Plot
 
@@ -19,7 +19,7 @@ FEWER = "The picture has the first {} of {} rows."
 
 @sections.register("probes")
 class Probes(Section):
-    """The accuracy of each model on one probe, by length and by depth."""
+    """The accuracy and the margin of each model on one probe, by length and by depth."""
 
     chapter = "Probes"
     place = 30
@@ -40,6 +40,7 @@ class Probes(Section):
             Heading(2, f"Probe {subject}"),
             Table(by_length, f"probe {subject}, accuracy"),
             Details([Text(probes.caption(rows))]),
+            *(_margins(rows, subject) if probes.has_margins(rows) else []),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
             Plot(drawn),
             *([Text(FEWER.format(len(map_.rows), len(by_depth)))] if len(map_.rows) < len(by_depth) else []),
@@ -48,6 +49,16 @@ class Probes(Section):
         # One file for all probes.
         whole = partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
         return Part(blocks, {"probes.parquet": whole, **picture(drawn)})
+
+
+def _margins(rows: pd.DataFrame, subject: str) -> list[Block]:
+    """The margins, and in the details the choices, and the margins by depth."""
+    folded = [
+        Text(probes.margin_caption(rows)),
+        Table(probes.by_length(rows, "choice")),
+        Table(probes.by_depth(rows, "margin")),
+    ]
+    return [Table(probes.by_length(rows, "margin"), f"probe {subject}, margin in nats"), Details(folded)]
 
 
 def _map(by_depth: pd.DataFrame, subject: str) -> Heat:

@@ -159,6 +159,8 @@ def test_a_spec_comes_back() -> None:
         ("tracking:hops=0", "hops must be between 1 and 15, not 0"),
         ("tracking:chains=6", "chains must be between 1 and 5, not 6"),
         ("(tracking:hops=15,chains=2)", "chains must be between 1 and 1, not 2"),
+        ("digression:decoys=16", "decoys must be between 1 and 15, not 16"),
+        ("digression:decoys=0", "decoys must be between 1 and 15, not 0"),
         ("", "name at least one probe"),
     ],
 )
