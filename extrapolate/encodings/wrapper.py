@@ -80,6 +80,9 @@ class Wrapper(Encoding):
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
         return self.inner.mix(q_BHTK, k_BGTK, v_BGTK, state)
 
+    def attends(self) -> bool:
+        return self.inner.attends()
+
     def constrain(self) -> None:
         self.inner.constrain()
 
